@@ -56,12 +56,13 @@ def provider_of(options: Options, settings: configuration.Settings) -> Provider:
         ConfigError: its name or key is wrong, or no model is named and there is none to fall back to.
     """
     name = options.model or settings.default_model or _fallback()
+    fallbacks = options.fallback_model or settings.find_fallback_models(name)
     return open_provider(
         name,
         models=settings.models,
         base_url=options.base_url,
         on_progress=_Progress(),
-        fallback_models=() if is_recording_name(name) else options.fallback_model,
+        fallback_models=() if is_recording_name(name) else fallbacks,
     )
 
 

@@ -41,7 +41,7 @@ def compare(options: Options, before: Settings, after: Settings) -> Configuratio
         tuple(name for name in new if name in old and old[name] != new[name]),
         tuple(name for name in old if name not in new),
         tuple(name for name in new if name in old and old[name] == new[name]),
-        _model_of(options, before) != _model_of(options, after),
+        _models_of(options, before) != _models_of(options, after),
     )
 
 
@@ -64,14 +64,9 @@ async def apply_configuration(
     Raises:
         ConfigError: the model cannot be opened; nothing has changed then.
     """
-    changes = compare(options, before, after)
-    provider = provider_of(options, after) if changes.is_model_changed else None
-    policy = policy_of(options, after)
-    if provider is not None:
-        _, profile = _model_of(options, after)
-        chosen = options.tool_format or (profile.tool_format if profile is not None else None)
-        dial.model.switch(provider, tool_format=chosen)
-        dial.model.set_context_window(profile.context_window if profile is not None else None)
+    changes, policy = compare(options, before, after), policy_of(options, after)
+    if changes.is_model_changed:
+        await _switch_model(dial, options, after)
     dial.approvals.set_policy(policy)  # before servers start: their tools can be called at once
     for name in (*changes.removed, *changes.changed):
         if name in dial.servers:
@@ -91,7 +86,22 @@ async def apply_configuration(
     return changes
 
 
-def _model_of(options: Options, settings: Settings) -> tuple[str | None, ModelSettings | None]:
-    """Return the model's name, and its entry in ``models``."""
+async def _switch_model(dial: DialClient, options: Options, settings: Settings) -> None:
+    """Answer with the model of a configuration. Raises as `apply_configuration`."""
+    profile = settings.models.get(options.model or settings.default_model or "")
+    provider = provider_of(options, settings)
+    try:
+        tool_format = options.tool_format or (profile.tool_format if profile is not None else None)
+        dial.model.switch(provider, tool_format=tool_format)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await provider.aclose()
+        raise
+    dial.model.set_context_window(profile.context_window if profile is not None else None)
+
+
+def _models_of(options: Options, settings: Settings) -> list[tuple[str | None, ModelSettings | None]]:
+    """Return the names of the model and of its fallback models, each with its entry in ``models``."""
     name = options.model or settings.default_model
-    return name, settings.models.get(name or "")
+    fallbacks = options.fallback_model or settings.find_fallback_models(name)
+    return [(name, settings.models.get(name or "")) for name in (name, *fallbacks)]

@@ -21,11 +21,13 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.durable import DurableTurns, default_database
 from dial_client.errors import ConfigError, DialError
+from dial_client.model import Provider
 from dial_client.serve.application import AppContext, build_application
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_server import HttpServer, open_socket
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.security import build_policy, is_loopback
+from dial_client.serve.served_model import ServedModel
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_types import Settings
@@ -67,8 +69,8 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
     provider = provider_of(options, settings)
     turns = TurnRegistry(address.max_turns, hand_over=address.durable)
     store = _store(options, address)
-    name = options.model or settings.default_model or provider.info.model or provider.info.name
-    peers = PeerBus(store, turns, name)
+    model = ServedModel(_name_model(options, settings, provider))
+    peers = PeerBus(store, turns, model)
     human_input = HumanInputBroker(turns, peers, servers=settings.servers, report=warn)
     listener = open_socket(address.host, address.port)
     try:
@@ -79,15 +81,19 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
             if isinstance(store, SQLStore):
                 await store.warm()
                 durable = await stack.enter_async_context(_durable(dial, store, turns)) if address.durable else None
-            context = AppContext(dial, store, human_input, turns, name, durable, peers=peers)
+            context = AppContext(dial, store, human_input, turns, model, durable, peers=peers)
             app = build_application(context, build_policy(address.host, token, address.allowed_hosts))
             shown = _shown(listener.getsockname(), token, came_from)
-            reload = ConfigurationReload(dial, options, settings, human_input)
+            reload = ConfigurationReload(dial, options, settings, human_input, model)
             return await _serve(HttpServer(app, listener, turns), dial, peers, shown, reload)
     finally:
         listener.close()
         with anyio.CancelScope(shield=True):
             await store.aclose()
+
+
+def _name_model(options: Options, settings: Settings, provider: Provider) -> str:
+    return options.model or settings.default_model or provider.info.model or provider.info.name
 
 
 def _durable(dial: DialClient, store: SQLStore, turns: TurnRegistry) -> DurableTurns:
@@ -109,11 +115,19 @@ class ConfigurationReload:
         options: those of the command line.
         settings: the configuration in effect.
         human_input: its grants hold for the servers of the configuration in effect.
+        model: gets the name of another model that answers.
     """
 
-    def __init__(self, dial: DialClient, options: Options, settings: Settings, human_input: HumanInputBroker) -> None:
+    def __init__(
+        self,
+        dial: DialClient,
+        options: Options,
+        settings: Settings,
+        human_input: HumanInputBroker,
+        model: ServedModel,
+    ) -> None:
         self._dial, self._options, self._settings = dial, options, settings
-        self._human_input = human_input
+        self._human_input, self._model = human_input, model
         self._requests, self._received = anyio.create_memory_object_stream[None](1)
 
     def request(self) -> None:
@@ -137,6 +151,7 @@ class ConfigurationReload:
             _say(f"the configuration is not read again, that of before stays in effect: {error}")
         else:
             self._settings = settings
+            self._model.name = _name_model(self._options, settings, self._dial.model.required())
             _say(f"the configuration is read again. {changes}")
 
 

@@ -193,6 +193,8 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         if settings.startup_patience is not None:
             options.setdefault("startup_patience", settings.startup_patience)
         options.setdefault("system", settings.system)
+        if isinstance(model, str):
+            options.setdefault("fallback_models", settings.find_fallback_models(model))
         servers = {} if replay.is_recording(model) else settings.servers
         return cls(servers, model, **options)
 

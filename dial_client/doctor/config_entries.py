@@ -170,6 +170,8 @@ def _read_rest(top: Mapping[str, Node], names: Variables, reading: FileReading) 
         _attempt(reading, lambda: policy(top["policy"], names))
     if "startupPatience" in top:
         _attempt(reading, top["startupPatience"].positive)
+    if "fallbackModels" in top:
+        _attempt(reading, lambda: names.expanded(top["fallbackModels"]).strings())
     if "defaultModel" in top:
         reading.default_model = _attempt(reading, lambda: names.text(top["defaultModel"]))
 

@@ -21,6 +21,7 @@ from dial_client.serve.human_input import APPROVAL, QUESTION, HumanInputBroker
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
 from dial_client.serve.request_bodies import read_json
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
+from dial_client.serve.served_model import ServedModel
 from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.stores.conversation_store import ConversationStore
@@ -36,8 +37,7 @@ class AppContext:
     store: ConversationStore
     human_input: HumanInputBroker
     turns: TurnRegistry
-    model: str
-    """The model's name in the API."""
+    model: ServedModel
     durable: DurableTurns | None = None
     """Runs the turns of conversations; None for turns that end with this process."""
     peers: PeerBus = field(kw_only=True)

@@ -18,6 +18,7 @@ from dial_client.serve.chat_completion_request import parse_content
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.request_bodies import read_json
+from dial_client.serve.served_model import ServedModel
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
@@ -44,7 +45,7 @@ class ConversationRoutes:
         dial: DialClient,
         manager: ConversationManager,
         turns: TurnRegistry,
-        model: str,
+        model: ServedModel,
         durable: DurableTurns | None = None,
         remote_turns: RemoteTurns | None = None,
     ) -> None:
@@ -129,7 +130,7 @@ class ConversationRoutes:
             turn.announce(StatusChanged(note))
         headers = {"x-turn-id": turn.id}
         if stream:
-            return SSEResponse(stream_turn(turn, 0, self._model), headers)
+            return SSEResponse(stream_turn(turn, 0, self._model.name), headers)
         return json_response((await turn.result()).to_dict(), headers=headers)
 
     async def _stop(self, request: Request) -> Response:
@@ -164,7 +165,7 @@ class ConversationRoutes:
             return await self._remote_turns.events(conversation_id, turn_id, after) if self._remote_turns else None
         if turn.over:
             await self._manager.get(conversation_id)  # raises ConversationNotFound if it was deleted
-        return stream_turn(turn, after, self._model)
+        return stream_turn(turn, after, self._model.name)
 
 
 def _read_id(request: Request) -> str:

@@ -31,6 +31,7 @@ from dial_client.serve.chat_completion_request import parse_request
 from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.http_responses import HttpError, json_response, to_http_error
 from dial_client.serve.request_bodies import read_json
+from dial_client.serve.served_model import ServedModel
 from dial_client.serve.sse_response import SSEResponse, wait_for_disconnect
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.sinks.completion_chunks import build_chunk, finish_reason
@@ -47,11 +48,11 @@ class ChatCompletionsEndpoint:
     Args:
         dial: the client, entered.
         turns: the running turns of this process.
-        model: the model's name in the API.
+        model: the model's name in the API, as it is at the moment.
         mailbox: shares the turns that returned calls with other processes; None without a database.
     """
 
-    def __init__(self, dial: DialClient, turns: TurnRegistry, model: str, mailbox: Mailbox | None) -> None:
+    def __init__(self, dial: DialClient, turns: TurnRegistry, model: ServedModel, mailbox: Mailbox | None) -> None:
         self._dial = dial
         self._turns = turns
         self._model = model
@@ -70,15 +71,15 @@ class ChatCompletionsEndpoint:
         return json_response({"object": "list", "data": [self._model_to_dict()]})
 
     async def _get_model(self, request: Request) -> Response:
-        if (name := request.path_params["model"]) != self._model:
+        if (name := request.path_params["model"]) != self._model.name:
             raise HttpError(404, f"there is no model {name!r} here", "model_not_found", param="model")
         return json_response(self._model_to_dict())
 
     def _model_to_dict(self) -> dict[str, Any]:
-        return {"id": self._model, "object": "model", "created": self._created, "owned_by": "dial-client"}
+        return {"id": self._model.name, "object": "model", "created": self._created, "owned_by": "dial-client"}
 
     async def _complete(self, request: Request) -> Any:
-        completion = parse_request(await read_json(request), self._model)
+        completion = parse_request(await read_json(request), self._model.name)
         headers = {"x-ignored-parameters": ", ".join(completion.ignored)[:500]} if completion.ignored else {}
         with self._turns.reserve():
             turn = self._dial.start(
@@ -133,7 +134,7 @@ class ChatCompletionsEndpoint:
 
     def _head(self, kind: str) -> dict[str, Any]:
         id_ = f"chatcmpl-{secrets.token_hex(16)}"
-        return {"id": id_, "object": kind, "created": int(time.time()), "model": self._model}
+        return {"id": id_, "object": kind, "created": int(time.time()), "model": self._model.name}
 
 
 class _ChunkEncoder:

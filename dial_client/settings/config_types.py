@@ -187,6 +187,20 @@ class Settings:
     """Further files; a value of theirs counts where no file before has it."""
     startup_patience: float | None = None
     """Seconds a turn waits for servers that are starting; None for the default."""
+    fallback_models: tuple[str, ...] = ()
+    """Names of models to ask where `default_model` cannot answer; the names in its own entry count before these."""
+
+    def find_fallback_models(self, model: str | None) -> tuple[str, ...]:
+        """Return the names of the models to ask where a model cannot answer.
+
+        Args:
+            model: a key of `models`, or any other name of a model; None for `default_model`.
+        """
+        name = model or self.default_model
+        entry = self.models.get(name or "")
+        if entry is not None and entry.fallback_models:
+            return entry.fallback_models
+        return self.fallback_models if name == self.default_model else ()
 
     @property
     def sources(self) -> tuple[Path, ...]:

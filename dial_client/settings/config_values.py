@@ -11,7 +11,10 @@ from urllib.parse import urlsplit
 
 from dial_client.settings.jsonc import Node
 
-TOP_KEYS = ("mcpServers", "servers", "models", "defaultModel", "inputs", "policy", "startupPatience", "profiles")
+TOP_KEYS = (
+    *("mcpServers", "servers", "models", "defaultModel", "fallbackModels"),
+    *("inputs", "policy", "startupPatience", "profiles"),
+)
 """The keys at the top of a configuration."""
 COMMENTS = ("_", "$", "//")
 """The beginnings of keys that are comments."""

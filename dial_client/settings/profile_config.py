@@ -47,7 +47,9 @@ def apply_profile(settings: Settings, profile: Profile | None) -> Settings:
     """Return the configuration with the model and the instructions of a profile."""
     if profile is None:
         return settings
-    return replace(settings, default_model=profile.model or settings.default_model, system=profile.system)
+    if profile.model:
+        settings = replace(settings, default_model=profile.model, fallback_models=())
+    return replace(settings, system=profile.system)
 
 
 def unknown_profile(name: str, names: Iterable[str]) -> ConfigError:

@@ -31,7 +31,8 @@ class DialRecording:
     secret of the configuration.
 
     Args:
-        path: the file of the first client, ``NAME.jsonl``. A second client has ``NAME-2.jsonl``, and so on.
+        path: the file of the first client, ``NAME.jsonl``. A second client has ``NAME+2.jsonl``, and so on: no
+            test has such a name of its own.
         is_recorded: record anew in place of replaying.
     """
 
@@ -94,7 +95,7 @@ class DialRecording:
                 _check_count(path, provider)
 
     def _get_place(self, count: int) -> Path:
-        return self._path if count == 0 else self._path.with_name(f"{self._path.stem}-{count + 1}{self._path.suffix}")
+        return self._path if count == 0 else self._path.with_name(f"{self._path.stem}+{count + 1}{self._path.suffix}")
 
     def _add_file(self) -> Path:
         place = self._get_place(len(self._recorded))

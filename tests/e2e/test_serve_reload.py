@@ -50,17 +50,22 @@ def answer(url: str, token: str) -> str:
     return text
 
 
+def model_name(url: str, token: str) -> str:
+    name: str = ask(url, token, "/v1/models").json()["data"][0]["id"]
+    return name
+
+
 def test_unchanged_servers_keep_running_and_a_file_with_an_error_changes_nothing(tmp_path: Path) -> None:
     for name in ("same", "changed"):
         (tmp_path / name).mkdir()
     path = write(tmp_path, configuration(tmp_path, timeout=5, reply="one"))
     with serving(tmp_path, "-c", path) as (process, url, token):
-        assert answer(url, token) == "one"
+        assert (answer(url, token), model_name(url, token)) == ("one", f"scripted:{tmp_path / 'one'}.json")
         write(tmp_path, configuration(tmp_path, timeout=7, reply="two"))
         process.send_signal(signal.SIGHUP)
         line = wait_for(process, "is read again")
         assert "0 added, 1 changed, 0 removed, 1 unchanged and still running; another model answers" in line
-        assert answer(url, token) == "two"
+        assert (answer(url, token), model_name(url, token)) == ("two", f"scripted:{tmp_path / 'two'}.json")
         assert (len(processes(tmp_path, "same")), len(processes(tmp_path, "changed"))) == (1, 2)
         write(tmp_path, "{")
         process.send_signal(signal.SIGHUP)

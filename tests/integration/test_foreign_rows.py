@@ -18,6 +18,7 @@ from dial_client.serve.cluster.pending_requests import PendingRequests
 from dial_client.serve.cluster.remote_turns import RemoteTurns, TurnLost
 from dial_client.serve.cluster.topics import turn_events_topic
 from dial_client.serve.human_input import APPROVAL
+from dial_client.serve.served_model import ServedModel
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.stores.row_values import EPOCH
 from tests.support.http_service import MODEL, HttpService, serve
@@ -184,7 +185,7 @@ async def board(folder: Path) -> AsyncIterator[tuple[SQLStore, PeerBus]]:
     store = SQLStore(folder / "talk.db")
     await store.warm()
     try:
-        yield store, PeerBus(store, TurnRegistry(), MODEL)
+        yield store, PeerBus(store, TurnRegistry(), ServedModel(MODEL))
     finally:
         await store.aclose()
 

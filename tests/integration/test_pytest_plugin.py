@@ -91,7 +91,7 @@ def test_clients_are_recorded_once_and_replayed_without_servers_and_network(plug
     [hashed] = [name for name in files if "a_b" in name]
     assert files == sorted(
         [
-            "recordings/test_echo/TestMore.test_two_clients-2.jsonl",
+            "recordings/test_echo/TestMore.test_two_clients+2.jsonl",
             "recordings/test_echo/TestMore.test_two_clients.jsonl",
             "recordings/test_echo/test_echo-hello.jsonl",
             hashed,

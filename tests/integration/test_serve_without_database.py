@@ -21,6 +21,7 @@ from dial_client.serve.cluster import handoffs, peers, remote_turns
 from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.cluster.peers import POLL_INTERVAL, PeerBus
 from dial_client.serve.cluster.topics import turn_events_topic as events_of
+from dial_client.serve.served_model import ServedModel
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.sinks.sse_encoder import DONE
 from dial_client.stores.mailbox import Mailbox
@@ -146,7 +147,7 @@ async def test_what_cannot_be_renewed_is_tried_again_after_a_pause(
     store = SQLStore(tmp_path / "kept.db")
     await store.warm()
     query(tmp_path / "kept.db", "DROP TABLE notes")
-    process = PeerBus(store, TurnRegistry(), MODEL)
+    process = PeerBus(store, TurnRegistry(), ServedModel(MODEL))
     process.mailbox = Watched(store._database)
     with anyio.fail_after(LONG):
         async with anyio.create_task_group() as group:

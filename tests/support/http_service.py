@@ -23,6 +23,7 @@ from dial_client.serve.connection_limits import ConnectionLimits
 from dial_client.serve.http_server import HEAD_TIMEOUT, SHUTDOWN_GRACE, HttpServer, open_socket
 from dial_client.serve.human_input import ANSWER_TIMEOUT, HumanInputBroker
 from dial_client.serve.security import MAX_BODY, AccessPolicy
+from dial_client.serve.served_model import ServedModel
 from dial_client.serve.turn_registry import MAX_TURNS, TurnRegistry
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.memory_store import MemoryStore
@@ -82,7 +83,8 @@ async def serve(
     provider = ScriptedProvider(model) if isinstance(model, Sequence) else model
     turns = TurnRegistry(max_turns, hand_over=durable)
     conversations = store or MemoryStore()
-    peers = PeerBus(conversations, turns, MODEL)
+    served = ServedModel(MODEL)
+    peers = PeerBus(conversations, turns, served)
     human_input = HumanInputBroker(turns, peers, timeout=answer_timeout, servers=servers)
     listener = open_socket("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -104,7 +106,7 @@ async def serve(
             workflows = (
                 await stack.enter_async_context(durable_turns(dial, conversations, turns, timings)) if durable else None
             )
-            context = AppContext(dial, conversations, human_input, turns, MODEL, workflows, peers=peers)
+            context = AppContext(dial, conversations, human_input, turns, served, workflows, peers=peers)
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
             server = HttpServer(app, listener, turns, grace=grace, head_timeout=head_timeout, limits=limits)
             group.start_soon(server.run, lambda: None)

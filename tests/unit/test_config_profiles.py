@@ -46,6 +46,31 @@ def test_the_model_of_the_later_file_counts_and_else_that_of_the_earlier() -> No
     assert list(merged.models) == ["mine", "yours"]
 
 
+def test_fallback_models_are_for_the_default_model_beside_them_alone() -> None:
+    user = {"defaultModel": "openai:a", "fallbackModels": ["openai:b", "local"]}
+    assert combine((file("user.json", user),)).find_fallback_models(None) == ("openai:b", "local")
+    assert combine((file("user.json", user),)).find_fallback_models("openai:a") == ("openai:b", "local")
+    assert combine((file("user.json", user),)).find_fallback_models("local") == ()
+    for folder, found in (
+        ({}, ("openai:b", "local")),
+        ({"fallbackModels": ["${HOST}:c"]}, ("ollama:c",)),
+        ({"defaultModel": "ollama:d"}, ()),
+        ({"defaultModel": "ollama:d", "fallbackModels": ["ollama:e"]}, ("ollama:e",)),
+    ):
+        files = (file("user.json", user), ConfigFile(json.dumps(folder), "f.json", environ={"HOST": "ollama"}))
+        assert combine(files).find_fallback_models(None) == found
+    profiles = {"work": {"model": "local"}, "same": {"system": "Be brief."}}
+    assert read({**user, "profiles": profiles}, "work").find_fallback_models(None) == ()
+    assert read({**user, "profiles": profiles}, "same").find_fallback_models(None) == ("openai:b", "local")
+
+
+def test_the_fallback_models_of_a_models_own_entry_count_first() -> None:
+    models = {"mine": {"model": "a", "fallback_models": ["local"]}, "other": {"model": "b"}}
+    settings = read({"models": models, "defaultModel": "mine", "fallbackModels": ["other"]})
+    assert settings.find_fallback_models(None) == ("local",)
+    assert settings.find_fallback_models("other") == ()
+
+
 def test_the_rules_of_the_earlier_file_are_tried_first_so_that_a_later_file_cannot_widen_them() -> None:
     user = file("user.json", {"policy": [{"ask": "git/*"}]})
     folder = file("folder.json", {"policy": [{"allow": "git/*"}]})

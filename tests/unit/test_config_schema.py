@@ -72,6 +72,7 @@ def test_a_configuration_with_every_form_of_value_is_valid_and_is_read() -> None
             "docs": {"url": "https://example.test/mcp", "oauth": {"clientId": "x", "scopes": ["a"]}, "_note": 1},
         },
         "models": {"m": {"base_url": "http://127.0.0.1:1/v1", "parallel": False, "headers": {"X": "y"}}},
+        "fallbackModels": ["m", "local"],
         "policy": [{"deny": ["a/*"], "paths": {"*": "~/.ssh"}}, {"ask": "b/*", "annotations": {"readOnlyHint": True}}],
         "profiles": {"work": {"servers": ["time"], "model": "m", "system": "s", "policy": []}},
     }
@@ -85,6 +86,7 @@ def test_a_configuration_with_every_form_of_value_is_valid_and_is_read() -> None
         {"mcpServers": {"a": {"command": 3}}},
         {"mcpServers": {"a": {"command": "x", "type": "tcp"}}},
         {"models": {"m": {"wire": "soap"}}},
+        {"defaultModel": "a", "fallbackModels": "b"},
         {"models": {"m": {"modle": "x"}}},
         {"policy": [{"allow": "a/b", "deny": "a/c"}]},
         {"policy": [{"reason": "x"}]},

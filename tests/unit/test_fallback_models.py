@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +25,13 @@ from dial_client import (
     TextChunk,
     Usage,
 )
+from dial_client.cli.bootstrap import provider_of
+from dial_client.cli.configuration_reload import apply_configuration, compare
+from dial_client.cli.options import Options
 from dial_client.providers.error_codes import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 from dial_client.providers.fallback_provider import PAUSE, FallbackProvider
 from dial_client.settings import configuration
+from dial_client.settings.config_types import Settings
 from tests.support.fakes import Model, Step
 
 pytestmark = pytest.mark.anyio
@@ -158,6 +164,38 @@ async def test_a_middleware_learns_which_model_answered() -> None:
     async with dial:
         await dial.run("What time is it?")
     assert names == ["b"]
+
+
+async def test_a_configuration_names_the_fallback_models_of_its_default_model(tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    models = {name: {"base_url": f"http://127.0.0.1:9/{name}"} for name in ("a", "b")}
+    path.write_text(json.dumps({"models": models, "defaultModel": "a", "fallbackModels": ["b"]}))
+    assert isinstance(DialClient.from_config(path).model.provider, FallbackProvider)
+    assert not isinstance(DialClient.from_config(path, "b").model.provider, FallbackProvider)
+    assert not isinstance(DialClient.from_config(path, fallback_models=()).model.provider, FallbackProvider)
+    settings = configuration.load(path)
+    assert isinstance(provider_of(Options(), settings), FallbackProvider)
+    assert not isinstance(provider_of(Options(model="b"), settings), FallbackProvider)
+
+
+async def test_a_changed_fallback_model_is_another_model() -> None:
+    def read(port: int) -> Settings:
+        models = {name: {"base_url": f"http://127.0.0.1:{at}"} for name, at in (("a", 9), ("b", port))}
+        return configuration.parse(json.dumps({"models": models, "defaultModel": "a", "fallbackModels": ["b"]}))
+
+    assert not compare(Options(), read(19), read(19)).is_model_changed
+    assert compare(Options(), read(19), read(29)).is_model_changed
+    assert compare(Options(model="a", fallback_model=("b",)), read(19), read(29)).is_model_changed
+    assert not compare(Options(model="scripted:x"), read(19), read(29)).is_model_changed
+
+
+async def test_a_configuration_whose_model_cannot_be_switched_to_changes_nothing(tmp_path: Path) -> None:
+    dial = DialClient({}, Named("a"), record=tmp_path / "recording.jsonl")
+    rules = {"policy": [{"deny": "*"}]}
+    before, after = (configuration.parse(json.dumps({"defaultModel": f"ollama:{name}", **rules})) for name in "ab")
+    with pytest.raises(ConfigError, match="a recording is of one model"):
+        await apply_configuration(dial, Options(), before, after, lambda *_: None)
+    assert (dial.model.name, dial.approvals.rules.policy) == ("a", ())
 
 
 async def test_a_profile_names_its_fallback_models() -> None:

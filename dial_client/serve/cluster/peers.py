@@ -19,6 +19,7 @@ import anyio
 from dial_client.logs import get_logger
 from dial_client.serve.cluster.topics import turn_requests_topic
 from dial_client.serve.cluster.turn_publisher import TurnPublisher
+from dial_client.serve.served_model import ServedModel
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.serve.wake_signal import WakeSignal
 from dial_client.stores.conversation_store import ConversationStore
@@ -56,10 +57,10 @@ class PeerBus:
     Args:
         store: the store of the conversations.
         turns: the running turns of this process.
-        model: the model's name in the API.
+        model: the model's name in the API, as it is at the moment.
     """
 
-    def __init__(self, store: ConversationStore, turns: TurnRegistry, model: str) -> None:
+    def __init__(self, store: ConversationStore, turns: TurnRegistry, model: ServedModel) -> None:
         self.mailbox: Mailbox | None = store.mailbox if isinstance(store, SQLStore) else None
         self.address = f"process:{secrets.token_hex(16)}"
         """The topic of messages to this process."""
@@ -177,7 +178,7 @@ class PeerBus:
         elif message.body == STOP:
             turn.cancel()
         elif message.body == READ and turn.id not in self._publishers:
-            self._publishers[turn.id] = TurnPublisher(turn, self._model)
+            self._publishers[turn.id] = TurnPublisher(turn, self._model.name)
 
     def _pass_answer(self, answer: Mapping[str, Any]) -> None:
         receive = self._answer_receivers.get(answer["id"])
