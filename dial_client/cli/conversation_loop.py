@@ -44,7 +44,7 @@ async def talk(
         open_session(options, settings, dial, console) as chat,
     ):
         console.complete_with(completer(dial, command_descriptions(), command_arguments(chat)))
-        chat.render, chat.set_theme = console.render, console.set_theme
+        chat.render, chat.set_theme, chat.add_usage = console.render, console.set_theme, sink.add_usage
         if options.continue_latest or options.resume is not None:
             await show_last_exchange(chat)
         await Talk(chat, console, sink).run(start_up)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.events import Event
+from dial_client.token_usage import Usage
 
 
 class TurnSink(Protocol):
@@ -17,6 +18,9 @@ class TurnSink(Protocol):
 
     def end(self) -> None:
         """End a turn, however it ended."""
+
+    def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
+        """Count what was used beside the turns, in US dollars where that is known: the summary of a conversation."""
 
     def show(self, event: Event) -> None:
         """Show one event."""

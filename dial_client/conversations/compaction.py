@@ -31,10 +31,12 @@ KEPT_EXCHANGES = 2
 TIMEOUT = 120.0
 """Seconds for one summary."""
 MAX_TOKENS = 2_000
-"""Tokens of a summary."""
+"""Tokens of a summary; at most a quarter of the window."""
 _WINDOW = 64_000
 """Tokens of a window that is not known."""
 _CHARS_PER_TOKEN = 3
+_LEAST_CHARS = 500
+"""Characters of a transcript, however small the window is."""
 _RESULT_CHARS = 3_000
 """Characters of a result, or of the arguments of a call, in the transcript."""
 _TEXT_CHARS = 12_000
@@ -139,7 +141,7 @@ async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage, ModelIn
         (Message.user(f"<transcript>\n{_enclosed(transcript)}\n</transcript>\n\nSummarize the transcript."),),
         instructions=(Instruction(InstructionSource.HOST, PROMPT),),
         stream=False,
-        max_tokens=MAX_TOKENS,
+        max_tokens=_max_tokens(model),
     )
     reply: ModelReply | None = None
     with anyio.move_on_after(TIMEOUT):
@@ -159,9 +161,14 @@ def _enclosed(transcript: str) -> str:
 
 
 def _max_chars(model: ClientModel) -> int:
-    """Return the characters of a transcript that leave room for instructions and summary."""
+    """Return the characters of a transcript that leave room for instructions, the summary so far, and its successor."""
     tokens = model.window_tokens or _WINDOW
-    return max(tokens * _CHARS_PER_TOKEN * 5 // 8 - len(PROMPT), 4_000)
+    room = min(tokens * 5 // 8, tokens * 7 // 8 - 2 * _max_tokens(model))
+    return max(room * _CHARS_PER_TOKEN - len(PROMPT), _LEAST_CHARS)
+
+
+def _max_tokens(model: ClientModel) -> int:
+    return min(MAX_TOKENS, (model.window_tokens or _WINDOW) // 4)
 
 
 def max_kept_chars(model: ClientModel) -> int:

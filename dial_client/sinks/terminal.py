@@ -9,8 +9,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 
@@ -31,6 +32,7 @@ from dial_client.events import (
 from dial_client.limits import StopReason
 from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult, describe
 from dial_client.text.safe_text import SafeStream, one_line
+from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 
 MAX_STATUS = 100
@@ -72,6 +74,9 @@ class TerminalSink:
     def end(self) -> None:
         """End a turn: its last event has shown all there is."""
 
+    def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
+        """Count nothing: no sum is shown here."""
+
     def show(self, event: Event) -> None:
         """Show one event; while a question has the screen, all but status lines wait until it is over."""
         if not self._is_asking:
@@ -96,10 +101,11 @@ class TerminalSink:
             case StatusChanged(text):
                 self._write_status(text)
             case ToolCallStarted(call, server, tool):
-                self._start_call(call, _describe_call(call, server, tool))
+                self._start_call(call.id, _describe_call(call, server, tool), _format_arguments(call.arguments))
             case ToolCallProgress(_, progress, total, message):
                 self._write_status(f"  {_format_progress(progress, total)} {one_line(message or '', MAX_LINE)}")
             case ToolCallFinished(result, _, duration):
+                self._write_changed_arguments(event)
                 self._write_started(result.tool_call_id)
                 self._write_line(_format_result(result, duration))
                 self._shown_calls.pop(result.tool_call_id, None)
@@ -143,14 +149,24 @@ class TerminalSink:
                 else:
                     self.show(event)
 
-    def _start_call(self, call: ToolCallRequest, name: str) -> None:
+    def _start_call(self, call_id: str, name: str, arguments: str) -> None:
         """Show a call that starts: as a status where a question about it may follow, else as a line."""
-        self._started[call.id] = (name, f"({_format_arguments(call)})")
+        self._started[call_id] = (name, arguments)
         if self._is_live:
-            self._write_status("".join(("→ ", *self._started[call.id])))
+            self._write_status("".join(("→ ", *self._started[call_id])))
         else:
-            self._write_started(call.id)
-        self._shown(call.id).set()
+            self._write_started(call_id)
+        self._shown(call_id).set()
+
+    def _write_changed_arguments(self, finished: ToolCallFinished) -> None:
+        """Show the arguments with which a call ran, where a person or a program changed them."""
+        call_id, changed = finished.result.tool_call_id, finished.changed_arguments
+        if changed is None:
+            return
+        if call_id in self._started:
+            self._started[call_id] = (self._started[call_id][0], _format_arguments(changed))
+        else:
+            self._write_line(f"  ran with {_format_arguments(changed)}")
 
     def _write_started(self, call_id: str) -> None:
         if started := self._started.pop(call_id, None):
@@ -245,9 +261,9 @@ def _describe_call(call: ToolCallRequest, server: str, tool: str) -> str:
     return one_line(f"{server}.{tool}" if server else call.name, 150)
 
 
-def _format_arguments(call: ToolCallRequest) -> str:
-    text = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.arguments.items())
-    return one_line(text, MAX_LINE)
+def _format_arguments(arguments: Mapping[str, Any]) -> str:
+    text = ", ".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
+    return f"({one_line(text, MAX_LINE)})"
 
 
 def _format_progress(progress: float, total: float | None) -> str:

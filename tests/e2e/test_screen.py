@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.support.program import LONG, entry, write_config
 from tests.support.screens import screen
 
@@ -65,6 +67,22 @@ def test_a_person_types_while_an_answer_streams_and_stops_it(tmp_path: Path) -> 
         assert person.leave() == 130
         assert person.is_echoing()
     assert shown.index("> later") < shown.index("Second.") < shown.index("> even later") < shown.index("Third.")
+
+
+@pytest.mark.once
+def test_a_queued_message_is_removed_also_behind_a_wish_to_leave(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, [HANGS, "Second."])
+    with screen(tmp_path, "--no-save") as person:
+        person.until("no servers, no tools")
+        person.type("First\r")
+        person.until("I begin")
+        person.type("later\r")
+        person.until("queued: later")
+        person.type("\x04\x1b")
+        person.until_gone("queued: later")
+        person.type("\x03")
+        assert person.leave() == 0
+        assert "Second." not in person.text
 
 
 def test_a_turn_goes_on_without_a_server_that_is_still_starting(tmp_path: Path) -> None:

@@ -181,5 +181,7 @@ def test_a_person_can_talk_stop_an_answer_and_go_on(tmp_path: Path) -> None:
         screen.until("interrupted", READY)
         screen.type("Third\r")
         screen.until("Still here.", READY)
-        screen.type("\x04")
+        screen.type("\x03")
+        screen.until("Ctrl-C again leaves", READY)
+        screen.type("\x03")
         assert screen.leave() == 0

@@ -49,6 +49,10 @@ def test_what_is_typed_pasted_attached_edited_and_run_reaches_the_model(tmp_path
         screen.type("\x03!echo out-$((40+2)); tty; exit 3\r")
         shown = screen.until("out-42", "/dev/", "exit code 3, 2 lines; !! shows it to the model")
         assert "not a tty" not in shown
+        screen.type("!yes in-the-background &\r")
+        screen.until("exit code 0")
+        screen.type("!echo out-$((40+2)); tty; exit 3\r")
+        screen.until("exit code 3")
         screen.type("!!\r")
         screen.until("goes with your next message")
         screen.type(" explain\x18\x05")

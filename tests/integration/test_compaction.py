@@ -8,6 +8,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from dial_client.conversations.compaction import PROMPT
 from dial_client.conversations.history_edits import SUMMARY_HEAD
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, ProviderError
 from dial_client.limits import StopReason
@@ -34,6 +35,7 @@ class Summarizer:
         self.info = ModelInfo("summarizer", context_window=window)
         self.requests: list[ModelRequest] = []
         self.transcripts: list[str] = []
+        self.max_tokens: set[int | None] = set()
         self.fails = False
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
@@ -41,6 +43,7 @@ class Summarizer:
         if last.startswith("<transcript>"):
             assert not request.tools
             self.transcripts.append(last)
+            self.max_tokens.add(request.max_tokens)
             if self.fails:
                 raise ProviderError("out of order")
             yield TextChunk(f"Summary {len(self.transcripts)}.")
@@ -210,6 +213,16 @@ async def test_a_transcript_larger_than_the_window_is_summarized_piece_by_piece(
         assert max(map(len, model.transcripts)) < 4_000 * 3
         assert "Summary 1." in model.transcripts[1]
         assert texts((await manager.get(made.id)).messages)[0] == f"Summary {len(model.transcripts)}."
+
+
+async def test_transcript_and_summary_fit_into_a_small_window(store: ConversationStore) -> None:
+    model = Summarizer(window=2_048)
+    async with managed(store, model) as manager:
+        made = await store.create("", [message for n in range(9) for message in dialogue(f"q{n} {'x' * 3000}", "a")])
+        assert await manager.compact(made.id) is not None
+    assert model.max_tokens == {512}
+    longest = max(map(len, model.transcripts)) + len(PROMPT)
+    assert longest / 3 + 2 * 512 <= 2_048, "the prompt, the summary so far and the next one"
 
 
 async def test_untrusted_content_stays_untrusted_in_a_summary(store: ConversationStore) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 import pytest
@@ -324,6 +324,12 @@ def test_nothing_foreign_reaches_a_terminal_as_it_is(events: list[Event], tty: b
     own = re.sub(r"\x1b\[(2m|0m|K)|\r(?=\x1b\[K)", "", written)
     assert re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\U000e0000-\U000e0fff\ud800-\udfff]", own) is None
     assert not tty or "evil" in own
+
+
+@pytest.mark.parametrize("tty", [True, False])
+def test_arguments_that_were_changed_are_those_of_the_call(tty: bool) -> None:
+    shown = open_terminal(tty=tty).show(STARTED, replace(DONE, changed_arguments={"a": 9}))
+    assert ("→ maths.add(a=9)" if tty else "  ran with (a=9)") in shown.screen
 
 
 def test_an_argument_cannot_draw_a_line_of_its_own() -> None:

@@ -121,3 +121,5 @@ def test_usage_is_one_line_and_adds_up() -> None:
     total.add(turn, 2.0)
     total.add(turn, 1.0)
     assert total.line == "2 answers: 3,000 tokens in (2,000 cached), 40 out · about $1.0000 · 3.0 s"
+    total.add_usage(Usage(input_tokens=100, output_tokens=10), 0.25)
+    assert total.line == "2 answers: 3,100 tokens in (2,000 cached), 50 out · about $1.2500 · 3.0 s"

@@ -136,7 +136,7 @@ def test_nothing_leaves_its_line(text: str, columns: int) -> None:
     st.sampled_from(("python", "js", "c", "html", "yaml", "no-such", "")),
 )
 def test_code_is_printed_as_it_was_written(lines: list[str], language: str) -> None:
-    lines = [line.rstrip() for line in lines if "~~~" not in line]
+    lines = [line for line in lines if "~~~" not in line]
     printed = shown("~~~~" + language + "\n" + "".join(f"{line}\n" for line in lines) + "~~~~\n")
     assert printed[1:-1] == lines
 

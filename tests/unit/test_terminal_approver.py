@@ -18,6 +18,7 @@ from dial_client.cli.terminal_approver import TerminalApprover
 from dial_client.events import Event
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.token_usage import Usage
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from tests.support.typed_screen import TypedScreen
 
@@ -56,6 +57,8 @@ class Person(TypedScreen):
         return self.answers.pop(0)
 
     def begin(self) -> None: ...
+
+    def add_usage(self, usage: Usage, cost_usd: float | None) -> None: ...
 
     def end(self) -> None: ...
 

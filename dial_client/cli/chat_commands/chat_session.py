@@ -21,6 +21,7 @@ from dial_client.settings.configuration import Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 from dial_client.text.safe_text import safe
+from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 
 COMPACT_AT = 0.8
@@ -74,6 +75,8 @@ class ChatSession:
         """The turns of this run, the latest last."""
         self.compactions: list[Compaction] = []
         """The summaries that were written in this run."""
+        self.add_usage: Callable[[Usage, float | None], object] = lambda *_: None
+        """Counts what a summary used: tokens, and US dollars where they are known."""
         self.render: Callable[[str], str] = safe
         """Returns an answer of the model as it is printed."""
         self.set_theme: Callable[[str], None] | None = None
@@ -123,6 +126,7 @@ class ChatSession:
             raise Interrupted("interrupted: nothing was summarized")
         if compaction is not None:
             self.compactions.append(compaction)
+            self.add_usage(compaction.usage, compaction.cost_usd)
         return compaction
 
     async def _compact_first(self) -> None:

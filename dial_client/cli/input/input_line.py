@@ -83,6 +83,8 @@ class InputLine:
             accept_handler=self._accept,
         )
         self.key_bindings = build_key_bindings(self.pasted, self.open_editor)
+        self.was_empty = True
+        """Whether the line was empty when `read` ended."""
         self._session: PromptSession[str] | None = None
         self._search = SearchToolbar(ignore_case=True)
         self.window = Window(
@@ -135,9 +137,12 @@ class InputLine:
             self._session = self._prompt_session(output)
         draft = self.buffer.text
         self.buffer.reset()
-        text = await self._session.prompt_async(
-            PROMPT, default=draft, handle_sigint=False, pre_run=lambda: read_early_lines(get_app())
-        )
+        try:
+            text = await self._session.prompt_async(
+                PROMPT, default=draft, handle_sigint=False, pre_run=lambda: read_early_lines(get_app())
+            )
+        finally:
+            self.was_empty = not self._session.default_buffer.text
         return self.to_input(text)
 
     def _prompt_session(self, output: Output | None) -> PromptSession[str]:

@@ -12,6 +12,9 @@ from dial_client.text.safe_text import safe
 
 MAX_KEPT = 1_000_000
 """Bytes of an output that are kept: its end."""
+MAX_REST = 65_536
+"""Bytes that are still read when the program has ended: what it left in the pseudo-terminal, and not all that a program
+in the background writes there later."""
 _POLL = 0.2
 """Seconds between two looks at the size of the terminal."""
 _OPEN_TERMINAL = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
@@ -98,15 +101,19 @@ if sys.platform != "win32":
         pseudo_terminal: int, process: subprocess.Popen[bytes], kept: bytearray, check: Callable[[], None]
     ) -> None:
         """Copy keys to the program and its output to the terminal, until the program has ended."""
-        size, has_keys = termios.tcgetwinsize(0), True
+        size, has_keys, rest = termios.tcgetwinsize(0), True, MAX_REST
         while True:
             check()
             is_running = process.poll() is None
             wait_for = [pseudo_terminal, 0] if has_keys else [pseudo_terminal]
             readable, _, _ = select.select(wait_for, [], [], _POLL if is_running else 0)
             if pseudo_terminal in readable:
-                _show(os.read(pseudo_terminal, 65536), kept)
+                data = os.read(pseudo_terminal, 65536)
+                _show(data, kept)
+                rest -= 0 if is_running else len(data)
             elif not is_running:
+                return
+            if rest <= 0:
                 return
             if 0 in readable:
                 keys = os.read(0, 1024)

@@ -60,7 +60,8 @@ class BlockRenderer:
             if is_draft and block.kind is Kind.CODE_LINE:
                 rows = (piece for row in rows for piece in chop(row, self.columns))
             for row in rows:
-                yield to_ansi([*first, *row], has_links=self._has_links)
+                text = to_ansi([*first, *row], has_links=self._has_links)
+                yield text if block.kind is Kind.CODE_LINE else text.rstrip(" ")
                 first = rest
 
     def _rows(self, block: Block, used: int) -> Iterator[Row]:

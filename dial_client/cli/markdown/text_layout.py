@@ -166,7 +166,7 @@ def width_of(row: Iterable[Span]) -> int:
 
 
 def to_ansi(row: Iterable[Span], *, has_links: bool = True) -> str:
-    """Return a row with its escape sequences; each is ended in the row.
+    """Return a row with its escape sequences; each is ended in the row. Spaces at its end stay.
 
     Args:
         row: the spans.
@@ -179,7 +179,7 @@ def to_ansi(row: Iterable[Span], *, has_links: bool = True) -> str:
             key = zlib.crc32(span.address.encode())
             text = f"\x1b]8;id={key:x};{span.address}\x1b\\{text}\x1b]8;;\x1b\\"
         written.append(text)
-    return "".join(written).rstrip(" ")
+    return "".join(written)
 
 
 def _joined(row: Iterable[Span]) -> Iterator[Span]:

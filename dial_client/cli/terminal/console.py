@@ -57,10 +57,11 @@ class LineConsole(PlainScreen):
 
     def __init__(self) -> None:
         self._input_line: Any = None
+        self._will_leave = False
         self.set_theme: Callable[[str], None] | None = None
 
     async def next_input(self) -> UserInput | None:
-        """Return the next line; None for Ctrl-D. Ctrl-C begins a new one."""
+        """Return the next line; None for Ctrl-D, and for Ctrl-C twice in an empty line."""
         from prompt_toolkit.patch_stdout import patch_stdout
 
         while True:
@@ -68,9 +69,15 @@ class LineConsole(PlainScreen):
                 with patch_stdout(raw=True):
                     user_input: UserInput = await self._input_line.read()
             except KeyboardInterrupt:
+                if self._input_line.was_empty:
+                    if self._will_leave:
+                        return None
+                    self._will_leave = True
+                    self.print("Ctrl-C again leaves, and so does Ctrl-D.")
                 continue
             except EOFError:
                 return None
+            self._will_leave = False
             if user_input.text:
                 return user_input
 

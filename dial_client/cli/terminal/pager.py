@@ -16,6 +16,8 @@ from dial_client.cli.cell_width import cell_width
 
 _POLL = 0.2
 """Seconds between two calls of `check`."""
+_PATIENCE = 1.0
+"""Seconds that a pager has to end when it is told to."""
 
 
 def find_pager(environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -62,9 +64,18 @@ def page(text: str, check: Callable[[], None]) -> bool:
             try:
                 _wait(process, check)
             finally:
-                if process.poll() is None:
-                    process.terminate()
+                _end(process)
     return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a pager that still runs, also one that does not listen."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def _wait(process: subprocess.Popen[bytes], check: Callable[[], None]) -> None:

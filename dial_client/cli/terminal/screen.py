@@ -350,21 +350,23 @@ class Screen:
 
     def _take_back(self) -> bool:
         """Put the message that was queued last into the input line; False where there is none."""
-        if not self.live.queued or self._input_line is None:
+        if self._input_line is None or (taken := self._pop_queued()) is None:
             return False
-        taken = self._sent.pop()
-        self._show_queue()
-        if taken is not None:
-            self._input_line.edit(taken.text)
+        self._input_line.edit(taken.text)
         return True
 
     def _drop(self) -> bool:
         """Remove the message that was queued last; False where there is none."""
-        if not self.live.queued:
-            return False
-        self._sent.pop()
-        self._show_queue()
-        return True
+        return self._pop_queued() is not None
+
+    def _pop_queued(self) -> UserInput | None:
+        """Remove the message that was queued last, and return it. That the person leaves then stays in the queue."""
+        for at in range(len(self._sent) - 1, -1, -1):
+            if (taken := self._sent[at]) is not None:
+                del self._sent[at]
+                self._show_queue()
+                return taken
+        return None
 
     def _keep_stray(self, text: str) -> None:
         if self._input_line is not None:

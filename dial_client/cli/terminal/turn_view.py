@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
-from itertools import islice
 from threading import Thread
 from typing import Protocol
 
@@ -39,6 +38,7 @@ from dial_client.limits import StopReason
 from dial_client.messages import Content, FilePart, Message, Role, ToolCallRequest
 from dial_client.messages import describe as describe_part
 from dial_client.text.safe_text import SafeStream, one_line
+from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 
 MAX_LINE = 300
@@ -141,6 +141,10 @@ class TurnView:
         live = self._screen.live
         live.activity, live.calls, live.draft, live.is_waiting = None, {}, None, False
         self._screen.refresh()
+
+    def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
+        """Count what was used beside the turns in the sum of the session."""
+        self.usage.add_usage(usage, cost_usd)
 
     def show(self, event: Event) -> None:
         """Show one event; while a question has the screen, all but progress waits until it is over."""
@@ -303,7 +307,8 @@ class TurnView:
 
     def _show_images(self, content: Content) -> None:
         """Show the images of a result or an answer, or say where they were saved."""
-        for image in islice(images_of(content), MAX_IMAGES):
+        images = [*images_of(content)]
+        for image in images[:MAX_IMAGES]:
             if drawn := draw(image, self._images, self._screen.columns):
                 self._screen.print(drawn)
                 continue
@@ -313,6 +318,8 @@ class TurnView:
                 self._screen.print_faint(f"{BAR}an image cannot be saved: {error.strerror}")
             else:
                 self._screen.print_faint(f"{BAR}image: {path}" if path else f"{BAR}an image is not valid base64")
+        if (left := len(images) - MAX_IMAGES) > 0:
+            self._screen.print_faint(f"{BAR}… and {left:,} more image{'s' if left > 1 else ''}, not shown")
 
     def _finish(self, turn: Turn) -> None:
         seconds = time.monotonic() - self._begun

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 
 
@@ -23,14 +24,18 @@ class UsageSum:
     def add(self, turn: Turn, seconds: float) -> None:
         """Count one more turn."""
         self.turns += 1
-        self.input_tokens += turn.usage.input_tokens
-        self.output_tokens += turn.usage.output_tokens
-        self.cached_tokens += turn.usage.cached_tokens
         self.seconds += seconds
-        if turn.cost_usd is None:
+        self.add_usage(turn.usage, turn.cost_usd)
+
+    def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
+        """Count what a turn or a summary used; the cost is None where it is not known."""
+        self.input_tokens += usage.input_tokens
+        self.output_tokens += usage.output_tokens
+        self.cached_tokens += usage.cached_tokens
+        if cost_usd is None:
             self.is_cost_known = False
         else:
-            self.cost_usd += turn.cost_usd
+            self.cost_usd += cost_usd
 
     @property
     def line(self) -> str:

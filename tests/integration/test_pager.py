@@ -1,0 +1,42 @@
+"""The pager of long results, as a process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from anyio import to_thread
+
+from dial_client.cli import process_runner
+from dial_client.cli.terminal import pager
+
+STUBBORN = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pathlib.Path(sys.argv[1]).write_text("ready")
+while True:
+    time.sleep(1)
+"""
+
+
+class Stopped(Exception):
+    """The program ends."""
+
+
+@pytest.mark.once
+@pytest.mark.anyio
+async def test_a_pager_that_does_not_listen_is_ended_with_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, ready = tmp_path / "pager.py", tmp_path / "ready"
+    program.write_text(STUBBORN)
+    monkeypatch.setenv("PAGER", f'"{sys.executable}" "{program}" "{ready}"')
+
+    def check() -> None:
+        if ready.exists():
+            raise Stopped
+
+    monkeypatch.setattr(process_runner, "interrupts", process_runner.Interrupts(), raising=False)
+    with pytest.raises(Stopped):
+        await to_thread.run_sync(pager.page, "a long text", check)
