@@ -19,6 +19,7 @@ from dial_client.serve.conversation_routes import ConversationRoutes
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.human_input import APPROVAL, QUESTION, HumanInputBroker
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
+from dial_client.serve.prompt_routes import PromptRoutes
 from dial_client.serve.request_bodies import read_json
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
 from dial_client.serve.served_model import ServedModel
@@ -57,6 +58,7 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
         Route("/assets/{name:path}", files.asset),
         *ChatCompletionsEndpoint(dial, turns, model, context.peers.mailbox).routes(),
         *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).routes(),
+        *PromptRoutes(dial).routes(),
         *_ServerRoutes(dial).routes(),
         *_HumanInputRoutes(context.human_input).routes(),
     ]

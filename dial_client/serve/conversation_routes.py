@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from starlette.requests import Request
@@ -121,10 +122,12 @@ class ConversationRoutes:
     async def _chat(self, request: Request) -> Any:
         body = await read_json(request)
         content, stream = _read_content(body), body.get("stream", True)
+        taint = self._read_taint(body)
         del body  # it has a second copy of the images and documents
         with self._turns.reserve():
             mentions = await self._dial.attach(content)
-            turn = await self._start(_read_id(request), mentions.message, stream=bool(stream))
+            message = replace(mentions.message, taint=mentions.message.taint or taint)
+            turn = await self._start(_read_id(request), message, stream=bool(stream))
             self._turns.add(turn)
         for note in mentions.notes:
             turn.announce(StatusChanged(note))
@@ -132,6 +135,12 @@ class ConversationRoutes:
         if stream:
             return SSEResponse(stream_turn(turn, 0, self._model.name), headers)
         return json_response((await turn.result()).to_dict(), headers=headers)
+
+    def _read_taint(self, body: dict[str, Any]) -> str:
+        taint = _read_string(body, "taint", "")
+        if taint and taint not in self._dial.servers:
+            raise HttpError(400, "taint must be the name of a server", "bad_taint", param="taint")
+        return taint
 
     async def _stop(self, request: Request) -> Response:
         turn = self._manager.find_turn(_read_id(request))

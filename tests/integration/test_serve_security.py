@@ -19,7 +19,18 @@ from tests.support.http_service import TOKEN, HttpService, serve
 pytestmark = pytest.mark.anyio
 
 WAITS = {"tool_calls": [{"name": "wait", "arguments": {}}]}
-GUARDED = ["/conversations", "/servers", "/tools", "/approvals", "/questions", "/v1/models", "/nothing", "/assets"]
+GUARDED = [
+    "/conversations",
+    "/servers",
+    "/tools",
+    "/approvals",
+    "/questions",
+    "/v1/models",
+    "/nothing",
+    "/assets",
+    "/prompts",
+    "/resources",
+]
 
 
 @pytest.fixture

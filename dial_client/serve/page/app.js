@@ -7,6 +7,7 @@ import { showToast, promptForToken } from "./dialogs.js";
 import { byId, el, createIcon } from "./dom.js";
 import { ServersPanel } from "./servers_panel.js";
 import { Sidebar } from "./sidebar.js";
+import { Suggestions } from "./suggestions.js";
 import { initTheme } from "./theme.js";
 import { Transcript } from "./transcript.js";
 import { escapeInvisible } from "./invisible_characters.js";
@@ -33,7 +34,27 @@ let current = null;
 let isAtEnd = true;
 
 const servers = new ServersPanel(api);
-const composer = new Composer({ send, stop: () => current.stop() });
+const suggestions = new Suggestions(api, {
+  commands: [
+    { name: "new", detail: "Begin a new conversation", run: () => navigate("") },
+    { name: "search", detail: "Search the conversations", run: openSearch },
+    { name: "fork", detail: "Continue this conversation in a copy", run: () => current.id && sidebar.fork(current.id) },
+    { name: "servers", detail: "Show the servers and their tools", run: () => servers.open() },
+    { name: "attach", detail: "Attach files of this device", run: () => composer.chooseFiles() },
+    { name: "stop", detail: "Stop the answer", run: stop },
+    { name: "theme", detail: "Change between light and dark colours", run: () => byId("theme").click() },
+  ],
+  insert: (message) => composer.insert(message),
+  insertText: (text) => composer.insert({ text }),
+  attach: () => composer.chooseFiles(),
+});
+const composer = new Composer({
+  send: (message) => send(message),
+  stop,
+  editLast,
+  suggest: (text, position) => suggestions.find(text, position),
+  runCommand: (text) => suggestions.run(text),
+});
 const sidebar = new Sidebar(api, {
   currentId: () => current?.id,
   isWaiting: (id) => (transcripts.get(id)?.requests.size ?? 0) > 0,
@@ -94,7 +115,7 @@ async function load(transcript) {
 
 function createTranscript(id) {
   const serverOf = (name) => servers.tools.get(name) ?? "";
-  const transcript = new Transcript(api, id, { actions: { fork, edit, resend: send }, serverOf });
+  const transcript = new Transcript(api, id, { actions: { fork, edit, resend: (message) => send(message) }, serverOf });
   if (id) transcripts.set(id, transcript);
   const isCurrent = () => transcript === current;
   transcript.addEventListener("change", () => (isCurrent() ? render() : sidebar.updateStates()));
@@ -115,12 +136,33 @@ function onCreated(transcript) {
 function onFinished(transcript) {
   running.delete(transcript.id);
   sidebar.refresh();
-  if (transcript !== current) transcripts.delete(transcript.id);
+  const next = composer.queue.takeNext(transcript.id);
+  if (next) sendQueued(next, transcript);
+  else if (transcript !== current) transcripts.delete(transcript.id);
 }
 
-/** Send a message, {text, files}, in the open conversation. Resolves to true if the server accepted it. */
-async function send(message) {
-  const transcript = current;
+async function sendQueued(message, transcript) {
+  if (!(await send(message, transcript))) composer.queue.putBack(transcript.id, message);
+}
+
+/** Stop the turn. Queued messages wait until the user sends them. */
+function stop() {
+  if (current.isRunning) composer.queue.pause(current.id ?? "");
+  current.stop();
+}
+
+/** Edit the last message of the open conversation. */
+function editLast() {
+  if (current.count && !current.isRunning && current.lastMessage) edit(current.count - 1, current.lastMessage);
+}
+
+function openSearch() {
+  document.body.classList.add("with-sidebar");
+  byId("search").focus();
+}
+
+/** Send a message, {text, files}, by default in the open conversation. Resolves to true if the server accepted it. */
+async function send(message, transcript = current) {
   await transcript.ready;
   if (transcript.isRunning) return false;
   const before = transcript.count;
@@ -266,11 +308,10 @@ function onKeyDown(event) {
     if (document.body.classList.contains("with-sidebar")) {
       closeSidebar();
       byId("menu").focus();
-    } else if (current.isRunning) current.stop();
+    } else if (current.isRunning) stop();
   } else if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
-    document.body.classList.add("with-sidebar");
-    byId("search").focus();
+    openSearch();
   }
 }
 

@@ -45,6 +45,11 @@ export class Transcript extends EventTarget {
     return this.#turns.length === 0;
   }
 
+  /** The user's last message, {text, files}; null if the last turn has none. */
+  get lastMessage() {
+    return this.#last?.message ?? null;
+  }
+
   /** Load the conversation and follow its running turn. */
   async load() {
     const stored = await this.#fetch();

@@ -33,13 +33,14 @@ function renderResource(text) {
 }
 
 /** Build the body of a chat request: a text, or parts in the form of OpenAI's API. */
-export function toRequestBody({ text, files }) {
-  if (!files.length) return { text };
+export function toRequestBody({ text, files, taint }) {
+  const origin = taint ? { taint } : {};
+  if (!files.length) return { text, ...origin };
   const parts = files.map(({ type, data, mime_type: kind, name }) => {
     const url = `data:${kind};base64,${data}`;
     return type === "image"
       ? { type: "image_url", image_url: { url } }
       : { type: "file", file: { filename: name, file_data: url } };
   });
-  return { content: [...(text.trim() ? [{ type: "text", text }] : []), ...parts] };
+  return { ...origin, content: [...(text.trim() ? [{ type: "text", text }] : []), ...parts] };
 }

@@ -1,0 +1,116 @@
+// Forms for the arguments of a server's prompt, and for the variables of a resource template, with completion by the server.
+//
+// What a server says about a prompt is text. The filled-in prompt goes into the message field: the user sends it.
+
+import { byId, createButton, el } from "./dom.js";
+import { escapeInvisible } from "./invisible_characters.js";
+import { isText, toText } from "./content_parts.js";
+import { describeError } from "./strings.js";
+
+const DELAY = 150;
+
+/** Have a prompt filled in; `insert({text, files, taint})` receives it. A prompt without arguments has no form. */
+export function openPromptForm(api, prompt, insert) {
+  const { server, name } = prompt;
+  openForm({
+    title: prompt.title || name,
+    origin: `Prompt ${escapeInvisible(name)} of the server ${escapeInvisible(server)}`,
+    description: prompt.description,
+    fields: prompt.arguments,
+    complete: (body) => api.fetchJson("POST", "completions", { server, prompt: name, ...body }),
+    submit: async (values) => {
+      insert(toMessage(await api.fetchJson("POST", "prompts/get", { server, name, arguments: values })));
+    },
+  });
+}
+
+/** Have the URI of a template built; `insert(uri)` receives it. */
+export function openTemplateForm(api, template, insert) {
+  const { server, uri_template: uriTemplate } = template;
+  openForm({
+    title: template.title || template.name,
+    origin: `${escapeInvisible(uriTemplate)} of the server ${escapeInvisible(server)}`,
+    description: template.description,
+    fields: template.variables.map((name) => ({ name, required: true })),
+    complete: (body) => api.fetchJson("POST", "completions", { server, template: uriTemplate, ...body }),
+    submit: async (values) => {
+      const body = { server, uri_template: uriTemplate, values };
+      insert((await api.fetchJson("POST", "resources/expand", body)).uri);
+    },
+  });
+}
+
+function openForm({ title, origin, description, fields, complete, submit }) {
+  const problem = el("p.failure", { role: "alert" });
+  const inputs = fields.map((field, at) => createField(field, at));
+  const read = () => Object.fromEntries(inputs.map(({ name, input }) => [name, input.value]).filter(([, value]) => value));
+  for (const { name, input, options } of inputs) completeWhileTyping({ name, input, options, read, complete });
+  const fillIn = el("button.button.primary", {}, "Insert");
+  const onsubmit = async (event) => {
+    event?.preventDefault();
+    fillIn.disabled = true;
+    problem.textContent = "";
+    try {
+      await submit(read());
+      dialog.close();
+    } catch (error) {
+      problem.textContent = escapeInvisible(describeError(error));
+    }
+    fillIn.disabled = false;
+  };
+  const onclose = () => {
+    dialog.remove();
+    byId("message").focus();
+  };
+  const dialog = el("dialog.small.prompt-form", { "aria-labelledby": "dialog-title", onclose },
+    el("h2", { id: "dialog-title" }, escapeInvisible(title)),
+    el("p.quiet", {}, origin),
+    description ? el("p.request-message", {}, escapeInvisible(description)) : null,
+    el("form.request-form", { onsubmit }, ...inputs.map(({ element }) => element), problem,
+      el("div.dialog-buttons", {}, createButton("Cancel", () => dialog.close()), fillIn)));
+  document.body.append(dialog);
+  dialog.showModal();
+  if (!fields.length) onsubmit();
+  else inputs[0].input.focus();
+}
+
+function createField({ name, title, description, required }, at) {
+  const id = `prompt-argument-${at}`;
+  const options = el("datalist", { id: `${id}-options` });
+  const hint = description ? el("p.quiet", { id: `${id}-hint` }, escapeInvisible(description)) : null;
+  const input = el("input", {
+    id, type: "text", required, autocomplete: "off", list: options.id, "aria-describedby": hint ? hint.id : null,
+  });
+  const label = escapeInvisible(title || name) + (required ? "" : " (optional)");
+  return { name, input, options, element: el("div.field", {}, el("label", { for: id }, label), input, options, hint) };
+}
+
+function completeWhileTyping({ name, input, options, read, complete }) {
+  let timer;
+  let number = 0;
+  const refresh = () => {
+    clearTimeout(timer);
+    const request = (number += 1);
+    timer = setTimeout(async () => {
+      const { [name]: value = "", ...others } = read();
+      const found = await complete({ argument: name, value, arguments: others }).catch(() => null);
+      if (request !== number || !found) return;
+      options.replaceChildren(...found.values.map((text) => el("option", { value: text })));
+    }, DELAY);
+  };
+  input.addEventListener("input", refresh);
+  input.addEventListener("focus", refresh);
+}
+
+/** Return the message of a filled-in prompt, as the terminal builds it: one text, those of the assistant marked. */
+function toMessage({ messages, taint }) {
+  const texts = [];
+  const files = [];
+  for (const { role, content } of messages) {
+    const parts = typeof content === "string" ? [{ type: "text", text: content }] : content;
+    const text = toText(parts.filter(isText));
+    if (text) texts.push(role === "assistant" ? `Assistant: ${text}` : text);
+    files.push(...parts.filter((part) => !isText(part)));
+  }
+  return { text: texts.join("\n\n"), files, taint };
+}

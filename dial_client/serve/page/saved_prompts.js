@@ -1,0 +1,62 @@
+// Prompts of the user, kept in the browser's storage. `/` proposes them.
+
+import { createButton, createIconButton, el, byId } from "./dom.js";
+
+const KEY = "dial-saved-prompts";
+const MAX_PROMPTS = 200;
+
+/** Return the saved prompts: [{name, text}]. */
+export function loadSavedPrompts() {
+  try {
+    const prompts = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return prompts.filter(({ name, text }) => typeof name === "string" && typeof text === "string");
+  } catch {
+    return [];
+  }
+}
+
+function save(prompts) {
+  try {
+    localStorage.setItem(KEY, JSON.stringify(prompts.slice(0, MAX_PROMPTS)));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Open the dialog that saves and removes prompts. */
+export function openSavedPrompts() {
+  const name = el("input", { type: "text", id: "prompt-name", required: true, maxlength: "40", pattern: "\\S+", autocomplete: "off" });
+  const text = el("textarea.prompt-text", { id: "prompt-text", required: true, rows: "5" });
+  const problem = el("p.failure", { role: "alert" });
+  const list = el("ul.saved-prompts");
+  const render = () => list.replaceChildren(...loadSavedPrompts().map((prompt) => {
+    const remove = () => {
+      save(loadSavedPrompts().filter((kept) => kept.name !== prompt.name));
+      render();
+    };
+    return el("li", {}, el("span.queued-text", { title: prompt.text }, `/${prompt.name}`),
+      createIconButton("cross", `Remove /${prompt.name}`, remove));
+  }));
+  const onsubmit = (event) => {
+    event.preventDefault();
+    const others = loadSavedPrompts().filter((kept) => kept.name !== name.value);
+    problem.textContent = save([...others, { name: name.value, text: text.value }]) ? "" : "The browser's storage is full.";
+    if (problem.textContent) return;
+    name.value = "";
+    text.value = "";
+    render();
+  };
+  const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", onclose: () => (dialog.remove(), byId("message").focus()) },
+    el("h2", { id: "dialog-title" }, "Prompts of your own"),
+    el("p.quiet", {}, "They are kept in this browser. Type / and their name to use them."),
+    list,
+    el("form.request-form", { onsubmit },
+      el("div.field", {}, el("label", { for: "prompt-name" }, "Name, without spaces"), name),
+      el("div.field", {}, el("label", { for: "prompt-text" }, "Text"), text),
+      problem,
+      el("div.dialog-buttons", {}, createButton("Close", () => dialog.close()), el("button.button.primary", {}, "Save"))));
+  render();
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -1,0 +1,105 @@
+// What `/` and `@` propose in the message field: commands, saved prompts and prompts of servers, resources and files.
+
+import { openPromptForm, openTemplateForm } from "./prompt_form.js";
+import { loadSavedPrompts, openSavedPrompts } from "./saved_prompts.js";
+
+/** Milliseconds for which lists of servers are kept: the server itself knows when they change. */
+const FRESH = 5_000;
+
+/** The beginning of a mention: not within a word, as in mentions.py. */
+const MENTION = /(?:^|[\s([{"'<,;])@(\S*)$/;
+
+export class Suggestions {
+  #api;
+  #hooks;
+  #lists = new Map();
+
+  /** `hooks`: {commands: [{name, detail, run}], insert({text, files, taint}), insertText(text), attach()}. */
+  constructor(api, hooks) {
+    this.#api = api;
+    this.#hooks = hooks;
+  }
+
+  /** Return the proposals for a text and a position in it, as CompletionList expects them. */
+  async find(text, position) {
+    const before = text.slice(0, position);
+    const command = /^\/(\S*)$/.exec(before);
+    if (command) return { from: 0, to: position, options: await this.#findCommands(command[1]) };
+    const mention = MENTION.exec(before);
+    if (!mention) return null;
+    const from = position - mention[1].length - 1;
+    const options = await this.#findMentions(mention[1]);
+    // A mention that is complete needs no proposals: Enter sends the message.
+    const isComplete = options.some(({ insert }) => insert?.trim() === `@${mention[1]}` && insert.endsWith(" "));
+    return isComplete ? null : { from, to: position, options };
+  }
+
+  /** Run the command or prompt that a text names; resolves to false if it names none. */
+  async run(text) {
+    if (!/^\/\S+$/.test(text)) return false;
+    const option = (await this.#findCommands(text.slice(1))).find(({ label }) => label === text);
+    option?.run();
+    return option !== undefined;
+  }
+
+  async #findCommands(typed) {
+    const { commands, insertText, insert } = this.#hooks;
+    const { prompts } = await this.#list("prompts", { prompts: [] });
+    const options = [
+      ...commands.map(({ name, detail, run }) => ({ label: `/${name}`, detail, run })),
+      { label: "/prompts", detail: "Save and remove prompts of your own", run: openSavedPrompts },
+      ...loadSavedPrompts().map(({ name, text }) => {
+        return { label: `/${name}`, badge: "saved", detail: text.slice(0, 200), run: () => insertText(text) };
+      }),
+      ...prompts.map((prompt) => ({
+        label: `/${prompt.server}:${prompt.name}`,
+        badge: prompt.server,
+        detail: prompt.title || prompt.description,
+        run: () => openPromptForm(this.#api, prompt, insert),
+      })),
+    ];
+    return rank(options, typed);
+  }
+
+  async #findMentions(typed) {
+    const { resources, templates } = await this.#list("resources", { resources: [], templates: [] });
+    const { attach, insertText } = this.#hooks;
+    const listed = resources.map(({ server, uri, name, title }) => {
+      return { label: `@${server}:${uri}`, badge: server, detail: title || name, insert: `@${server}:${uri} ` };
+    });
+    const formed = templates.map((template) => ({
+      label: `@${template.server}:${template.uri_template}`,
+      badge: template.server,
+      detail: template.title || template.name,
+      run: () => openTemplateForm(this.#api, template, (uri) => insertText(`@${template.server}:${uri} `)),
+    }));
+    const names = new Set([...resources, ...templates].map(({ server }) => server));
+    const prefixes = [...names].map((name) => {
+      return { label: `@${name}:`, detail: "Resources of this server", insert: `@${name}:` };
+    });
+    const file = { label: "@file", detail: "Attach files of this device", run: attach };
+    return rank([file, ...(typed.includes(":") ? [] : prefixes), ...listed, ...formed], typed);
+  }
+
+  /** Return a list of the servers. The list of a moment ago is used while the user types. */
+  #list(name, empty) {
+    const kept = this.#lists.get(name);
+    if (kept && performance.now() - kept.time < FRESH) return kept.promise;
+    const promise = this.#api.fetchJson("GET", name).catch(() => empty);
+    this.#lists.set(name, { time: performance.now(), promise });
+    return promise;
+  }
+}
+
+/** Return the options that match what was typed: first those that begin with it, then those that contain it. */
+function rank(options, typed) {
+  const wanted = typed.toLowerCase();
+  const position = ({ label, detail }) => {
+    const name = label.slice(1).toLowerCase();
+    if (name.startsWith(wanted)) return 0;
+    if (name.includes(wanted)) return 1;
+    return (detail ?? "").toLowerCase().includes(wanted) ? 2 : 3;
+  };
+  const ranked = options.map((option) => [position(option), option]).filter(([rank_]) => rank_ < 3);
+  return ranked.sort(([first], [second]) => first - second).map(([, option]) => option);
+}

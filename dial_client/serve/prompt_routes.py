@@ -1,0 +1,108 @@
+"""The routes for prompts and resources of MCP servers: lists, prompts filled in, completion of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dial_client.client.dial_client import DialClient
+from dial_client.errors import ServerError
+from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.request_bodies import read_json
+
+MAX_VALUE = 10_000
+"""Characters of a value that is completed."""
+
+
+class PromptRoutes:
+    """The routes under ``/prompts``, ``/resources`` and ``/completions``."""
+
+    def __init__(self, dial: DialClient) -> None:
+        self._dial = dial
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("/prompts", self._list_prompts, methods=["GET"]),
+            Route("/prompts/get", self._get_prompt, methods=["POST"]),
+            Route("/resources", self._list_resources, methods=["GET"]),
+            Route("/resources/expand", self._expand, methods=["POST"]),
+            Route("/completions", self._complete, methods=["POST"]),
+        ]
+
+    async def _list_prompts(self, request: Request) -> Response:  # noqa: ARG002
+        prompts = await self._dial.prompts.list()
+        return json_response({"prompts": [prompt.to_dict() for prompt in prompts]})
+
+    async def _list_resources(self, request: Request) -> Response:  # noqa: ARG002
+        resources = await self._dial.resources.list()
+        templates = await self._dial.resources.templates()
+        return json_response(
+            {
+                "resources": [resource.to_dict() for resource in resources],
+                "templates": [template.to_dict() for template in templates],
+            }
+        )
+
+    async def _get_prompt(self, request: Request) -> Response:
+        body = await read_json(request)
+        server, name = self._read_server(body), _read_text(body, "name")
+        try:
+            messages = await self._dial.prompts.get(server, name, _read_values(body, "arguments"))
+        except ServerError as error:
+            raise _to_http_error(error) from error
+        taint = next((message.taint for message in messages if message.taint), "")
+        return json_response({"messages": [message.to_dict() for message in messages], "taint": taint})
+
+    async def _expand(self, request: Request) -> Response:
+        body = await read_json(request)
+        server, uri_template = self._read_server(body), _read_text(body, "uri_template")
+        for template in await self._dial.resources.templates(server):
+            if template.uri_template == uri_template:
+                return json_response({"uri": template.expand(_read_values(body, "values"))})
+        raise HttpError(404, f"{server!r} has no such template", "not_found", param="uri_template")
+
+    async def _complete(self, request: Request) -> Response:
+        body = await read_json(request)
+        server, argument = self._read_server(body), _read_text(body, "argument")
+        value = _read_text(body, "value", "")[:MAX_VALUE]
+        given = _read_values(body, "arguments")
+        try:
+            if body.get("prompt") is not None:
+                name = _read_text(body, "prompt")
+                values = await self._dial.prompts.complete(server, name, argument, value, given)
+            else:
+                template = _read_text(body, "template")
+                values = await self._dial.resources.complete(server, template, argument, value, given)
+        except ServerError as error:
+            raise _to_http_error(error) from error
+        return json_response({"values": list(values)})
+
+    def _read_server(self, body: Mapping[str, Any]) -> str:
+        server = _read_text(body, "server")
+        if server not in self._dial.servers:
+            raise HttpError(404, f"there is no server {server!r}", "not_found", param="server")
+        return server
+
+
+def _to_http_error(error: ServerError) -> HttpError:
+    return HttpError(502, str(error), "server_failed", kind="upstream_error")
+
+
+def _read_text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = body.get(name, default)
+    if not isinstance(value, str):
+        raise HttpError(400, f"{name} must be a string", "bad_text", param=name)
+    return value
+
+
+def _read_values(body: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return an object whose values are strings, such as the arguments of a prompt."""
+    values = body.get(name) or {}
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise HttpError(400, f"{name} must be an object of strings", "bad_values", param=name)
+    return values

@@ -1,0 +1,71 @@
+"""The HTTP API for prompts and resources of servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.http_service import HttpService, serve
+from tests.support.servers.library import TEMPLATE, library
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def post(service: HttpService, path: str, **body: Any) -> tuple[int, Any]:
+    response = await service.http.post(path, json=body)
+    return response.status_code, response.json()
+
+
+async def test_prompts_are_listed_filled_in_and_completed() -> None:
+    async with serve([], {"books": library()}) as service:
+        listed = (await service.http.get("/prompts")).json()["prompts"]
+        assert (listed[0]["server"], listed[0]["name"]) == ("books", "greet")
+        filled = await post(service, "/prompts/get", server="books", name="greet", arguments={"name": "Ada"})
+        assert filled == (200, {"messages": [{"role": "user", "content": "Greet Ada kindly."}], "taint": ""})
+        found = await post(service, "/completions", server="books", prompt="greet", argument="name", value="A")
+        assert found == (200, {"values": ["Ada", "Alan"]})
+
+
+async def test_resources_are_listed_and_templates_expanded() -> None:
+    async with serve([], {"books": library()}) as service:
+        listed = (await service.http.get("/resources")).json()
+        assert "book://1" in [resource["uri"] for resource in listed["resources"]]
+        assert listed["templates"][0]["variables"] == ["shelf", "number"]
+        body = {"server": "books", "uri_template": TEMPLATE, "values": {"shelf": "a b", "number": "7"}}
+        assert await post(service, "/resources/expand", **body) == (200, {"uri": "book://a%20b/7"})
+        status, _ = await post(service, "/completions", server="books", template=TEMPLATE, argument="shelf")
+        assert status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/prompts/get", {"server": "none", "name": "greet"}, 404),
+        ("/prompts/get", {"server": "books", "name": "no such prompt"}, 502),
+        ("/prompts/get", {"server": "books"}, 400),
+        ("/prompts/get", {"server": "books", "name": "greet", "arguments": {"name": 1}}, 400),
+        ("/resources/expand", {"server": "books", "uri_template": "x"}, 404),
+        ("/completions", {"server": "books", "argument": "name"}, 400),
+    ],
+)
+async def test_invalid_requests_are_refused_with_a_reason(path: str, body: dict[str, Any], status: int) -> None:
+    async with serve([], {"books": library()}) as service:
+        found, answer = await post(service, path, **body)
+    assert found == status
+    assert answer["error"]["message"]
+
+
+async def test_the_taint_of_a_message_must_name_a_server() -> None:
+    async with serve(["Hello."], {"books": library()}) as service:
+        conversation = (await service.http.post("/conversations", json={})).json()["id"]
+        path = f"/conversations/{conversation}/chat"
+        assert (await post(service, path, text="Hi", taint="none", stream=False))[0] == 400
+        assert (await post(service, path, text="Hi", taint="books", stream=False))[0] == 200
+        stored = (await service.http.get(f"/conversations/{conversation}")).json()
+    assert stored["messages"][0]["taint"] == "books"
