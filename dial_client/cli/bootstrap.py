@@ -22,11 +22,13 @@ from dial_client.settings.config_locations import FILE_NAME
 from dial_client.text.safe_text import one_line, safe
 
 
-async def settings_of(options: Options, *, may_ask: bool = True) -> configuration.Settings:
+async def settings_of(
+    options: Options, *, may_ask: bool = True, only_server: str | None = None
+) -> configuration.Settings:
     """Read the configuration. Without a file there are no servers, and a warning says so. A recording needs none.
 
     A ``./servers.json`` that was found, not named, counts only if the user trusts it; if not, they are asked, where
-    `may_ask` allows that.
+    `may_ask` allows that. With `only_server` all other servers count as disabled.
 
     Raises:
         ConfigError: it is wrong; or it is not trusted, and nobody is there to be asked.
@@ -35,8 +37,8 @@ async def settings_of(options: Options, *, may_ask: bool = True) -> configuratio
         return configuration.parse("{}")
     files = await ask_for_files(options, warn, may_ask=may_ask)
     if not files:
-        warn(f"no {FILE_NAME} here or in your configuration folder: no tools are on offer")
-    settings = configuration.combine(files, profile_name(options))
+        warn(f"no {FILE_NAME} here or in your configuration folder: no tools are on offer; dial-chat init writes one")
+    settings = configuration.combine(files, profile_name(options), only_server)
     if options.verbose:
         warn(f"configuration: {config_name(settings)}")
     for warning in settings.warnings:

@@ -28,7 +28,8 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
             yield Finding(
                 "DC513", "no model is named, and no key is set", 'give -m NAME, or "defaultModel" in the file'
             )
-        return
+            return
+        name = "local"  # the model that answers then
     if name.partition(":")[0] == "local" and name not in subject.models:
         for finding in _local(name):
             yield finding
@@ -119,7 +120,9 @@ def _connection_hint(code: str, endpoint: Endpoint) -> str:
         return "SSL_CERT_FILE names a file with the certificate authorities of your organisation"
     if code == "DC509":
         return "HTTPS_PROXY, HTTP_PROXY and ALL_PROXY name it; NO_PROXY lists hosts without one"
-    return "is it started, and on this port?" if endpoint.is_local else "is there a network, or a proxy to be named?"
+    if not endpoint.is_local:
+        return "is there a network, or a proxy to be named?"
+    return "`ollama serve` starts Ollama" if endpoint.base_url.endswith(":11434/v1") else "is this its port?"
 
 
 def _clock(listing: ModelListing, endpoint: Endpoint) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from anyio import to_thread
@@ -21,8 +21,7 @@ async def check_database(subject: Subject) -> AsyncIterator[Finding]:
     where = subject.target.database
     if where is None or (isinstance(where, Path) and not await to_thread.run_sync(where.exists)):
         return
-    from dial_client.stores.database import find_schema_versions
-
+    find_schema_versions = await to_thread.run_sync(_load)
     try:
         found, known = await find_schema_versions(where, patience=PATIENCE)
     except DialError as error:
@@ -39,6 +38,13 @@ async def check_database(subject: Subject) -> AsyncIterator[Finding]:
             f"the next start changes the database from schema {found} to {known}",
             "older versions cannot read it then",
         )
+
+
+def _load() -> Callable[..., Awaitable[tuple[int, int]]]:
+    """Import what reads a database, which takes a while: in the event loop all other checks would wait."""
+    from dial_client.stores.database import find_schema_versions
+
+    return find_schema_versions
 
 
 async def check_folders(subject: Subject) -> AsyncIterator[Finding]:

@@ -11,6 +11,7 @@ No message and no repr shows a value: it may be a secret. Messages name the key,
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -128,7 +129,7 @@ def read_config_file(path: str | os.PathLike[str], environ: Mapping[str, str] | 
     return ConfigFile(data, str(path), environ=environ)
 
 
-def combine(files: Sequence[ConfigFile], profile: str | None = None) -> Settings:
+def combine(files: Sequence[ConfigFile], profile: str | None = None, only_server: str | None = None) -> Settings:
     """Read several files as one configuration. A later file counts before an earlier one.
 
     Servers, models and the values of profiles replace those of the same name, as a whole. Rules are not replaced: those
@@ -138,6 +139,7 @@ def combine(files: Sequence[ConfigFile], profile: str | None = None) -> Settings
     Args:
         files: the texts; an empty sequence is an empty configuration.
         profile: the name of a profile to use, of any of the files.
+        only_server: the name of a server; all others count as disabled, and their variables need not be set.
 
     Raises:
         ConfigError: something is wrong; it says where, and what was expected.
@@ -148,6 +150,8 @@ def combine(files: Sequence[ConfigFile], profile: str | None = None) -> Settings
         raise unknown_profile(profile, [name for document in documents for name in document.profiles])
     chosen = reduce(merge_profiles, filter(None, found)) if any(found) else None
     check_servers(chosen, [name for document in documents for name in document.servers])
+    if only_server is not None:
+        chosen = replace(chosen or Profile(""), servers=(glob.escape(only_server),))
     settings = [document.settings(chosen, documents[index:]) for index, document in enumerate(documents, 1)]
     return apply_profile(reduce(merge_settings, settings, Settings()), chosen)
 

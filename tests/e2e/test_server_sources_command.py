@@ -16,30 +16,38 @@ from tests.support.program import dial_chat
 pytestmark = pytest.mark.once
 
 WEATHER = {
-    "$schema": "https://static.modelcontextprotocol.io/schemas/2025-09-29/server.schema.json",
+    "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
     "name": "io.github.user/weather",
     "description": "Weather of the world.\x1b[2J",
     "version": "1.0.2",
     "remotes": [{"type": "streamable-http", "url": "https://weather.example/mcp"}],
 }
-ANSWER = {"server": WEATHER, "_meta": {"io.modelcontextprotocol.registry/official": {"status": "active"}}}
-LIST = {"servers": [ANSWER, {"odd": 1}], "metadata": {"count": 2}}
+OFFICIAL = "io.modelcontextprotocol.registry/official"
+ANSWER = {"server": WEATHER, "_meta": {OFFICIAL: {"status": "active"}}}
+DEPRECATED = {"status": "deprecated", "statusMessage": "Use weather.", "isLatest": True}
+OLD = {"server": {**WEATHER, "name": "io.github.user/old"}, "_meta": {OFFICIAL: DEPRECATED}}
+LIST = {"servers": [ANSWER, OLD, {"odd": 1}], "metadata": {"count": 3, "nextCursor": "io.github.user/old:1.0.2"}}
 
 
 def test_the_registry_is_searched_and_a_server_of_it_is_added(tmp_path: Path) -> None:
-    path = "/v0/servers/io.github.user%2Fweather/versions/latest"
-    with json_service({"/v0/servers": LIST, path: ANSWER}) as registry:
+    path = "/v0.1/servers/io.github.user%2Fweather/versions/latest"
+    with json_service({"/v0.1/servers": LIST, path: ANSWER}) as registry:
         found = dial_chat(tmp_path, "servers", "search", "wea ther", "--registry", registry.url)
         assert (found.returncode, found.stderr) == (0, "")
         assert found.stdout.splitlines()[:2] == [
             "io.github.user/weather  1.0.2  (remote)",
             "    Weather of the world.",
         ], found.stdout
-        assert registry.requests == ["/v0/servers?search=wea%20ther&version=latest&limit=30"]
+        assert found.stdout.splitlines()[4:] == [
+            "    the registry calls it deprecated: Use weather.",
+            "There are more: only the first 3 are listed; a longer word finds fewer.",
+            "dial-chat servers add NAME adds one.",
+        ]
+        assert registry.requests == ["/v0.1/servers?search=wea%20ther&version=latest&limit=30"]
         listed = json.loads(
             dial_chat(tmp_path, "servers", "search", "w", "--json", DIAL_REGISTRY_URL=registry.url).stdout
         )
-        assert [server["name"] for server in listed] == ["io.github.user/weather"]
+        assert [server["name"] for server in listed] == ["io.github.user/weather", "io.github.user/old"]
         words = ("servers", "add", "io.github.user/weather")
         unasked = dial_chat(tmp_path, *words, DIAL_REGISTRY_URL=registry.url)
         assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True)
@@ -55,9 +63,12 @@ def test_a_registry_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
     offline = dial_chat(tmp_path, "servers", "search", "x", "--registry", "http://127.0.0.1:9")
     assert (offline.returncode, "cannot be reached" in offline.stderr) == (1, True)
     assert "offline?" in offline.stderr
-    with json_service({"/v0/servers": b"<html>"}) as odd:
+    with json_service({"/v0.1/servers": b"<html>"}) as odd:
         answer = dial_chat(tmp_path, "servers", "search", "x", "--registry", odd.url)
     assert (answer.returncode, "does not answer as an MCP registry" in answer.stderr) == (1, True)
+    with json_service({"/v0.1/servers": b" " * 9_000_000}) as endless:
+        long = dial_chat(tmp_path, "servers", "search", "x", "--registry", endless.url)
+    assert (long.returncode, "is too long" in long.stderr) == (1, True)
     wrong = dial_chat(tmp_path, "servers", "search", "x", "--registry", "registry.example")
     assert (wrong.returncode, "no URL of a registry" in wrong.stderr) == (2, True)
 

@@ -209,3 +209,15 @@ def test_an_odd_profile_beside_a_sound_profile_of_its_name_is_shown_all_the_same
     unsound = file("b.json", {"profiles": {"work": odd}})
     for files in ([sound, unsound], [unsound, sound]):
         assert "work" in to_document(written_values(files))["profiles"]
+
+
+@pytest.mark.parametrize("profile", [None, "work"])
+def test_of_a_single_server_only_its_own_variables_must_be_set(profile: str | None) -> None:
+    jira = {"url": "https://example.test/mcp", "headers": {"Authorization": "${TOKEN}"}}
+    content = {
+        "mcpServers": {"[time]": TIME, "jira": jira},
+        "profiles": {"work": {"servers": ["jira"], "model": "local"}},
+    }
+    settings = combine([file("servers.json", content)], profile, "[time]")
+    assert {name: server.enabled for name, server in settings.servers.items()} == {"[time]": True, "jira": False}
+    assert settings.default_model == ("local" if profile else None)

@@ -186,6 +186,29 @@ def test_what_is_no_document_of_the_registry_is_an_error(document: Any) -> None:
         read_registry_document(document)
 
 
+NPM_HOST = ".".join(("registry", "npmjs", "org"))
+
+
+@pytest.mark.parametrize(
+    ("package", "image"),
+    [
+        ({"registryType": "oci", "identifier": "a/b", "registryBaseUrl": "https://docker.io"}, "a/b"),
+        ({"registryType": "oci", "identifier": "a/b", "registryBaseUrl": "https://ghcr.io"}, "ghcr.io/a/b"),
+        ({"registryType": "oci", "identifier": "ghcr.io/a/b:1", "registryBaseUrl": "https://ghcr.io"}, "ghcr.io/a/b:1"),
+        ({"registryType": "npm", "identifier": "@a/b", "registryBaseUrl": f"https://{NPM_HOST}"}, "@a/b"),
+        ({"registryType": "npm", "identifier": "@a/b", "registryBaseUrl": "https://npm.example"}, None),
+        ({"registryType": "pypi", "identifier": "a", "registryBaseUrl": f"https://{NPM_HOST}.example"}, None),
+        ({"registryType": "pypi", "identifier": "a", "registryBaseUrl": "file:///a"}, None),
+    ],
+)
+def test_a_package_of_another_registry_is_not_looked_for_where_its_name_may_be_another_packages(
+    package: dict[str, Any], image: str | None
+) -> None:
+    server = read_registry_document({"name": "a.b/c", "packages": [{**package, "transport": {"type": "stdio"}}]})
+    assert [choice.entry["args"][-1] for choice in server.choices] == ([image] if image else [])
+    assert ("is in another registry" in "".join(server.left_out)) is (image is None)
+
+
 def test_no_package_name_becomes_an_option_or_a_path() -> None:
     for identifier in ("--registry=https://evil.example", "-y", "../x", "", "a b", "x;y"):
         package = {"registryType": "npm", "identifier": identifier, "version": "1", "transport": {"type": "stdio"}}

@@ -1,7 +1,8 @@
 """The MCP registry over HTTP: searched by ``servers search``, and asked for a server by ``servers add``.
 
-API: ``GET /v0/servers`` and ``GET /v0/servers/{name}/versions/{version}`` of
-https://registry.modelcontextprotocol.io/docs. The base URL is an option, so that a registry of a company can be used.
+API: ``GET /v0.1/servers`` and ``GET /v0.1/servers/{name}/versions/{version}`` of the specification of registries
+(docs/reference/api/openapi.yaml of modelcontextprotocol/registry, 2025-12-01). The base URL is an option, so that a
+registry of a company can be used.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import anyio
@@ -18,6 +20,9 @@ from dial_client.cli.options import ExitCode
 from dial_client.errors import ConfigError, DialError
 from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
 from dial_client.text.safe_text import one_line
+
+if TYPE_CHECKING:
+    import httpx2
 
 URL = "https://registry.modelcontextprotocol.io"
 VARIABLE = "DIAL_REGISTRY_URL"
@@ -46,7 +51,7 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
         RegistryError: it cannot be reached.
     """
     base = _base(registry)
-    answer = await _get(f"{base}/v0/servers?search={quote(words, safe='')}&version=latest&limit={LIMIT}", base)
+    answer = await _get(f"{base}/v0.1/servers?search={quote(words, safe='')}&version=latest&limit={LIMIT}", base)
     listed = answer.get("servers") if isinstance(answer, dict) else None
     if not isinstance(listed, list):
         raise RegistryError(f"{base} does not answer as an MCP registry: there is no list of servers")
@@ -57,6 +62,7 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
                 "name": server.name,
                 "version": server.version,
                 "description": server.description,
+                "status": server.status,
                 "kinds": [choice.kind for choice in server.choices],
             }
             for server in found
@@ -67,6 +73,10 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
         kinds = ", ".join(dict.fromkeys(choice.kind for choice in server.choices)) or "cannot be used here"
         print(f"{one_line(server.name, 100)}  {one_line(server.version, 20)}  ({kinds})")
         print(f"    {one_line(server.description, 150)}")
+        if server.warning:
+            print(f"    {one_line(server.warning, 200)}")
+    if _has_more(answer):
+        print(f"There are more: only the first {len(listed)} are listed; a longer word finds fewer.")
     print("dial-chat servers add NAME adds one." if found else f"{base} has no server with {one_line(words, 60)!r}.")
     return ExitCode.ANSWERED
 
@@ -79,7 +89,7 @@ async def fetch_server(name: str, registry: str | None = None) -> RegistryServer
         RegistryError: it cannot be reached.
     """
     base = _base(registry)
-    answer = await _get(f"{base}/v0/servers/{quote(name, safe='')}/versions/latest", base, name)
+    answer = await _get(f"{base}/v0.1/servers/{quote(name, safe='')}/versions/latest", base, name)
     return read_registry_document(answer)
 
 
@@ -95,20 +105,40 @@ async def _get(url: str, base: str, name: str = "") -> Any:
 
     try:
         with anyio.fail_after(SECONDS):
-            async with httpx2.AsyncClient(timeout=SECONDS, follow_redirects=True) as client:
-                response = await client.get(url, headers={"Accept": "application/json"})
+            async with (
+                httpx2.AsyncClient(timeout=SECONDS, follow_redirects=True) as client,
+                client.stream("GET", url, headers={"Accept": "application/json"}) as response,
+            ):
+                body = await _read_bounded(response)
         if response.status_code == 404 and name:
             raise ConfigError(f"{base} has no server {name!r}", "dial-chat servers search finds names")
         if not response.is_success:
             raise RegistryError(f"the MCP registry {base} answers with status {response.status_code}")
-        if len(response.content) > _MAX_BYTES:
+        if len(body) > _MAX_BYTES:
             raise RegistryError(f"the answer of the MCP registry {base} is too long")
-        return response.json()
+        return json.loads(body)
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         reason = str(error) or type(error).__name__
         raise RegistryError(f"the MCP registry {base} cannot be reached: {reason}; is this machine offline?") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RegistryError(f"{base} does not answer as an MCP registry: this is not JSON") from None
+
+
+async def _read_bounded(response: httpx2.Response) -> bytes:
+    """Return the body; of one that is too long the beginning, which is longer than allowed."""
+    pieces, length = list[bytes](), 0
+    async with aclosing(response.aiter_bytes()) as body:
+        async for piece in body:
+            pieces.append(piece)
+            length += len(piece)
+            if length > _MAX_BYTES:
+                break
+    return b"".join(pieces)
+
+
+def _has_more(answer: dict[str, Any]) -> bool:
+    metadata = answer.get("metadata")
+    return isinstance(metadata, dict) and bool(metadata.get("nextCursor"))
 
 
 def _read(document: Any) -> RegistryServer | None:

@@ -69,7 +69,7 @@ async def check_server(options: Options, name: str, *, with_call: bool, as_json:
     Raises:
         ConfigError: there is no such server, or it is disabled.
     """
-    settings = await settings_of(options)
+    settings = await settings_of(options, only_server=name)
     server = _find(settings.servers, name)
     alone = replace(settings, servers={name: replace(server, lazy=False, required=False)})
     callbacks = elicitation_prompt.callbacks(options, TerminalSink())

@@ -107,7 +107,7 @@ def _read_file(path: Path) -> RegistryServer | None:
 
 def _of_registry(server: RegistryServer) -> SourceServer:
     """Return the server in the way that fits this machine: a program that is here, else a URL, else any."""
-    for sentence in server.left_out:
+    for sentence in (*server.left_out, *filter(None, [server.warning])):
         warn(sentence)
     if not server.choices:
         raise ConfigError(f"{server.name} cannot be used here", "its server.json has no package and no URL that can")

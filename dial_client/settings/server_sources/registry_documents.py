@@ -1,6 +1,6 @@
 """The ``server.json`` of the MCP registry -> entries of ``servers.json``.
 
-Schema: https://static.modelcontextprotocol.io/schemas/2025-09-29/server.schema.json. A document names packages of npm,
+Schema: https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json. A document names packages of npm,
 PyPI, OCI or NuGet, and remote addresses; each is one way to use the server.
 """
 
@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from dial_client.errors import ConfigError
 from dial_client.text.safe_text import one_line
@@ -39,6 +40,10 @@ class RegistryServer:
     choices: tuple[RegistryChoice, ...]
     left_out: tuple[str, ...] = ()
     """Ways that cannot be used here: one sentence each."""
+    status: str = "active"
+    """By the registry: ``active``, ``deprecated`` or ``deleted``."""
+    warning: str = ""
+    """What the registry says of a server that is not active; empty for other servers."""
 
     @property
     def short_name(self) -> str:
@@ -52,7 +57,9 @@ def read_registry_document(document: Any) -> RegistryServer:
     Raises:
         ConfigError: this is no such document.
     """
+    status, warning = "active", ""
     if isinstance(document, dict) and isinstance(document.get("server"), dict):
+        status, warning = _status(document)
         document = document["server"]
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         raise ConfigError("this is no server.json of the MCP registry", 'it has "name", and "packages" or "remotes"')
@@ -63,7 +70,18 @@ def read_registry_document(document: Any) -> RegistryServer:
     for remote in _objects(document.get("remotes")):
         _add(choices, left_out, remote, _of_remote)
     description, version = (str(document.get(key) or "") for key in ("description", "version"))
-    return RegistryServer(document["name"], description, version, tuple(choices), tuple(left_out))
+    return RegistryServer(document["name"], description, version, tuple(choices), tuple(left_out), status, warning)
+
+
+def _status(answer: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the status of a server in an answer of the registry, and a sentence where it is not active."""
+    found = answer.get("_meta")
+    official = found.get("io.modelcontextprotocol.registry/official") if isinstance(found, dict) else None
+    status = str(official.get("status") or "") if isinstance(official, dict) else ""
+    if not isinstance(official, dict) or status in ("", "active"):
+        return "active", ""
+    message = official.get("statusMessage")
+    return status, f"the registry calls it {one_line(status, 40)}{f': {message}' if message else ''}"
 
 
 def _add(
@@ -98,6 +116,7 @@ def _of_package(package: Mapping[str, Any]) -> RegistryChoice:
     if kind not in _RUNNERS or not re.fullmatch(r"[\w@][\w./:@-]*", identifier):
         hint = f": download it, then dial-chat servers add FILE ({identifier})" if kind == "mcpb" else ""
         raise ConfigError(f"a package of the kind {kind!r} cannot be run here{hint}")
+    identifier = _in_its_registry(kind, identifier, str(package.get("registryBaseUrl") or ""))
     notes: list[str] = []
     env = dict(_pairs(package.get("environmentVariables"), notes))
     runner, words = _RUNNERS[kind](identifier, version, list(env))
@@ -109,6 +128,29 @@ def _of_package(package: Mapping[str, Any]) -> RegistryChoice:
     args += _arguments(package.get("packageArguments"), notes)
     entry: Entry = {"command": runner, "args": args} | ({"env": env} if env else {})
     return RegistryChoice(kind, entry, tuple(notes))
+
+
+def _in_its_registry(kind: str, identifier: str, base_url: str) -> str:
+    """Return the identifier of a package as its runner takes it: an image names the host of its registry.
+
+    Raises:
+        ConfigError: the package is in another registry than the runner asks, where its name may be another package's.
+    """
+    host = urlsplit(base_url).hostname if "://" in base_url else base_url
+    if not base_url or tuple((host or "").split(".")) in _REGISTRY_HOSTS[kind]:
+        return identifier
+    if kind == "oci" and host and re.fullmatch(r"[\w.-]+", host):
+        return identifier if identifier.startswith(f"{host}/") else f"{host}/{identifier}"
+    raise ConfigError(f"the {kind} package {identifier} is in another registry, {one_line(base_url, 100)}")
+
+
+_REGISTRY_HOSTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "npm": (("registry", "npmjs", "org"),),
+    "pypi": (("pypi", "org"),),
+    "oci": (("docker", "io"), ("registry-1", "docker", "io"), ("hub", "docker", "com")),
+    "nuget": (("api", "nuget", "org"), ("nuget", "org"), ("www", "nuget", "org")),
+}
+"""The labels of the hosts that the runner of a kind of packages asks by itself."""
 
 
 def _docker(identifier: str, version: str, variables: list[str]) -> tuple[str, list[str]]:
