@@ -2,117 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+
 from mcp.server import MCPServer
 
 server = MCPServer("distractors", log_level="CRITICAL")
 
-
-@server.tool()
-def book_table(restaurant: str, time: str) -> str:
-    """Book a table in a restaurant."""
-    return f"done: {restaurant} {time}"
-
-
-@server.tool()
-def compress_image(image: str, quality: int) -> str:
-    """Make an image file smaller."""
-    return f"done: {image} {quality}"
-
-
-@server.tool()
-def create_invoice(customer: str, amount: float) -> str:
-    """Create an invoice for a customer."""
-    return f"done: {customer} {amount}"
-
-
-@server.tool()
-def deploy_service(service: str, cluster: str) -> str:
-    """Deploy a service to a cluster."""
-    return f"done: {service} {cluster}"
+TOOLS: Mapping[str, tuple[str, Mapping[str, type]]] = {
+    "book_table": ("Book a table in a restaurant.", {"restaurant": str, "time": str}),
+    "compress_image": ("Make an image file smaller.", {"image": str, "quality": int}),
+    "create_invoice": ("Create an invoice for a customer.", {"customer": str, "amount": float}),
+    "deploy_service": ("Deploy a service to a cluster.", {"service": str, "cluster": str}),
+    "get_horoscope": ("Get today's horoscope of a star sign.", {"sign": str}),
+    "list_containers": ("List the running containers of a host.", {"host": str}),
+    "merge_documents": ("Merge two PDF documents into one.", {"first": str, "second": str}),
+    "order_taxi": ("Order a taxi to an address.", {"address": str}),
+    "play_music": ("Play a song or an album.", {"title": str}),
+    "post_comment": ("Post a comment on an issue.", {"issue": str, "comment": str}),
+    "query_database": ("Run an SQL query on the sales database.", {"sql": str}),
+    "rename_branch": ("Rename a branch of a hosted repository.", {"old_name": str, "new_name": str}),
+    "scan_ports": ("Scan the open ports of a machine.", {"machine": str}),
+    "set_alarm": ("Set an alarm clock.", {"alarm_time": str}),
+    "shorten_url": ("Make a short link of a long one.", {"url": str}),
+    "start_timer": ("Start a kitchen timer.", {"minutes": int}),
+    "take_screenshot": ("Take a screenshot of a web page.", {"url": str}),
+    "vacuum_room": ("Send the robot to vacuum a room.", {"room": str}),
+}
+"""The description and the arguments of each tool, by its name."""
 
 
-@server.tool()
-def get_horoscope(sign: str) -> str:
-    """Get today's horoscope of a star sign."""
-    return f"done: {sign}"
+def _build_function(name: str, arguments: Mapping[str, type]) -> Callable[..., str]:
+    """Return a function of this name and with these arguments, whose result quotes them."""
+
+    def run(**given: object) -> str:
+        return f"done: {' '.join(str(given[argument]) for argument in arguments)}"
+
+    parameters = [
+        Parameter(argument, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for argument, kind in arguments.items()
+    ]
+    run.__name__ = name
+    run.__signature__ = Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
+    run.__annotations__ = {**arguments, "return": str}
+    return run
 
 
-@server.tool()
-def list_containers(host: str) -> str:
-    """List the running containers of a host."""
-    return f"done: {host}"
-
-
-@server.tool()
-def merge_documents(first: str, second: str) -> str:
-    """Merge two PDF documents into one."""
-    return f"done: {first} {second}"
-
-
-@server.tool()
-def order_taxi(address: str) -> str:
-    """Order a taxi to an address."""
-    return f"done: {address}"
-
-
-@server.tool()
-def play_music(title: str) -> str:
-    """Play a song or an album."""
-    return f"done: {title}"
-
-
-@server.tool()
-def post_comment(issue: str, comment: str) -> str:
-    """Post a comment on an issue."""
-    return f"done: {issue} {comment}"
-
-
-@server.tool()
-def query_database(sql: str) -> str:
-    """Run an SQL query on the sales database."""
-    return f"done: {sql}"
-
-
-@server.tool()
-def rename_branch(old_name: str, new_name: str) -> str:
-    """Rename a branch of a hosted repository."""
-    return f"done: {old_name} {new_name}"
-
-
-@server.tool()
-def scan_ports(machine: str) -> str:
-    """Scan the open ports of a machine."""
-    return f"done: {machine}"
-
-
-@server.tool()
-def set_alarm(alarm_time: str) -> str:
-    """Set an alarm clock."""
-    return f"done: {alarm_time}"
-
-
-@server.tool()
-def shorten_url(url: str) -> str:
-    """Make a short link of a long one."""
-    return f"done: {url}"
-
-
-@server.tool()
-def start_timer(minutes: int) -> str:
-    """Start a kitchen timer."""
-    return f"done: {minutes}"
-
-
-@server.tool()
-def take_screenshot(url: str) -> str:
-    """Take a screenshot of a web page."""
-    return f"done: {url}"
-
-
-@server.tool()
-def vacuum_room(room: str) -> str:
-    """Send the robot to vacuum a room."""
-    return f"done: {room}"
+for _name, (_description, _arguments) in TOOLS.items():
+    server.add_tool(_build_function(_name, _arguments), description=_description)
 
 
 if __name__ == "__main__":
