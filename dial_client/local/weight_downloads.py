@@ -35,11 +35,23 @@ HUB_ANSWER = 10.0
 _POLL = 0.2
 _CHUNK = 1 << 20
 _HUB_PROGRAM = """
-import sys
-from huggingface_hub import hf_hub_download
+import os, sys
+from huggingface_hub import get_hf_file_metadata, hf_hub_url
+from huggingface_hub.file_download import http_get
+from huggingface_hub.utils import build_hf_headers
 repository, revision, file, folder = sys.argv[1:]
-hf_hub_download(repository, file, revision=revision, local_dir=folder)
+url, headers = hf_hub_url(repository, file, revision=revision), build_hf_headers()
+size = get_hf_file_metadata(url, timeout=10, headers=headers).size
+target = os.path.join(folder, file)
+os.makedirs(os.path.dirname(target), exist_ok=True)
+with open(target + ".part", "ab") as part:
+    if size is not None and part.tell() > size:
+        part.truncate(0)
+        part.seek(0)
+    http_get(url, part, resume_size=part.tell(), headers=headers, expected_size=size)
+os.replace(target + ".part", target)
 """
+# hf_hub_download removes what it has when a download breaks off; http_get goes on from there.
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +92,7 @@ async def from_hub(weights: Weights, work: Path, on_progress: OnProgress) -> Pat
     folder = work / "hub"
     folder.mkdir(exist_ok=True)
     command = ["-c", _HUB_PROGRAM, weights.repository, weights.revision, weights.file, os.fspath(folder)]
-    # Without Xet it is one plain stream into one file: how far it is can be seen, and it goes on where it stopped.
+    # Without Xet it is one plain stream into one file: how far it is can be seen.
     environment = dict.fromkeys(("HF_HUB_DISABLE_PROGRESS_BARS", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET"), "1")
     download = _Download(command, environment, folder, first_byte=HUB_ANSWER)
     await download.run(partial(_report, on_progress, weights.size, 0, weights.size))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 import pytest
 
 from dial_client.errors import ConfigError, ProviderError
@@ -31,57 +32,88 @@ FILES = ("m-Q8_0.gguf", "m-Q4_K_M.gguf", "m-F16-00001-of-00002.gguf", "README.md
 asyncio_only = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 
 
-@dataclass
-class Asked:
-    """What a hub on loopback was asked for."""
-
-    paths: list[str] = field(default_factory=list)
-
-
-def listing(sha256: str = SUM) -> dict[str, Any]:
-    lfs = {"sha256": sha256, "size": len(CONTENT), "pointerSize": 130}
-    siblings = [{"rfilename": name, "size": len(CONTENT), "lfs": lfs} for name in FILES]
+def listing(sha256: str, size: int) -> dict[str, Any]:
+    lfs = {"sha256": sha256, "size": size, "pointerSize": 130}
+    siblings = [{"rfilename": name, "size": size, "lfs": lfs} for name in FILES]
     return {"id": "some/model-GGUF", "modelId": "some/model-GGUF", "sha": REVISION, "siblings": siblings}
 
 
+@dataclass(eq=False)
+class LoopbackHub(ThreadingHTTPServer):
+    """A hub with one repository, and what it was asked for."""
+
+    sha256: str
+    content: bytes
+    hold: threading.Event | None
+    """Two thirds of a whole file are sent, and the rest is held back until it is set."""
+    paths: list[str] = field(default_factory=list)
+    ranges: list[str] = field(default_factory=list)
+    """The parts of a file that were asked for; empty for all of it."""
+
+    def __post_init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Leave clients that have gone."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: LoopbackHub
+
+    def do_HEAD(self) -> None:
+        self._answer(b"")
+
+    def do_GET(self) -> None:
+        self._answer(self.server.content)
+
+    def _answer(self, body: bytes) -> None:
+        path = urlsplit(self.path).path
+        self.server.paths.append(path)
+        if path == "/api/models/some/model-GGUF":
+            body = json.dumps(listing(self.server.sha256, len(self.server.content))).encode()
+            self._send(200, body, len(body))
+        elif path.startswith("/some/model-GGUF/resolve/"):
+            self._send_file(body, self.headers.get("Range", ""))
+        else:
+            self._send(404, b"{}", 2)
+
+    def _send_file(self, body: bytes, part: str) -> None:
+        size, hold = len(self.server.content), self.server.hold
+        first = int(part.removeprefix("bytes=").removesuffix("-") or 0)
+        is_held = hold is not None and bool(body) and not part
+        if body:
+            self.server.ranges.append(part)
+        self._send(206 if part else 200, body[first : size * 2 // 3 if is_held else size], size - first, first)
+        if hold is not None and is_held:
+            hold.wait(60)
+
+    def _send(self, status: int, body: bytes, size: int, first: int = 0) -> None:
+        self.send_response(status)
+        if status == 206:
+            whole = len(self.server.content)
+            self.send_header("Content-Range", f"bytes {first}-{whole - 1}/{whole}")
+        self.send_header("ETag", f'"{self.server.sha256}"')
+        self.send_header("X-Repo-Commit", REVISION)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 @contextmanager
-def loopback_hub(monkeypatch: pytest.MonkeyPatch, sha256: str = SUM) -> Iterator[Asked]:
-    asked = Asked()
-
-    class Hub(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self._answer(b"")
-
-        def do_GET(self) -> None:
-            self._answer(CONTENT)
-
-        def _answer(self, body: bytes) -> None:
-            path = urlsplit(self.path).path
-            asked.paths.append(path)
-            if path == "/api/models/some/model-GGUF":
-                body = json.dumps(listing(sha256)).encode()
-                self._send(200, body, len(body))
-            elif path.startswith("/some/model-GGUF/resolve/"):
-                self._send(200, body, len(CONTENT))
-            else:
-                self._send(404, b"{}", 2)
-
-        def _send(self, status: int, body: bytes, size: int) -> None:
-            self.send_response(status)
-            self.send_header("ETag", f'"{sha256}"')
-            self.send_header("X-Repo-Commit", REVISION)
-            self.send_header("Content-Length", str(size))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+def loopback_hub(
+    monkeypatch: pytest.MonkeyPatch,
+    sha256: str = SUM,
+    content: bytes = CONTENT,
+    hold: threading.Event | None = None,
+) -> Iterator[LoopbackHub]:
+    with LoopbackHub(sha256, content, hold) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-        yield asked
+        yield server
         server.shutdown()
 
 
@@ -117,6 +149,29 @@ async def test_another_file_than_the_listing_promises_is_refused(
     with loopback_hub(monkeypatch, sha256="0" * 64), pytest.raises(ProviderError, match="SHA-256 differs"):
         await hub.fetch("some/model-GGUF", tmp_path, nobody_listens)
     assert not (tmp_path / "hf" / "some--model-GGUF" / "m-Q4_K_M.gguf").exists()
+
+
+@asyncio_only
+async def test_a_download_that_was_ended_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = CONTENT * 2_000  # the hub's client writes pieces of 10 MiB
+    hold, scope = threading.Event(), anyio.CancelScope()
+
+    def end(done: int, total: int, what: str) -> None:
+        if done:
+            scope.cancel()
+
+    sha256 = hashlib.sha256(content).hexdigest()
+    with loopback_hub(monkeypatch, sha256, content, hold) as asked, anyio.fail_after(120):
+        with scope:
+            await hub.fetch("some/model-GGUF", tmp_path, end)
+        assert scope.cancelled_caught
+        hold.set()
+        path = await hub.fetch("some/model-GGUF", tmp_path, nobody_listens)
+    assert path.read_bytes() == content
+    assert len(asked.ranges) == 2
+    assert 0 < int(asked.ranges[1].removeprefix("bytes=").removesuffix("-")) <= len(content) * 2 // 3
 
 
 @asyncio_only
