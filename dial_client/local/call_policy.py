@@ -11,6 +11,8 @@ calls and the results. ADR 0044 has the measured worth of each rule.
   chooses among the other tools. A call of another tool is made first, and the deferred tool is called next: the
   temperature of a room is measured before it is converted.
 * A call of a tool that shares no word with the question is deferred if other tools do.
+* Before a text is sent or written down that the question does not give, the tool that looks it up is called.
+* The units of a question say which way its quantity is converted (`units`).
 * After a failed call, a tool is tried that shares a word with the question which the failed tool does not have, and
   then the failed tool again.
 * After a good result, the words of the question tell whether a call has to follow (`follow_up`); else the model
@@ -19,9 +21,9 @@ calls and the results. ADR 0044 has the measured worth of each rule.
 * Arguments are put right where it is clear what they must be (`argument_values`). A call with a required argument that
   does not occur in the conversation is not made (`missing_arguments`): the reply asks for the argument.
 * A call in the current folder that was refused, with an error that names the allowed folder, is made in that folder.
-* If the model decides that the answer cannot be known, a tool that shares a word with the question is tried, if it is
-  likely enough; else the reply says that no connected tool can tell. What is asked in general, how or why, is
-  answered, also in place of a question for arguments.
+* If the model decides that the answer cannot be known, a tool that shares a word with the question is tried, or else
+  any that looks up, if it is likely enough; else the reply says that no connected tool can tell. What is asked in
+  general, how or why, is answered, also in place of a question for arguments.
 
 A call that replaces another one is made only of a tool that looks up, by its name, and only with arguments that occur
 in the conversation; else the first call is made.
@@ -30,9 +32,8 @@ in the conversation; else the first call is made.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from dial_client.local import fixed_replies, json_prompt_format
 from dial_client.local.argument_values import (
@@ -44,20 +45,24 @@ from dial_client.local.argument_values import (
 )
 from dial_client.local.call_score import DecisionScore
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
+from dial_client.local.decision_step import Step, decision_request
 from dial_client.local.follow_up import find_follow_up, find_sums
-from dial_client.local.missing_arguments import find_missing
+from dial_client.local.missing_arguments import find_missing, is_composed
 from dial_client.local.provenance import converts_to_itself, is_description, is_made_up, is_no_address, is_said
+from dial_client.local.units import correct_conversion
 from dial_client.local.vocabulary import (
+    ASKING,
     GENERIC,
     acts,
     find_named_by_verb,
+    gives_text,
     is_general,
     kinds,
     names_file,
     words,
     words_of,
 )
-from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages import Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
 MAX_ROUNDS = 4
@@ -66,23 +71,6 @@ MAX_FAILURES = 2
 """Failed calls in a turn; then the model has to answer."""
 MAX_DEFERRED = 2
 """Calls deferred in one reply."""
-MAX_TOKENS = 384
-"""Tokens of a decision where a request does not say: a small model that repeats itself would not stop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A decision that the model is asked for."""
-
-    tools: tuple[ToolSpec, ...] = ()
-    """The tools it may call."""
-    may_answer: bool = True
-    next_tool: str = ""
-    """The tool to be called once this step's call has returned a value for it."""
-    is_retry: bool = False
-    """The last call has failed: this step's call replaces it."""
-    values: tuple[str, ...] = ()
-    """The values that required text arguments may have; empty for any text."""
 
 
 class CallPolicy:
@@ -133,11 +121,11 @@ class CallPolicy:
         conversation = json_prompt_format.conversation(self._request.messages, hidden)
         return decision_request(self._request, step, self._request.tools if step.tools else (), conversation)
 
-    def take_unknown(self) -> None:
+    def take_unknown(self, score: DecisionScore | None = None) -> None:
         """Accept the decision that the answer cannot be known.
 
-        A tool near the question is tried first. Beside other tools the decision is made too easily: there it is made
-        once more, as if there were none.
+        A tool near the question is tried first, or any that looks up where it is known how likely its call is. Beside
+        other tools the decision is made too easily: there it is made once more, as if there were none.
         """
         step, self.step = self.step, None
         if step is None or is_general(self._question):
@@ -145,10 +133,12 @@ class CallPolicy:
         if not step.tools:
             self._is_unknown = True
             return
-        near = self._near_tools(step.tools)
-        if near and not self._is_forced:
+        tools = self._near_tools(step.tools)
+        if score is not None and not tools:
+            tools = tuple(tool for tool in step.tools if not acts(tool))
+        if tools and not self._is_forced:
             self._is_forced = True
-            self.step = replace(step, tools=near, may_answer=False)
+            self.step = replace(step, tools=tools, may_answer=False)
         else:
             self.step = Step()
 
@@ -179,8 +169,10 @@ class CallPolicy:
 
     def _corrected(self, call: ToolCallRequest) -> ToolCallRequest:
         tool = self._tools.get(call.name)
-        arguments = call.arguments if tool is None else correct_arguments(call.arguments, tool, self._conversation)
-        return replace(call, arguments=arguments)
+        if tool is None:
+            return call
+        arguments = correct_arguments(call.arguments, tool, self._conversation)
+        return replace(call, arguments=correct_conversion(arguments, tool, self._question))
 
     def _begin(self) -> Step | None:
         completed = self._completed
@@ -248,7 +240,7 @@ class CallPolicy:
             self._is_narrowed = True
             self.step = replace(step, tools=near)
         elif score.is_unknown or not step.may_answer:
-            self.take_unknown()
+            self.take_unknown(score)
         else:
             self.step = self._second_decision(step)
 
@@ -262,10 +254,12 @@ class CallPolicy:
 
     def _defer(self, step: Step, tool: str, call: ToolCallRequest | None) -> None:
         """Ask for a call of another tool in place of this one; without any, make the first call that was deferred."""
-        alternatives = self._alternatives(candidate for candidate in step.tools if candidate.name != tool)
+        sources = self._find_sources(call)
+        alternatives = sources or self._alternatives(candidate for candidate in step.tools if candidate.name != tool)
         if not (self._deferred or step.is_retry):
             self._first_call = None if call is None or self._is_repeated(call) else call
             is_needed = tool in self._near and (call is None or self._is_made_up(call))
+            is_needed = is_needed or bool(sources)
             is_needed = is_needed or (call is not None and converts_to_itself(call.arguments))
             step = replace(step, may_answer=False, next_tool=tool if is_needed else "")
         if alternatives and self._deferred < MAX_DEFERRED:
@@ -293,7 +287,17 @@ class CallPolicy:
         if self._deferred or step.is_retry:
             return bool(self._required(call)) and self._is_grounded(call)
         is_far = call.name not in self._near and bool(self._near_tools(step.tools))
-        return not (is_far or self._is_made_up(call))
+        return not (is_far or self._is_made_up(call) or self._find_sources(call))
+
+    def _find_sources(self, call: ToolCallRequest | None) -> tuple[ToolSpec, ...]:
+        """Return the tools that look up what a first call is to send or to note, if the question does not give it."""
+        tool = self._tools.get(call.name) if call is not None else None
+        if tool is None or self._completed or self._deferred or not acts(tool):
+            return ()
+        if gives_text(self._question) or not any(map(is_composed, tool.input_schema.get("required", ()))):
+            return ()
+        subject = words(self._question) - GENERIC - ASKING - words_of(tool)
+        return tuple(t for t in self._request.tools if not acts(t) and not subject.isdisjoint(words_of(t)))
 
     def _is_repeated(self, call: ToolCallRequest) -> bool:
         """True if the same call was made before in this turn."""
@@ -343,45 +347,3 @@ class CallPolicy:
         """Return the tools that may replace another one: those near the question, else all; none that acts."""
         passive = tuple(tool for tool in tools if not acts(tool))
         return self._near_tools(passive) or passive
-
-
-def decision_request(
-    request: ModelRequest, step: Step, tools: Sequence[ToolSpec], conversation: Sequence[Message]
-) -> ModelRequest:
-    """Return the request for a decision, with the grammar of a step.
-
-    Args:
-        request: the request for the reply.
-        step: the decision.
-        tools: the tools that the model reads of; the step may allow fewer.
-        conversation: the conversation in the form of the examples.
-    """
-    return replace(
-        request,
-        instructions=(*request.instructions, json_prompt_format.instruction(tools)),
-        messages=(*json_prompt_format.examples(tools), *conversation),
-        tools=(),
-        tool_choice=ToolChoice.AUTO,
-        grammar=json_prompt_format.grammar(_restrict_values(step), may_answer=step.may_answer),
-        max_tokens=min(request.max_tokens or MAX_TOKENS, MAX_TOKENS),
-        stream=False,
-    )
-
-
-def _restrict_values(step: Step) -> tuple[ToolSpec, ...]:
-    """Return the tools of a step, with schemas that allow only its values."""
-    return tuple(_with_values(tool, step.values) for tool in step.tools) if step.values else step.tools
-
-
-def _with_values(tool: ToolSpec, values: tuple[str, ...]) -> ToolSpec:
-    schema = tool.input_schema
-    required = schema.get("required", ())
-    properties = {
-        name: {"enum": list(values)} if name in required and _is_text(argument) else argument
-        for name, argument in schema.get("properties", {}).items()
-    }
-    return replace(tool, input_schema={**schema, "properties": properties})
-
-
-def _is_text(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and schema.get("type") == "string" and "enum" not in schema

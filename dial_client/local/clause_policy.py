@@ -16,10 +16,11 @@ from typing import Any
 
 from dial_client.local import json_prompt_format
 from dial_client.local.argument_values import correct_arguments
-from dial_client.local.call_policy import MAX_ROUNDS, Step, decision_request
+from dial_client.local.call_policy import MAX_ROUNDS
 from dial_client.local.call_score import DecisionScore
 from dial_client.local.clauses import find_open, find_sibling, split_clauses
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
+from dial_client.local.decision_step import Step, decision_request
 from dial_client.local.follow_up import find_follow_up
 from dial_client.local.missing_arguments import find_missing, is_composed
 from dial_client.local.provenance import is_description, is_made_up, is_no_address, is_said
@@ -94,7 +95,7 @@ class ClausePolicy:
         conversation = json_prompt_format.conversation((*earlier, *asked))
         return decision_request(self._request, step, self._request.tools, conversation)
 
-    def take_unknown(self) -> None:
+    def take_unknown(self, _score: DecisionScore | None = None) -> None:
         """Accept the decision that a request cannot be known."""
         self._close(is_unmet=True)
 
@@ -201,6 +202,18 @@ class ClausePolicy:
             is_new = not (words(value) - words_of(tool)).isdisjoint(words(self._conversation))
             return is_new and all(is_said(found, self._conversation) for found in _NAME_OR_NUMBER.findall(value))
         return is_said(value, self._conversation) or _CODE.fullmatch(value) is not None
+
+
+def find_first_request(request: ModelRequest) -> ModelRequest | None:
+    """Return the request for a reply to the first of several requests of a question; None where there is only one.
+
+    Behind a result there is no first request any more.
+    """
+    *earlier, question = request.messages or (Message.user(""),)
+    if question.role is not Role.USER or not request.tools or request.tool_choice is ToolChoice.NONE:
+        return None
+    clauses = split_clauses(question.text)
+    return replace(request, messages=(*earlier, replace(question, content=clauses[0]))) if len(clauses) > 1 else None
 
 
 def _text_arguments(tool: ToolSpec) -> list[str]:

@@ -31,6 +31,10 @@ _BOUNDARY = re.compile(
     rf"|,\s+(?=(?:{_IMPERATIVES})\b))",
     re.IGNORECASE,
 )
+_ELLIPSIS = re.compile(
+    rf"\s*(?:{_ASKS})\b.*(,\s+and\s+)(?:any|on|in|at|for|of|from|with|that of)\s+\S+(?:\s+\S+){{0,3}}", re.IGNORECASE
+)
+"""A question with a second one that is left out but for its value: "and on Oak Lane?"."""
 _REQUEST = re.compile(rf"\s*{_POLITE}(?:you )?(?:{_IMPERATIVES}|{_ASKS})\b", re.IGNORECASE)
 _OWN_VALUE = re.compile(r"(?<=\W)[A-Z][a-z]|\d|[\"\u201c]|(?<!\w)/\w")
 _JOINED = r",? (?:and|or|and also|as well as)"
@@ -67,7 +71,11 @@ def split_clauses(question: str) -> tuple[str, ...]:
             statement = ""
         else:
             statement = f"{piece}. "
-    return tuple(clauses) if 1 < len(clauses) <= MAX_CLAUSES else (question,)
+    clauses = clauses if 1 < len(clauses) <= MAX_CLAUSES else [question]
+    found = _ELLIPSIS.fullmatch(_QUOTED.sub(lambda quoted: "_" * len(quoted[0]), clauses[-1]))
+    if found is not None and len(clauses) < MAX_CLAUSES:
+        clauses[-1:] = [clauses[-1][: found.start(1)], clauses[-1][found.end(1) :]]
+    return tuple(clauses)
 
 
 def find_open(

@@ -100,6 +100,18 @@ def find_conversion_call(conversion: Conversion, tools: Sequence[ToolSpec]) -> t
     return None
 
 
+def correct_conversion(arguments: Mapping[str, Any], tool: ToolSpec, question: str) -> dict[str, Any]:
+    """Return the arguments of a call; those of a conversion with the units as the question has them.
+
+    "26 miles in kilometres" is not converted from kilometres to miles.
+    """
+    conversion = find_conversion(question, [question])
+    found = find_conversion_call(conversion, (tool,)) if conversion is not None else None
+    if found is None or conversion is None or conversion.value not in arguments.values():
+        return dict(arguments)
+    return {**arguments, **found[1]}
+
+
 def _meanings(spelling: str) -> tuple[tuple[str, str], ...]:
     return _SPELLINGS.get(spelling) or _SPELLINGS.get(spelling.lower()) or ()
 

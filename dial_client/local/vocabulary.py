@@ -80,6 +80,14 @@ def is_general(question: str) -> bool:
     return _GENERAL.match(question) is not None and _LIVE.search(question) is None
 
 
+_GIVEN_TEXT = re.compile(r"[\"\u201c:]|(?<!\w)'|\b(?:that|saying|to say)\b")
+
+
+def gives_text(question: str) -> bool:
+    """Return whether a request to write something down or to send it gives the text: in quotes, or behind "that"."""
+    return _GIVEN_TEXT.search(question) is not None
+
+
 def words_of(tool: ToolSpec) -> frozenset[str]:
     """Return the stems of the words that carry meaning in a tool's name, description and arguments."""
     properties = tool.input_schema.get("properties", {})
@@ -97,6 +105,7 @@ _KINDS = (
         re.compile(r"(?:^|\s)[~.]?/?(?:[\w.-]+/)+[\w.-]*|(?:^|\s)/[\w.-]+|\b[\w-]+\.[a-z]{2,4}\b"),
         words("path file directory folder"),
     ),
+    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), words("date")),
     (re.compile(r"\bhttps?://", re.IGNORECASE), words("url page")),
     (re.compile(r"[\w.-]+@[\w.-]+"), words("email mail address")),
     (

@@ -19,9 +19,10 @@ from dial_client.local.answer_prompt import (
     find_results,
     has_results,
 )
-from dial_client.local.call_policy import CallPolicy, Step
+from dial_client.local.call_policy import CallPolicy
 from dial_client.local.call_score import DecisionScore
-from dial_client.local.clause_policy import ClausePolicy
+from dial_client.local.clause_policy import ClausePolicy, find_first_request
+from dial_client.local.decision_step import Step
 from dial_client.local.echo import ANSWER_NOW, Opening
 from dial_client.local.json_prompt_format import called_tool, is_unknown, parse_call
 from dial_client.local.repetition import Repetition
@@ -85,7 +86,8 @@ class GrammarToolCallingProvider:
         if not _is_answer_next(request):
             usage += await self._decide_all(clauses)
             if clauses.call is None:
-                usage += await self._decide_all(policy)
+                policy, used = await self._decide_call(decided)
+                usage += used
         if call := clauses.call or policy.call:
             yield CallChunk(call)
             echo = {"then": policy.next_tool} if policy.next_tool else None
@@ -135,6 +137,17 @@ class GrammarToolCallingProvider:
             again = Message.user(ANSWER_NOW.format(question=last.text))
             asked = replace(asked, messages=(*before, again))
 
+    async def _decide_call(self, request: ModelRequest) -> tuple[CallPolicy, Usage]:
+        """Decide about a question: about the first of its requests alone, and without a call of it about all."""
+        usage = Usage()
+        if (first := find_first_request(request)) is not None:
+            policy = CallPolicy(first, self.info.name)
+            usage += await self._decide_all(policy)
+            if policy.call is not None:
+                return policy, usage
+        policy = CallPolicy(request, self.info.name)
+        return policy, usage + await self._decide_all(policy)
+
     async def _decide_all(self, policy: CallPolicy | ClausePolicy) -> Usage:
         """Take the steps of a policy until it has none left."""
         usage = Usage()
@@ -156,7 +169,7 @@ class GrammarToolCallingProvider:
         tool = called_tool(reply)
         score = DecisionScore(**completion.echo) if completion.echo else None
         if score.is_unknown if score is not None and not tool else is_unknown(reply):
-            policy.take_unknown()
+            policy.take_unknown(score)
         else:
             policy.take(tool, parse_call(reply) if completion.finish is FinishReason.STOP else None, score)
         log.debug("step", tools=len(step.tools), tool=tool, is_made=policy.call is not None)

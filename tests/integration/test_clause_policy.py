@@ -74,11 +74,18 @@ async def test_behind_a_failure_no_further_request_is_asked_for() -> None:
     assert heard.text.startswith("I could not find that out: the call of set_light failed.")
 
 
-async def test_the_first_decision_is_made_for_the_whole_question() -> None:
+async def test_the_first_decision_is_made_for_the_first_request() -> None:
     model = Model(write_call("set_light", room="kitchen"), tools=(LIGHT, MEASURE))
     heard = await model.hears(Message.user(BOTH))
     assert heard.asked == [("set_light", {"room": "kitchen"})]
-    assert model.read().endswith(BOTH)
+    assert model.read() == "Turn on the kitchen light"
+
+
+async def test_a_first_request_without_a_call_leads_to_a_decision_about_the_whole_question() -> None:
+    model = Model(ANSWER, write_call("measure", room="office"), tools=(LIGHT, MEASURE))
+    heard = await model.hears(Message.user("Tell me a joke and tell me how warm the office is."))
+    assert heard.asked == [("measure", {"room": "office"})]
+    assert model.read().endswith("Tell me a joke and tell me how warm the office is.")
 
 
 async def test_a_quantity_in_another_unit_is_converted_without_asking_the_model() -> None:

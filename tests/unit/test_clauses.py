@@ -33,6 +33,11 @@ def call(tool: ToolSpec, value: str) -> ToolCallRequest:
         ("List the files, read the first, then count it.", ["List the files", "read the first", "count it."]),
         ("There are two. Read the first and tell me its size.", ["There are two. Read the first", "tell me its size."]),
         ("What is it? And when does it open?", ["What is it", "when does it open?"]),
+        (
+            "Is the lift at the mill working, and at the station?",
+            ["Is the lift at the mill working", "at the station?"],
+        ),
+        ("Has the post come, and any parcels?", ["Has the post come", "any parcels?"]),
     ],
 )
 def test_each_request_is_a_clause(question: str, clauses: list[str]) -> None:
@@ -47,6 +52,7 @@ def test_each_request_is_a_clause(question: str, clauses: list[str]) -> None:
         "Order 7 has been shipped. Where is its parcel?",
         'Note "call Jo and ask when she comes".',
         "How do I bake bread, cakes and rolls?",
+        "How do I get there, and on the way see the castle and the old mill?",
         "Hello",
         "",
         "What is wrong in this log? " + "Read the file and check it. " * 20,

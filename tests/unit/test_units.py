@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.local.units import Conversion, find_conversion, find_conversion_call
+from dial_client.local.units import Conversion, correct_conversion, find_conversion, find_conversion_call
 from dial_client.messages import ToolSpec
 
 
@@ -79,3 +79,20 @@ def test_the_call_that_converts_is_known(conversion: Conversion, call: object) -
 
 def test_without_a_tool_that_converts_there_is_no_call() -> None:
     assert find_conversion_call(Conversion("length", 1.0, "km", "mi", "miles"), (WEATHER, RATE)) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "source", "target"),
+    [("26 miles in km", "mi", "km"), ("How many miles are 26 km?", "km", "mi"), ("Convert 26 km to miles", "km", "mi")],
+)
+def test_the_units_of_a_question_say_which_way_its_quantity_is_converted(
+    question: str, source: str, target: str
+) -> None:
+    turned = {"value": 26, "from_unit": target, "to_unit": source}
+    assert correct_conversion(turned, UNITS, question) == {"value": 26, "from_unit": source, "to_unit": target}
+
+
+def test_a_conversion_of_something_else_stays_as_it_is() -> None:
+    other = {"value": 81, "from_unit": "km", "to_unit": "mi"}
+    assert correct_conversion(other, UNITS, "Convert 26 miles to km, and 81 as well") == other
+    assert correct_conversion({"city": "Rome"}, WEATHER, "26 miles in km") == {"city": "Rome"}

@@ -1,0 +1,71 @@
+"""A decision that the embedded model is asked for: the tools it may call, and the request with the grammar for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dial_client.local import json_prompt_format
+from dial_client.messages import Message, ToolSpec
+from dial_client.model import ModelRequest, ToolChoice
+
+MAX_TOKENS = 384
+"""Tokens of a decision where a request does not say: a small model that repeats itself would not stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A decision that the model is asked for."""
+
+    tools: tuple[ToolSpec, ...] = ()
+    """The tools it may call."""
+    may_answer: bool = True
+    next_tool: str = ""
+    """The tool to be called once this step's call has returned a value for it."""
+    is_retry: bool = False
+    """The last call has failed: this step's call replaces it."""
+    values: tuple[str, ...] = ()
+    """The values that required text arguments may have; empty for any text."""
+
+
+def decision_request(
+    request: ModelRequest, step: Step, tools: Sequence[ToolSpec], conversation: Sequence[Message]
+) -> ModelRequest:
+    """Return the request for a decision, with the grammar of a step.
+
+    Args:
+        request: the request for the reply.
+        step: the decision.
+        tools: the tools that the model reads of; the step may allow fewer.
+        conversation: the conversation in the form of the examples.
+    """
+    return replace(
+        request,
+        instructions=(*request.instructions, json_prompt_format.instruction(tools)),
+        messages=(*json_prompt_format.examples(tools), *conversation),
+        tools=(),
+        tool_choice=ToolChoice.AUTO,
+        grammar=json_prompt_format.grammar(_restrict_values(step), may_answer=step.may_answer),
+        max_tokens=min(request.max_tokens or MAX_TOKENS, MAX_TOKENS),
+        stream=False,
+    )
+
+
+def _restrict_values(step: Step) -> tuple[ToolSpec, ...]:
+    """Return the tools of a step, with schemas that allow only its values."""
+    return tuple(_with_values(tool, step.values) for tool in step.tools) if step.values else step.tools
+
+
+def _with_values(tool: ToolSpec, values: tuple[str, ...]) -> ToolSpec:
+    schema = tool.input_schema
+    required = schema.get("required", ())
+    properties = {
+        name: {"enum": list(values)} if name in required and _is_text(argument) else argument
+        for name, argument in schema.get("properties", {}).items()
+    }
+    return replace(tool, input_schema={**schema, "properties": properties})
+
+
+def _is_text(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema.get("type") == "string" and "enum" not in schema
