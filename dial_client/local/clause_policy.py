@@ -18,7 +18,7 @@ from dial_client.local import json_prompt_format
 from dial_client.local.argument_values import correct_arguments
 from dial_client.local.call_policy import MAX_ROUNDS
 from dial_client.local.call_score import DecisionScore
-from dial_client.local.clauses import find_open, find_sibling, split_clauses
+from dial_client.local.clauses import find_open, find_sibling, repeats_request, split_clauses
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.decision_step import Step, decision_request
 from dial_client.local.follow_up import find_follow_up
@@ -169,8 +169,12 @@ class ClausePolicy:
         asks = list(self._sibling_asks())
         if len(self._clauses) > 1:
             unserved, self._served = find_open(self._clauses, self._request.tools, self._calls)
-            asks += [_Ask(at, Step(self._request.tools)) for at in unserved]
+            asks += [_Ask(at, Step(self._tools_for(self._clauses[at]))) for at in unserved]
         return asks
+
+    def _tools_for(self, clause: str) -> tuple[ToolSpec, ...]:
+        last = self._tools.get(self._calls[-1].name)
+        return (last,) if last is not None and repeats_request(clause) else self._request.tools
 
     def _sibling_asks(self) -> Sequence[_Ask]:
         for entry in self._completed:

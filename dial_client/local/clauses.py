@@ -78,6 +78,16 @@ def split_clauses(question: str) -> tuple[str, ...]:
     return tuple(clauses)
 
 
+_SAME = re.compile(
+    r"\s*(?:(?:what|how) about|any|on|in|at|for|of|from|with|that of)\s+\S+(?:\s+\S+){0,3}", re.IGNORECASE
+)
+
+
+def repeats_request(clause: str) -> bool:
+    """Return whether a clause asks the same as the request before, of another value: "what about KX204?"."""
+    return _SAME.fullmatch(clause) is not None
+
+
 def find_open(
     clauses: Sequence[str], tools: Sequence[ToolSpec], calls: Sequence[ToolCallRequest]
 ) -> tuple[list[int], list[int]]:

@@ -12,7 +12,7 @@ from dial_client.local.text_values import find_addresses, find_numbers
 MAX_CONVERSATION_CHARS = 8_000
 """Characters of a conversation whose words a miscopied word is compared with."""
 
-_SUM = re.compile(r"[\d\s.+*/()%^-]+")
+_SUM = re.compile(r"[\d\s.+*/()%^=-]+")
 _NO_SUM = re.compile(r"[\d\s.-]+")
 _NUMBER_WORD = re.compile(
     r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|hundred|thousand|million"

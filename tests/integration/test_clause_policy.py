@@ -30,6 +30,14 @@ async def test_where_each_request_has_a_result_the_question_is_answered() -> Non
     assert model.asked_for == ["answer"]
 
 
+async def test_a_question_about_a_further_value_takes_the_same_tool() -> None:
+    model = Model(write_call("measure", room="office"), tools=(LIGHT, MEASURE))
+    measured = ("measure", {"room": "kitchen"}, "21 °C")
+    heard = await model.hears(*asked("Is the kitchen warm, and what about the office?", measured))
+    assert heard.asked == [("measure", {"room": "office"})]
+    assert not model.could_say(write_call("set_light", room="office"))
+
+
 async def test_there_stands_for_the_value_of_the_call_before() -> None:
     model = Model(write_call("measure", room="there"), write_call("measure", room="kitchen"), tools=(LIGHT, MEASURE))
     heard = await model.hears(*asked("Turn on the kitchen light, and tell me if it is warm", LIT))

@@ -29,6 +29,7 @@ from dial_client.messages import ToolSpec
         ("km", {"enum": ["km"]}, False),
         ("348 * 577", {}, False),
         ("348 * 25", {}, True),
+        ("348 * 1 = 900", {}, True),
         ("2026-03-02", {}, False),
         ("/docs/a.txt", {}, False),
         ("/docs/b.txt", {}, True),

@@ -93,6 +93,6 @@ def test_the_units_of_a_question_say_which_way_its_quantity_is_converted(
 
 
 def test_a_conversion_of_something_else_stays_as_it_is() -> None:
-    other = {"value": 81, "from_unit": "km", "to_unit": "mi"}
-    assert correct_conversion(other, UNITS, "Convert 26 miles to km, and 81 as well") == other
+    unrelated = {"value": 81, "from_unit": "km", "to_unit": "mi"}
+    assert correct_conversion(unrelated, UNITS, "Convert 26 miles to km, and 81 as well") == unrelated
     assert correct_conversion({"city": "Rome"}, WEATHER, "26 miles in km") == {"city": "Rome"}
