@@ -221,27 +221,6 @@ async def test_a_number_from_nowhere_is_found_out_first() -> None:
     assert heard.completion.echo == {"then": "convert"}
 
 
-async def test_the_content_of_a_message_is_looked_up_before_it_is_sent() -> None:
-    send = tool("send_message", "Send a message.", text=STRING)
-    model = Model(
-        write_call("send_message", text="The kitchen is warm."),
-        write_call("measure", room="kitchen"),
-        tools=(send, MEASURE),
-    )
-    heard = await model.hears(Message.user("Send the temperature of the kitchen."))
-    assert heard.asked == [("measure", {"room": "kitchen"})]
-    assert heard.completion.echo == {"then": "send_message"}
-
-
-@pytest.mark.parametrize(
-    "question", ["Send that the kitchen is warm.", 'Send "the kitchen is warm".', "Send a greeting."]
-)
-async def test_a_message_with_a_given_text_is_sent_at_once(question: str) -> None:
-    send = tool("send_message", "Send a message.", text=STRING)
-    model = Model(write_call("send_message", text="The kitchen is warm."), tools=(send, MEASURE))
-    assert (await model.hears(Message.user(question))).asked == [("send_message", {"text": "The kitchen is warm."})]
-
-
 async def test_a_postponed_tool_is_called_after_its_dependency() -> None:
     model = Model(write_call("convert", value=21, to="F"), tools=(CONVERT, MEASURE))
     messages = asked("How warm is the office in Fahrenheit?", ("measure", {"room": "office"}, "21 °C"), then="convert")
