@@ -14,6 +14,7 @@ from dial_client.citations import Citation, parse_citations
 from dial_client.icons import Icon
 from dial_client.mcp_apps import App
 from dial_client.text.json_fields import expect_object, expect_optional_text, expect_span, expect_text
+from dial_client.stored_entry import StoredEntry
 from dial_client.text.safe_text import one_line
 from dial_client.vendor_messages.vendor_forms import VendorForms
 
@@ -204,6 +205,8 @@ class Message(VendorForms):
     """For an assistant: the sources of the text."""
     app: App | None = field(default=None, repr=False)
     """For a tool: the MCP App that shows the result; models are not sent it."""
+    entry: StoredEntry | None = None
+    """In a stored conversation: what the message records in place of text (`message_tree`); it is never shown."""
 
     @classmethod
     def user(cls, text: str) -> Message:
@@ -250,6 +253,8 @@ class Message(VendorForms):
             data["app"] = self.app.to_dict()
         if self.echo is not None:
             data["echo"] = {"provider": self.echo.provider, "data": self.echo.data}
+        if self.entry is not None:
+            data["entry"] = self.entry.to_dict()
         return data if self.replaces is None else data | {"replaces": list(self.replaces)}
 
     @classmethod
@@ -273,6 +278,7 @@ class Message(VendorForms):
                 replaces=expect_span(data.get("replaces")),
                 citations=parse_citations(data),
                 app=App.from_optional(data.get("app")),
+                entry=StoredEntry.from_dict(data.get("entry")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a message: {error!r}") from error

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar, overload
 
+from dial_client.conversations.turn_input import TurnInput
 from dial_client.events import Event
-from dial_client.messages import Message
 from dial_client.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
 
@@ -22,7 +22,7 @@ class ChatMethods(ABC):
     async def _start(
         self,
         conversation_id: str,
-        message: str | Message | None,
+        message: TurnInput | None,
         *,
         stream: bool,
         stream_events: bool = False,
@@ -32,14 +32,12 @@ class ChatMethods(ABC):
         """Start the next turn; without a message, one that resumes an interrupted turn."""
 
     @overload
-    async def chat(
-        self, conversation_id: str, message: str | Message, *, output_type: type[OutputT]
-    ) -> Turn[OutputT]: ...
+    async def chat(self, conversation_id: str, message: TurnInput, *, output_type: type[OutputT]) -> Turn[OutputT]: ...
 
     @overload
-    async def chat(self, conversation_id: str, message: str | Message, *, output_type: Any = None) -> Turn[Any]: ...
+    async def chat(self, conversation_id: str, message: TurnInput, *, output_type: Any = None) -> Turn[Any]: ...
 
-    async def chat(self, conversation_id: str, message: str | Message, *, output_type: Any = None) -> Turn[Any]:
+    async def chat(self, conversation_id: str, message: TurnInput, *, output_type: Any = None) -> Turn[Any]:
         """Send a message in a conversation, and wait for the answer. Raises as `stream_chat`."""
         turn = await self._start(conversation_id, message, stream=False, output_type=output_type)
         try:
@@ -50,7 +48,7 @@ class ChatMethods(ABC):
     async def stream_chat(
         self,
         conversation_id: str,
-        message: str | Message,
+        message: TurnInput,
         *,
         stream: bool = True,
         on_started: Callable[[TurnHandle], None] | None = None,
@@ -63,7 +61,7 @@ class ChatMethods(ABC):
 
         Args:
             conversation_id: which conversation.
-            message: the person's text; a `Message` of the person's where it is more than text.
+            message: the person's text, or as for `ConversationManager.start`.
             stream: ask the model for its reply in pieces.
             on_started: is given the turn once it runs: its `TurnHandle.cancel` stops it from anywhere, and the events
                 go on to a `Finished` whose turn says ``cancelled``.
@@ -75,6 +73,7 @@ class ChatMethods(ABC):
             ProviderError: the model could not be reached or refused; the text up to then is stored.
             LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
             OutputError: there is no answer of `output_type`.
+            ConfigError: there is no such message to edit, to answer again, or to continue.
             DialError: the store failed; the turn is over.
         """
         turn = await self._start(conversation_id, message, stream=stream, stream_events=True, output_type=output_type)

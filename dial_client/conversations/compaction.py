@@ -15,7 +15,8 @@ import anyio
 
 from dial_client.client.client_model import ClientModel
 from dial_client.conversations.history import repair_history
-from dial_client.conversations.history_edits import StoredMessage, find_shown
+from dial_client.conversations.history_edits import find_shown
+from dial_client.conversations.message_tree import StoredMessage
 from dial_client.errors import ProviderError
 from dial_client.messages import Message, Role, TextPart, describe
 from dial_client.middleware import ModelReply

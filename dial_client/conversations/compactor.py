@@ -19,6 +19,7 @@ from dial_client.conversations.history_edits import build_summary, find_shown
 from dial_client.conversations.turn_queue import TurnQueue
 from dial_client.errors import ConversationBusy, MiddlewareError, ProviderError
 from dial_client.messages import Message
+from dial_client.stored_entry import EntryKind, StoredEntry
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 
 
@@ -82,7 +83,8 @@ class Compactor:
         """
         model = self._dial.model
         messages = repair_conversation(stored).messages
-        is_edited = bool(stored.messages) and stored.messages[-1].replaces is not None
+        last = stored.messages[-1] if stored.messages else None
+        is_edited = last is not None and (last.replaces is not None or _changes_version(last.entry))
         turn = None if is_edited else self._turns.find(stored.id)
         usages = turn.recorder.request_usages if turn is not None else ()
         used = max((usage.input_tokens + usage.output_tokens for usage in usages), default=0)
@@ -91,6 +93,10 @@ class Compactor:
             return model.window.estimate_fill(messages, self._dial.tools, tokens)
         # What the window is known to refuse counts too.
         return max(used / tokens, model.window.estimate_fill(messages, self._dial.tools))
+
+
+def _changes_version(entry: StoredEntry | None) -> bool:
+    return entry is not None and entry.kind in (EntryKind.BRANCH, EntryKind.REMOVAL)
 
 
 def _is_unchanged(current: Conversation, part: OlderPart) -> bool:

@@ -11,6 +11,9 @@
     await manager.get(id)                            -> Conversation: messages (a valid history), running, notes
     await manager.list(20, cursor=…, search="words") -> Page: a tuple of ConversationSummary, and .cursor of the next
     await manager.rename(id, title), .delete(id), .fork(id, at)
+    await manager.start(id, Regeneration(position)), EditedMessage(position, text), Continuation(): further versions
+    await manager.view(id)                           -> ConversationView: positions, versions, details of turns
+    await manager.switch(id, position)               shows another version; .remove_message(id, position)
     await manager.undo(id), .restore(id)             takes back the last exchange; brings it back
     await manager.compact(id)                        -> Compaction | None: the model summarizes the older messages
     await manager.export(id, "json" | "markdown")    -> str
@@ -44,9 +47,12 @@ from dial_client.conversations.compaction import KEPT_EXCHANGES, Compaction
 from dial_client.conversations.compactor import Compactor
 from dial_client.conversations.history import count_last_rounds, repair_conversation, repair_history
 from dial_client.conversations.history_editor import HistoryEditor
-from dial_client.conversations.history_edits import StoredMessage, build_removal, detach, find_edit, find_last_exchange
+from dial_client.conversations.history_edits import build_removal, detach, find_edit, find_last_exchange
+from dial_client.conversations.message_tree import StoredMessage
 from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
+from dial_client.conversations.turn_input import CONTINUE, Continuation, TurnInput
 from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
+from dial_client.conversations.version_methods import VersionMethods
 from dial_client.errors import ConfigError
 from dial_client.messages import Message, Role
 from dial_client.stores.conversation_store import Conversation, ConversationStore, Page
@@ -70,7 +76,7 @@ class ManagerOptions(TypedDict, total=False):
     compact_at: float | None
 
 
-class ConversationManager(ChatMethods):
+class ConversationManager(ChatMethods, VersionMethods):
     """Runs the turns of conversations that are kept in a store.
 
     Turns of one conversation run one after the other, in this program in the order of the requests, and among all
@@ -261,7 +267,7 @@ class ConversationManager(ChatMethods):
         return await self._store.create(title, repair_history(messages))
 
     async def start(
-        self, conversation_id: str, message: str | Message, *, stream: bool = True, turn_id: str | None = None
+        self, conversation_id: str, message: TurnInput, *, stream: bool = True, turn_id: str | None = None
     ) -> TurnHandle:
         """Send a message in a conversation, and return the turn that answers, which needs no reader.
 
@@ -270,7 +276,8 @@ class ConversationManager(ChatMethods):
 
         Args:
             conversation_id: which conversation.
-            message: the person's text, or a `Message` of the person's.
+            message: the person's text, or a `Message` of the person's; an `EditedMessage` or a `Regeneration` for a new
+                version of an earlier message or answer; a `Continuation` for the rest of an answer that was cut off.
             stream: ask the model for its reply in pieces.
             turn_id: of printable ASCII and unlike that of any other turn; by default a random one.
         """
@@ -302,7 +309,7 @@ class ConversationManager(ChatMethods):
     async def _start(
         self,
         conversation_id: str,
-        message: str | Message | None,
+        message: TurnInput | None,
         *,
         stream: bool,
         stream_events: bool = False,
@@ -310,23 +317,28 @@ class ConversationManager(ChatMethods):
         output_type: Any = None,
     ) -> TurnHandle:
         """Start the next turn; without a message, one that resumes an interrupted turn."""
-        question = Message.user(message) if isinstance(message, str) else message
         origin = Origin(conversation_id, turn_id or secrets.token_hex(16))
         note = ""
-        if question is not None and self._compact_at is not None:
+        if isinstance(message, str | Message) and self._compact_at is not None:
             note = await self._compactor.compact_when_full(conversation_id, self._compact_at)
 
         def start(history: tuple[Message, ...], slot: TurnObserver) -> TurnHandle:
+            messages = (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history
+            persister = TurnPersister(self._store, self._dial.model_name)
             turn = self._dial.start(
-                history,
+                messages,
                 stream=stream,
                 stream_events=stream_events,
                 origin=origin,
-                observers=(LeaseHeartbeat(self._store, self._lease), TurnPersister(self._store), slot),
-                depth=count_last_rounds(history) if question is None else 0,
+                observers=(
+                    LeaseHeartbeat(self._store, self._lease),
+                    persister,
+                    slot,
+                ),
+                depth=count_last_rounds(history) if message is None else 0,
                 output_type=output_type,
             )
             turn.recorder.note(*([note] if note else []))
             return turn
 
-        return await self._queue.start_next(origin, question, start)
+        return await self._queue.start_next(origin, message, start)

@@ -92,8 +92,9 @@ def from_json(text: str) -> tuple[str, tuple[Message, ...]]:
             "this conversation is of another form", hint=f"expected {_FORMAT} of version {_VERSION}, or a list"
         )
     title = data.get("title", "")
-    messages = tuple(_message(at, item) for at, item in enumerate(data["messages"]))
-    return title if isinstance(title, str) else "", messages
+    messages = (_message(at, item) for at, item in enumerate(data["messages"]))
+    # The settings of a conversation are its owner's: none come in a file.
+    return title if isinstance(title, str) else "", tuple(message for message in messages if message.entry is None)
 
 
 def _message(at: int, data: Any) -> Message:

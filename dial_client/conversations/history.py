@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from dial_client.conversations.history_edits import apply_edits
+from dial_client.conversations.message_tree import build_tree
 from dial_client.messages import Failure, Message, Role, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
 
@@ -57,7 +58,7 @@ def build_closing_messages(conversation: Conversation) -> tuple[Message, ...]:
     """Return the messages to store behind an interrupted turn, so that the stored history is valid."""
     if not conversation.turn:
         return ()
-    stored = conversation.messages
+    stored = tuple(stored.message for stored in build_tree(conversation).find_path())
     last = max((at for at, message in enumerate(stored) if message.role is not Role.TOOL), default=0)
     return repair_history((*stored[last:], *conversation.unfinished))[len(stored) - last :]
 

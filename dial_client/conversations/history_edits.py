@@ -4,14 +4,16 @@ Stored messages are never rewritten, so an edit is a message too: its `Message.r
 messages that the conversation shows no longer. An edit with text is a summary, and is shown in their place; one without
 is shown nowhere. An edit may replace another one, which then has no effect: so each edit can be undone.
 
-Positions count all messages as they were stored, edits included.
+Positions count all messages as they were stored, edits and entries included. An edit holds for the versions of the
+conversation (`message_tree`) that it is part of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
+from dial_client.conversations.message_tree import StoredMessage, build_tree
 from dial_client.messages import Message, Role
 from dial_client.stores.conversation_store import Conversation
 
@@ -19,40 +21,16 @@ SUMMARY_HEAD = "[Summary of the conversation so far, in place of its older messa
 """The first line of a summary."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
-    """A message with its position in the store."""
-
-    position: int
-    message: Message
-
-    @property
-    def is_edit(self) -> bool:
-        """True for a message that replaces others."""
-        return self.message.replaces is not None
-
-    @property
-    def place(self) -> int:
-        """The position at which it is shown: for a summary that of the first message it stands for."""
-        start, stop = self.message.replaces or (0, 0)
-        return max(start, 0) if self.message.text and start < min(stop, self.position) else self.position
-
-    @property
-    def is_question(self) -> bool:
-        """True for a message of the user that begins an exchange."""
-        return self.message.role is Role.USER and not self.is_edit
-
-
 def apply_edits(conversation: Conversation) -> Conversation:
     """Return a stored conversation with the messages that it shows."""
-    if not any(message.replaces for message in conversation.messages):
+    if not any(message.replaces or message.entry for message in conversation.messages):
         return conversation
     return replace(conversation, messages=tuple(stored.message for stored in find_shown(conversation)))
 
 
 def find_shown(conversation: Conversation) -> tuple[StoredMessage, ...]:
     """Return the messages that a stored conversation shows, in their order: a summary is where its range begins."""
-    effective = _find_effective(conversation)
+    effective = find_effective(conversation)
     shown = [stored for stored in effective if not stored.is_edit or stored.message.text]
     return tuple(sorted(shown, key=lambda stored: stored.place))
 
@@ -69,11 +47,11 @@ def find_edit(conversation: Conversation, *, is_summary: bool) -> StoredMessage 
 
     An exchange can only come back at the end of the conversation: where something was said since, there is none.
     """
-    edits = {stored.position: stored for stored in _with_positions(conversation) if stored.is_edit}
+    edits = {stored.position for stored in build_tree(conversation).find_path() if stored.is_edit}
     found = next(
         (
             stored
-            for stored in reversed(_find_effective(conversation))
+            for stored in reversed(find_effective(conversation))
             if _length(stored)
             and bool(stored.message.text) == is_summary
             and (is_summary or (stored.message.replaces or (0, 0))[0] not in edits)
@@ -101,11 +79,11 @@ def detach(message: Message) -> Message:
     return message if message.replaces is None else replace(message, replaces=(0, 0))
 
 
-def _find_effective(conversation: Conversation) -> list[StoredMessage]:
+def find_effective(conversation: Conversation) -> list[StoredMessage]:
     """Return the messages that no edit in effect replaces, in the order in which they were stored."""
     effective: list[StoredMessage] = []
     replaced: set[int] = set()
-    for stored in reversed(tuple(_with_positions(conversation))):
+    for stored in reversed(build_tree(conversation).find_path()):
         # A summary is part of what a later summary stands for, although it was stored behind those messages.
         if stored.position in replaced or stored.place in replaced:
             continue
@@ -114,12 +92,6 @@ def _find_effective(conversation: Conversation) -> list[StoredMessage]:
         # An edit is about earlier messages, whatever is written in it.
         replaced.update(range(max(start, 0), min(stop, stored.position)))
     return effective[::-1]
-
-
-def _with_positions(conversation: Conversation) -> Iterator[StoredMessage]:
-    unreadable = frozenset(conversation.unreadable)
-    readable = (at for at in range(len(conversation.messages) + len(unreadable)) if at not in unreadable)
-    return (StoredMessage(at, message) for at, message in zip(readable, conversation.messages, strict=True))
 
 
 def _length(stored: StoredMessage) -> int:

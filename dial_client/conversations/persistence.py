@@ -4,7 +4,8 @@
 
 * a reply with calls, before any of them is run: no call can run unknown to who reads the conversation after a crash;
 * the results of a round, when the last of them is there;
-* the last message, before the turn is over.
+* the last message, before the turn is over;
+* the details of the turn (`turn_details`), at its end.
 
 `LeaseHeartbeat` keeps the conversation reserved for the turn. Once a second, and only if there is more than before, it
 stores the results of a round that is not over and the text that is being written. That much may be lost with the
@@ -16,6 +17,7 @@ from __future__ import annotations
 import anyio
 
 from dial_client.conversations.history import CUT_OFF
+from dial_client.conversations.turn_details import build_turn_entry
 from dial_client.errors import ConversationNotFound, DialError
 from dial_client.logs import get_logger
 from dial_client.messages import Message
@@ -30,10 +32,16 @@ HEARTBEAT_INTERVAL = 1.0
 
 
 class TurnPersister(TurnObserver):
-    """Stores the messages a turn adds to its conversation: each once, in order."""
+    """Stores the messages a turn adds to its conversation, each once, in order, and at the end its details.
 
-    def __init__(self, store: ConversationStore) -> None:
+    Args:
+        store: keeps the conversation.
+        model: the name of the turn's model.
+    """
+
+    def __init__(self, store: ConversationStore, model: str = "") -> None:
         self._store = store
+        self._model = model
         self._stored = 0
 
     async def on_message(self, turn: TurnHandle) -> None:
@@ -58,8 +66,10 @@ class TurnPersister(TurnObserver):
         if turn.is_abandoned:
             await self._store.renew(turn.conversation_id, turn.id, 0.0)
             return
+        rest = turn.recorder.complete_messages[self._stored :]
+        details = () if turn.ending is None else (build_turn_entry(turn, turn.ending, self._model),)
         try:
-            await self._store.end(turn.conversation_id, turn.id, turn.recorder.complete_messages[self._stored :])
+            await self._store.end(turn.conversation_id, turn.id, (*rest, *details))
         except DialError:
             # Whoever comes next need not wait until the lease is over.
             await self._store.end(turn.conversation_id, turn.id)

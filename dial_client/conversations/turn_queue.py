@@ -20,6 +20,8 @@ from dial_client.conversations.history import (
     repair_history,
 )
 from dial_client.conversations.history_edits import apply_edits
+from dial_client.conversations.message_tree import extend
+from dial_client.conversations.turn_input import TurnInput, build_first_messages, find_question
 from dial_client.errors import ConversationBusy
 from dial_client.messages import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
@@ -75,22 +77,23 @@ class TurnQueue:
         self._slots: WeakValueDictionary[str, _Slot] = WeakValueDictionary()
         self._ended: OrderedDict[str, TurnHandle] = OrderedDict()
 
-    async def start_next(self, origin: Origin, message: Message | None, start: Start) -> TurnHandle:
+    async def start_next(self, origin: Origin, turn_input: TurnInput | None, start: Start) -> TurnHandle:
         """Wait for the turns before this one, store the message, and start the turn.
 
         Args:
             origin: the ids of the conversation and the turn.
-            message: the person's; None for a turn that resumes an interrupted one.
+            turn_input: what the turn answers; None for a turn that resumes an interrupted one.
             start: starts the turn.
 
         Raises:
             ConversationNotFound: there is no such conversation.
             ConversationBusy: the turns before this one took longer than `patience`.
+            ConfigError: the conversation has no such message.
             NothingToResume: there is no interrupted turn.
         """
         deadline = anyio.current_time() + self._patience
         slot = self._slots.setdefault(origin.conversation, _Slot(self._remember))
-        history = await self._reserve(slot, origin, message, deadline)
+        history = await self._reserve(slot, origin, turn_input, deadline)
         try:
             slot.turn = start(history, slot)
         except Exception:
@@ -118,14 +121,14 @@ class TurnQueue:
             slot.turn.cancel()
 
     async def _reserve(
-        self, slot: _Slot, origin: Origin, message: Message | None, deadline: float
+        self, slot: _Slot, origin: Origin, turn_input: TurnInput | None, deadline: float
     ) -> tuple[Message, ...]:
         """Return the history the turn begins with; from then on the slot and the conversation are the turn's."""
         while True:
             if not await slot.acquire(deadline):
                 raise _busy(origin.conversation)
             try:
-                history = await self._begin(origin, message, deadline)
+                history = await self._begin(origin, turn_input, deadline)
             except BaseException:
                 slot.release()
                 raise
@@ -134,16 +137,17 @@ class TurnQueue:
             slot.release()  # the task that resumes the turn before this one needs it
             await anyio.sleep(POLL_INTERVAL)
 
-    async def _begin(self, origin: Origin, message: Message | None, deadline: float) -> tuple[Message, ...] | None:
+    async def _begin(self, origin: Origin, turn_input: TurnInput | None, deadline: float) -> tuple[Message, ...] | None:
         """Store the message once no other process runs a turn; None where an interrupted turn has to be resumed first.
 
         Raises:
             ConversationBusy: the deadline is over.
         """
-        title = message.text if message is not None else ""
+        question = find_question(turn_input)
+        title = question.text if question is not None else ""
         while True:
             stored = await self._store.get(origin.conversation)
-            must_resume = message is not None and await self._has_to_be_resumed(stored)
+            must_resume = turn_input is not None and await self._has_to_be_resumed(stored)
             if stored.running or must_resume:
                 if anyio.current_time() >= deadline:
                     raise _busy(origin.conversation)
@@ -151,25 +155,27 @@ class TurnQueue:
                     return None
                 await anyio.sleep(POLL_INTERVAL)
                 continue
-            added = await self._prepare(stored, message)
+            added = await self._prepare(stored, turn_input)
             count, lease = stored.message_count, self._lease
             if await self._store.begin(
                 origin.conversation, origin.turn, added, expected_count=count, lease=lease, title=title
             ):
-                return repair_history((*apply_edits(stored).messages, *added))
+                return repair_history(apply_edits(extend(stored, added)).messages)
             # Another process was faster.
 
     async def _has_to_be_resumed(self, stored: Conversation) -> bool:
         return bool(stored.turn) and not stored.running and await self._will_be_resumed(stored)
 
-    async def _prepare(self, stored: Conversation, message: Message | None) -> tuple[Message, ...]:
+    async def _prepare(self, stored: Conversation, turn_input: TurnInput | None) -> tuple[Message, ...]:
         """Return the messages to store before the model is asked.
 
         Raises:
-            NothingToResume: there is no message, and the last turn has come to its end.
+            ConfigError: the conversation has no such message.
+            NothingToResume: there is no interrupted turn, or it has come to its end.
         """
-        if message is not None:
-            return (*build_closing_messages(stored), message)
+        if turn_input is not None:
+            closing = build_closing_messages(stored)
+            return (*closing, *build_first_messages(extend(stored, closing), turn_input))
         if not stored.turn:
             raise NothingToResume
         if ends_with_answer(apply_edits(stored).messages):

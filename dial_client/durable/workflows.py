@@ -16,6 +16,7 @@ from anyio import to_thread
 from dial_client.background_tasks import BackgroundTasks
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager, ManagerOptions
+from dial_client.conversations.turn_input import TurnInput
 from dial_client.durable import results
 from dial_client.durable.dbos_database import to_dbos_url
 from dial_client.durable.execution import TurnExecution
@@ -125,7 +126,7 @@ class DurableTurns:
             )
         return turn_id
 
-    async def start(self, conversation_id: str, message: str | Message, *, stream: bool = True) -> TurnHandle:
+    async def start(self, conversation_id: str, message: TurnInput, *, stream: bool = True) -> TurnHandle:
         """Send a message in a conversation, and return the turn that answers, which runs here.
 
         When this returns the turn is durable: whoever is killed, it is answered; in another process by another attempt,

@@ -110,7 +110,7 @@ async def _load(connection: AsyncConnection, ids: set[str]) -> dict[str, RowChan
     clock = clock_expression(connection)
     lock = " FOR UPDATE" if connection.dialect.name == "postgresql" else ""
     statement = text(
-        "SELECT id, title, created_at, updated_at, message_count, turn, held_until, unfinished"  # noqa: S608 - our own text
+        "SELECT id, title, created_at, updated_at, message_count, entry_count, turn, held_until, unfinished"  # noqa: S608
         f" FROM conversations WHERE id IN :ids ORDER BY id{lock}"
     ).bindparams(bindparam("ids", expanding=True))
     ordered = sorted(ids)
@@ -119,11 +119,12 @@ async def _load(connection: AsyncConnection, ids: set[str]) -> dict[str, RowChan
         rows += (await connection.execute(statement, {"ids": ordered[at : at + _ROWS]})).all()
     now = (await execute(connection, f"SELECT {clock}", {})).scalar_one()
     changes = {id_: RowChange(None, now) for id_ in ids}
-    for id_, title, created, updated, count, turn, until, unfinished in rows:
+    for id_, title, created, updated, count, entries, turn, until, unfinished in rows:
         held_until = to_seconds(until) if to_seconds(until) < now + LONGEST_HOLD else 0.0
         times = to_time(created), to_time(updated)
+        counts = to_count(count) or 0, to_count(entries) or 0
         changes[id_].record = StoredConversation(
-            id_, to_title(title), *times, to_count(count) or 0, to_turn(turn), held_until, to_text(unfinished)
+            id_, to_title(title), *times, *counts, to_turn(turn), held_until, to_text(unfinished)
         )
     return changes
 
@@ -151,12 +152,12 @@ async def _write_back(
 
 _DELETE = "DELETE FROM conversations WHERE id = :id"
 _INSERT = (
-    "INSERT INTO conversations (id, title, words, created_at, updated_at, message_count, turn, held_until, unfinished)"
-    " VALUES (:id, :title, :words, :created, :updated, :count, :turn, :until, :unfinished)"
+    "INSERT INTO conversations (id, title, words, created_at, updated_at, message_count, entry_count, turn, held_until,"
+    " unfinished) VALUES (:id, :title, :words, :created, :updated, :count, :entries, :turn, :until, :unfinished)"
 )
 _UPDATE = (
     "UPDATE conversations SET title = :title, words = :words, updated_at = :updated, message_count = :count,"
-    " turn = :turn, held_until = :until, unfinished = :unfinished WHERE id = :id"
+    " entry_count = :entries, turn = :turn, held_until = :until, unfinished = :unfinished WHERE id = :id"
 )
 _ADD = (
     "INSERT INTO messages (conversation_id, position, created_at, message, words)"
@@ -172,6 +173,7 @@ def _row(record: StoredConversation) -> dict[str, Any]:
         "created": to_sortable_time(record.created_at),
         "updated": to_sortable_time(record.updated_at),
         "count": record.message_count,
+        "entries": record.entry_count,
         "turn": record.turn,
         "until": record.held_until,
         "unfinished": _unfinished(record),

@@ -1,6 +1,8 @@
 """The protocol of stores of conversations, and their data.
 
-A message is appended and never rewritten. Messages that are appended together are stored together or not at all.
+A message is appended and never rewritten. Messages that are appended together are stored together or not at all. A
+store keeps all fields of a message, as `Message.to_dict` has them: versions of messages, settings and details of turns
+are messages with an `entry`, which are computed from in `conversations.message_tree`.
 
 A turn holds its conversation by a lease while it runs: `ConversationStore.begin` takes the lease, `renew` extends it,
 `end` releases it. If the program of the turn is killed, the lease expires, and the next turn may begin. This holds
@@ -48,7 +50,7 @@ class Conversation:
     """The unfinished part of that turn at its last heartbeat: the results of a round that was not over, and the text so
     far."""
     message_count: int = 0
-    """The number of stored messages, those that cannot be read included."""
+    """The number of stored messages, those that cannot be read and `Message.entry` included."""
     unreadable: tuple[int, ...] = ()
     """The positions of the stored messages that cannot be read, and are not among `messages`."""
 
@@ -62,6 +64,7 @@ class ConversationSummary:
     created_at: datetime
     updated_at: datetime
     message_count: int
+    """Stored messages of all versions, without `Message.entry`."""
     running: bool = False
     """A turn is under way, in this program or in another."""
 

@@ -58,7 +58,9 @@ class MemoryStore(StoreCore):
         ]
         found.sort(key=_key, reverse=True)
         summaries = [
-            ConversationSummary(r.id, r.title, r.created_at, r.updated_at, r.message_count, r.is_held(now))
+            ConversationSummary(
+                r.id, r.title, r.created_at, r.updated_at, r.message_count - r.entry_count, r.is_held(now)
+            )
             for r in found[: limit + 1]
         ]
         return build_page(summaries, limit)

@@ -92,7 +92,10 @@ def _add_notes(connection: Connection) -> None:
     connection.exec_driver_sql("CREATE INDEX notes_by_topic ON notes (topic, id)")
 
 
+_ENTRIES = ("ALTER TABLE conversations ADD COLUMN entry_count INTEGER NOT NULL DEFAULT 0",)
+"""Releases before would take the messages of all versions for the conversation: they refuse a newer schema."""
+
 Step = str | Callable[["Connection"], None]
 
-MIGRATIONS: tuple[Sequence[Step], ...] = (_CONVERSATIONS, (*_TURNS, *_SEARCH, _fill_words), (_add_notes,))
+MIGRATIONS: tuple[Sequence[Step], ...] = (_CONVERSATIONS, (*_TURNS, *_SEARCH, _fill_words), (_add_notes,), _ENTRIES)
 """The steps from each version of the schema to the next; the first group makes version 1."""

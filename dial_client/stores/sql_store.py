@@ -121,7 +121,7 @@ class SQLStore(StoreCore):
 
         async def work(connection: AsyncConnection) -> Sequence[Any]:
             statement = (
-                "SELECT id, title, created_at, updated_at, message_count,"  # noqa: S608 - our own text
+                "SELECT id, title, created_at, updated_at, message_count, entry_count,"  # noqa: S608 - our own text
                 f" {held_expression(connection)} AS running FROM conversations"
                 f" WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, id DESC LIMIT :most"
             )
@@ -164,11 +164,10 @@ def _conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[str], di
 
 
 def _summary(row: Any) -> ConversationSummary:
-    id_, title, created, updated, count, running = row
+    id_, title, created, updated, count, entries, running = row
     times = row_values.to_time(created), row_values.to_time(updated)
-    return ConversationSummary(
-        row_values.to_text(id_), row_values.to_title(title), *times, row_values.to_count(count) or 0, bool(running)
-    )
+    messages = max((row_values.to_count(count) or 0) - (row_values.to_count(entries) or 0), 0)
+    return ConversationSummary(row_values.to_text(id_), row_values.to_title(title), *times, messages, bool(running))
 
 
 def _key(conversation_id: str) -> str:

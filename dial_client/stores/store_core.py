@@ -25,6 +25,9 @@ class StoredConversation:
     created_at: datetime
     updated_at: datetime
     message_count: int = 0
+    """Stored messages, entries included."""
+    entry_count: int = 0
+    """The entries among them."""
     turn: str = ""
     """The id of the turn that holds it, or held it when its program was killed."""
     held_until: float = 0.0
@@ -78,7 +81,9 @@ class StoreCore(ABC):
     async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
         """See `ConversationStore.create`."""
         now, encoded = self._stamp(), self._encode(messages)
-        made = StoredConversation(secrets.token_hex(16), title_from(title), now, now, len(encoded))
+        made = StoredConversation(
+            secrets.token_hex(16), title_from(title), now, now, len(encoded), _count_entries(messages)
+        )
 
         def change(row: RowChange) -> None:
             row.record = made
@@ -98,7 +103,7 @@ class StoreCore(ABC):
             if turn is not None and record.turn != turn:
                 raise _taken_over_error(conversation_id)
             unfinished = record.unfinished if turn is None else None
-            row.record = replace(_with_messages(record, len(encoded), now, title), unfinished=unfinished)
+            row.record = replace(_with_messages(record, messages, now, title), unfinished=unfinished)
             row.added += encoded
 
         await self._change(conversation_id, change)
@@ -120,7 +125,7 @@ class StoreCore(ABC):
             record = _existing(row, conversation_id)
             if record.is_held(row.now) or record.message_count != expected_count:
                 return False
-            extended = _with_messages(record, len(encoded), now, title)
+            extended = _with_messages(record, messages, now, title)
             row.record = replace(extended, turn=turn, held_until=row.now + lease)
             row.added += encoded
             return True
@@ -152,7 +157,7 @@ class StoreCore(ABC):
                 return
             if row.record.turn != turn:
                 raise _taken_over_error(conversation_id)
-            extended = _with_messages(row.record, len(encoded), now, "") if encoded else row.record
+            extended = _with_messages(row.record, messages, now, "") if encoded else row.record
             row.record = replace(extended, turn="", held_until=0.0, unfinished=None)
             row.added += encoded
 
@@ -191,15 +196,22 @@ def _existing(row: RowChange, conversation_id: str) -> StoredConversation:
     return row.record
 
 
-def _with_messages(record: StoredConversation, count: int, now: datetime, title: str) -> StoredConversation:
-    """Return the record with `count` more messages, and no unfinished ones."""
+def _with_messages(
+    record: StoredConversation, messages: Sequence[Message], now: datetime, title: str
+) -> StoredConversation:
+    """Return the record with more messages, and no unfinished ones."""
     return replace(
         record,
         title=record.title or title_from(title),
         updated_at=now,
-        message_count=record.message_count + count,
+        message_count=record.message_count + len(messages),
+        entry_count=record.entry_count + _count_entries(messages),
         unfinished=None,
     )
+
+
+def _count_entries(messages: Sequence[Message]) -> int:
+    return sum(message.entry is not None for message in messages)
 
 
 def _taken_over_error(conversation_id: str) -> ConversationBusy:

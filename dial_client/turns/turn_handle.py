@@ -76,6 +76,8 @@ class TurnHandle:
         self._scope = anyio.CancelScope()
         self._done = anyio.Event()
         self._is_abandoned = False
+        self.ending: Turn | None = None
+        """What the turn has come to, once it adds no more messages."""
         self._turn: Turn | None = None
         self._error: Exception | None = None
 
@@ -98,6 +100,11 @@ class TurnHandle:
     def is_abandoned(self) -> bool:
         """Whether it was left for another program to resume."""
         return self._is_abandoned
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error that has ended it; None for none."""
+        return self._error
 
     async def emit(self, event: Event) -> None:
         """Record an event and log it, waiting while the paced reader has too many to read."""
@@ -181,13 +188,14 @@ class TurnHandle:
             self.recorder.record(event)
         if isinstance(self._error, ProviderError):
             self._error.messages = self.recorder.turn(reason).messages
+        self.ending = self._build_result(reason)
         with anyio.CancelScope(shield=True):
             for observer in self.observers:
                 await observer.on_ending(self)
         for event in last:
             self.log.append(event)
         if self._error is None:
-            self._finish(reason)
+            self._finish(reason, self.ending)
 
     async def _carry_out(self) -> tuple[StopReason, str]:
         """Return why the turn stopped, and the words for whatever is still open; empty where nothing is."""
@@ -203,13 +211,16 @@ class TurnHandle:
             return reason, "the turn broke off"
         return reason, reason.sentence if reason is StopReason.CANCELLED else ""
 
-    def _finish(self, reason: StopReason) -> None:
+    def _build_result(self, reason: StopReason) -> Turn:
         turn = self.recorder.turn(reason)
         if self.replacement is not None:
             notes = dict.fromkeys((*self.replacement.notes, *turn.notes))
             turn = replace(self.replacement, notes=tuple(notes))
             if turn.output is not self.recorder.output:
                 self.recorder.output_errors = () if turn.output is None else None
+        return turn
+
+    def _finish(self, reason: StopReason, turn: Turn) -> None:
         if self._is_abandoned:
             self._error = ConversationBusy(
                 self.conversation_id, "this program is being stopped: another one goes on with the turn"

@@ -5,9 +5,18 @@ Together with the events of `settle`, which close the open calls and text, the r
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-from dial_client.events import Event, MessageCompleted, RoundStarted, TextDelta, ToolCallFinished, ToolCallStarted
+from dial_client.events import (
+    Event,
+    MessageCompleted,
+    ReasoningDelta,
+    RoundStarted,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.token_usage import Usage
@@ -28,6 +37,9 @@ class TurnRecorder:
         self._costs: list[float | None] = []
         self._depth = 0
         self._text_deltas: list[str] = []
+        self._reasoning: dict[int, list[str]] = {}
+        """The model's reasoning, by the number of its messages before it."""
+        self._started_at = time.monotonic()
         self.awaiting_approval: set[str] = set()
         """The ids of calls that wait for approval: they were not run, whatever ends the turn."""
         self.output: Any = None
@@ -40,6 +52,8 @@ class TurnRecorder:
         match event:
             case TextDelta(text):
                 self._text_deltas.append(text)
+            case ReasoningDelta(text):
+                self._reasoning.setdefault(self._count_replies(), []).append(text)
             case RoundStarted(depth):
                 self._depth = depth
             case MessageCompleted(message):
@@ -57,6 +71,21 @@ class TurnRecorder:
                     self._endpoint_records.append((len(self._rounds), record))
                 else:
                     self._rounds[-1][result.tool_call_id] = record
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since the turn started."""
+        return time.monotonic() - self._started_at
+
+    @property
+    def reasoning(self) -> tuple[tuple[int, str], ...]:
+        """The model's reasoning: for each part the number of the model's messages before it, and the text."""
+        return tuple((reply, "".join(texts)) for reply, texts in self._reasoning.items())
+
+    @property
+    def endpoint_calls(self) -> tuple[tuple[int, ToolCallRecord], ...]:
+        """The calls that the model's endpoint ran itself, each with the number of replies with calls before it."""
+        return tuple(self._endpoint_records)
 
     def note(self, *notes: str) -> None:
         """Add notes for the user; the same note counts once."""
@@ -119,6 +148,9 @@ class TurnRecorder:
         if self.unfinished_text.strip():
             events.append(MessageCompleted(Message.assistant(self.unfinished_text)))
         return events
+
+    def _count_replies(self) -> int:
+        return sum(message.role is Role.ASSISTANT for message in self._messages)
 
     def _unanswered(self) -> list[tuple[ToolCallRequest, ToolCallRecord | None]]:
         """Return the calls of the last round that have no result message; ids are unique in a round only."""

@@ -23,7 +23,17 @@ from dial_client.stores.sql_store import SQLStore
 from dial_client.stores.store_core import Change
 from dial_client.turns.event_log import MAX_UNREAD
 from dial_client.turns.turn_handle import TurnHandle
-from tests.support.managed_conversations import ADD, WAIT, Calculator, Echo, assert_valid, dialogue, managed, read
+from tests.support.managed_conversations import (
+    ADD,
+    WAIT,
+    Calculator,
+    Echo,
+    assert_valid,
+    dialogue,
+    managed,
+    read,
+    read_messages,
+)
 from tests.support.temporary_stores import query
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +74,7 @@ async def test_what_a_turn_adds_is_stored_before_its_event_is_handed_on(store: C
             async for event in events:
                 if isinstance(event, MessageCompleted):
                     seen.append(event.message)
-                stored = (await store.get(made.id)).messages
+                stored = await read_messages(store, made.id)
                 assert stored[: len(seen)] == tuple(seen)
         assert isinstance(event, Finished)
         assert (*seen[:1], *event.turn.messages) == tuple(seen) == stored
@@ -77,7 +87,7 @@ async def test_what_the_person_says_is_stored_before_the_model_is_asked(store: C
         made = await manager.create()
         group.start_soon(manager.chat, made.id, "Hello?")
         await model.until_asked()
-        assert (await store.get(made.id)).messages == dialogue("Hello?")
+        assert await read_messages(store, made.id) == dialogue("Hello?")
         model.may_answer.set()
 
 
@@ -89,7 +99,7 @@ async def test_leaving_a_stream_early_keeps_the_text_so_far(store: ConversationS
             async for event in events:
                 if event == TextDelta("three"):
                     break
-        assert (await store.get(made.id)).messages == dialogue("Count!", "One, two, three")
+        assert await read_messages(store, made.id) == dialogue("Count!", "One, two, three")
         await manager.chat(made.id, "Go on.")
         assert model.requests[1].messages == dialogue("Count!", "One, two, three", "Go on.")
 
@@ -103,7 +113,7 @@ async def test_a_cancelled_reader_keeps_the_text_so_far(store: ConversationStore
                     if isinstance(event, TextDelta):
                         scope.cancel()
         assert scope.cancelled_caught
-        assert (await store.get(made.id)).messages == dialogue("Count!", "One, ")
+        assert await read_messages(store, made.id) == dialogue("Count!", "One, ")
 
 
 async def test_a_cancelled_chat_keeps_the_text_so_far(store: ConversationStore) -> None:
@@ -114,7 +124,7 @@ async def test_a_cancelled_chat_keeps_the_text_so_far(store: ConversationStore) 
             group.start_soon(manager.chat, made.id, "Hello?")
             await model.until_asked()
             group.cancel_scope.cancel()
-        assert (await store.get(made.id)).messages == dialogue("Hello?", "You said: ")
+        assert await read_messages(store, made.id) == dialogue("Hello?", "You said: ")
 
 
 class Distant(MemoryStore):
@@ -137,7 +147,7 @@ async def test_what_is_being_stored_when_the_reader_is_cancelled_is_stored_once(
                     if isinstance(event, MessageCompleted):
                         scope.cancel()
         assert scope.cancelled_caught
-        stored = (await store.get(made.id)).messages
+        stored = await read_messages(store, made.id)
         assert [message.role for message in stored] == ["user", "assistant", "tool", "tool"]
         assert_valid(stored)
 
@@ -157,7 +167,7 @@ async def test_a_turn_can_be_stopped_from_outside_and_read_to_its_end(store: Con
         await calculator.cancelled.wait()
         assert isinstance(event, Finished)
         assert event.turn.stop_reason is StopReason.CANCELLED
-        stored = (await store.get(made.id)).messages
+        stored = await read_messages(store, made.id)
         assert stored == (Message.user("Wait!"), *event.turn.messages)
         assert [message.role for message in stored] == ["user", "assistant", "tool"]
         assert stored[2].is_error
@@ -178,7 +188,7 @@ async def test_nothing_is_lost_when_the_reader_is_slow_and_the_turn_is_stopped(s
         messages = rest[-1].turn.messages
         assert len(messages) == 1
         assert len(messages[0].text) > MAX_UNREAD // 2
-        assert (await store.get(made.id)).messages == (Message.user("Talk!"), *messages)
+        assert await read_messages(store, made.id) == (Message.user("Talk!"), *messages)
 
 
 async def test_a_model_that_breaks_off_leaves_the_text_so_far(store: ConversationStore) -> None:

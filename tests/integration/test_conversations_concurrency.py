@@ -20,7 +20,7 @@ from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelI
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.memory_store import MemoryStore
-from tests.support.managed_conversations import Calculator, Echo, assert_valid, dialogue, managed, read
+from tests.support.managed_conversations import Calculator, Echo, assert_valid, dialogue, managed, read, read_messages
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ async def test_turns_of_one_conversation_take_place_in_sequence(store: Conversat
                 await anyio.wait_all_tasks_blocked()
             assert model.asking == ["a"]
             model.may_answer.set()
-        texts = [message.text for message in (await store.get(made.id)).messages]
+        texts = [message.text for message in (await read_messages(store, made.id))]
     assert texts == ["a", "You said: a", "b", "You said: b", "c", "You said: c"]
 
 
@@ -55,7 +55,7 @@ async def test_different_conversations_run_side_by_side(store: ConversationStore
             await model.until_asked(5)
             model.may_answer.set()
         for at, made in enumerate(conversations):
-            assert (await store.get(made.id)).messages == dialogue(str(at), f"You said: {at}")
+            assert await read_messages(store, made.id) == dialogue(str(at), f"You said: {at}")
 
 
 async def test_a_turn_that_waits_can_be_cancelled_and_says_nothing(store: ConversationStore) -> None:
@@ -71,7 +71,7 @@ async def test_a_turn_that_waits_can_be_cancelled_and_says_nothing(store: Conver
                 impatient.cancel_scope.cancel()
             model.may_answer.set()
         await manager.chat(made.id, "c")
-        assert (await store.get(made.id)).messages == dialogue("a", "You said: a", "c", "You said: c")
+        assert await read_messages(store, made.id) == dialogue("a", "You said: a", "c", "You said: c")
 
 
 async def test_nothing_remains_in_memory_of_idle_conversations(store: ConversationStore) -> None:
@@ -141,7 +141,7 @@ async def test_a_second_request_is_refused_where_that_was_chosen(store: Conversa
             model.may_answer.set()
             await manager.chat(second.id, "c")
         await manager.chat(made.id, "d")
-        assert (await store.get(made.id)).messages == dialogue("a", "You said: a", "d", "You said: d")
+        assert await read_messages(store, made.id) == dialogue("a", "You said: a", "d", "You said: d")
 
 
 async def test_a_request_does_not_wait_for_ever(store: ConversationStore) -> None:
@@ -154,7 +154,7 @@ async def test_a_request_does_not_wait_for_ever(store: ConversationStore) -> Non
             with pytest.raises(ConversationBusy):
                 await manager.chat(made.id, "b")
             model.may_answer.set()
-        assert (await store.get(made.id)).messages == dialogue("a", "You said: a")
+        assert await read_messages(store, made.id) == dialogue("a", "You said: a")
 
 
 def test_the_option_for_busy_conversations_has_two_values() -> None:
@@ -173,7 +173,7 @@ async def test_another_programs_turn_is_waited_for(store: ConversationStore) -> 
             group.start_soon(manager.chat, made.id, "b")
             assert (await manager.get(made.id)).running
             theirs.may_answer.set()
-        assert (await store.get(made.id)).messages == dialogue("a", "You said: a", "b", "You said: b")
+        assert await read_messages(store, made.id) == dialogue("a", "You said: a", "b", "You said: b")
 
 
 async def test_another_programs_turn_is_a_reason_to_be_refused(store: ConversationStore) -> None:
@@ -200,7 +200,7 @@ async def test_a_turn_holds_its_conversation_however_long_it_takes(store: Conver
             while seen < 5:
                 seen += (await store.renew(made.id, turn, 0.05)) and (await store.get(made.id)).running
             model.may_answer.set()
-        assert (await store.get(made.id)).messages == dialogue("a", "You said: a")
+        assert await read_messages(store, made.id) == dialogue("a", "You said: a")
         assert await another.list() != ()
 
 
@@ -214,7 +214,7 @@ async def test_a_turn_that_lost_its_conversation_stops_and_adds_nothing(store: C
         assert await store.begin(made.id, "theirs", [Message.user("b")], expected_count=1, lease=100.0, title="")
         with pytest.raises(ConversationBusy, match="taken over"):
             await live.result()
-        assert (await store.get(made.id)).messages == dialogue("a") + dialogue("b")
+        assert await read_messages(store, made.id) == dialogue("a") + dialogue("b")
 
 
 async def test_deleting_by_another_program_stops_the_turn(store: ConversationStore) -> None:

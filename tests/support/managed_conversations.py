@@ -88,6 +88,11 @@ def dialogue(*texts: str) -> tuple[Message, ...]:
     return tuple((Message.assistant if at % 2 else Message.user)(text) for at, text in enumerate(texts))
 
 
+async def read_messages(store: ConversationStore, conversation_id: str) -> tuple[Message, ...]:
+    """Return the stored messages of a conversation, without the entries between them."""
+    return tuple(message for message in (await store.get(conversation_id)).messages if message.entry is None)
+
+
 async def read(events: AsyncGenerator[Event, None]) -> list[Event]:
     async with aclosing(events):
         return [event async for event in events]

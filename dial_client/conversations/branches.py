@@ -1,0 +1,63 @@
+"""Entries that change which version of a conversation is shown."""
+
+from __future__ import annotations
+
+from dial_client.conversations.history_edits import find_effective
+from dial_client.conversations.message_tree import MessageTree, build_entry, build_tree
+from dial_client.errors import ConfigError
+from dial_client.messages import Message
+from dial_client.stored_entry import EntryKind
+from dial_client.stores.conversation_store import Conversation
+
+
+def build_branch(stored: Conversation, tree: MessageTree, head: int) -> tuple[Message, ...]:
+    """Return the entry after which the conversation continues behind the message at `head`; none where it does already.
+
+    Summaries of messages up to there are repeated: the new version is no longer than the one before it.
+    """
+    if head == tree.head:
+        return ()
+    summaries = (
+        edit.message
+        for edit in find_effective(stored)
+        if edit.position > head and edit.place != edit.position and (edit.message.replaces or (0, 0))[1] <= head + 1
+    )
+    return (build_entry(EntryKind.BRANCH, {"head": head}), *summaries)
+
+
+def build_switch(stored: Conversation, position: int) -> tuple[Message, ...]:
+    """Return the entry that shows the version with the message at `position`, as it was last continued.
+
+    Raises:
+        ConfigError: there is no such message.
+    """
+    tree = build_tree(stored)
+    if position not in tree.messages or position in tree.removed:
+        raise ConfigError(f"the conversation has no message {position}")
+    if any(shown.position == position for shown in tree.find_path()):
+        return ()
+    return (build_entry(EntryKind.BRANCH, {"head": tree.find_latest(position)}),)
+
+
+def build_deletion(stored: Conversation, position: int) -> tuple[Message, ...]:
+    """Return the entries that remove a question with all its answers, or one answer, from the conversation.
+
+    Where the last answer is removed, another version of it is shown.
+
+    Raises:
+        ConfigError: there is no such message.
+    """
+    tree = build_tree(stored)
+    if position not in tree.messages or position in tree.removed:
+        raise ConfigError(f"the conversation has no message {position}")
+    question = tree.find_question(position)
+    parent = question.position if question is not None else -1
+    start = position
+    while start != parent and tree.find_parent(start) != parent and position != parent:
+        start = tree.find_parent(start)
+    removed = tree.find_exchange(start)
+    removal = build_entry(EntryKind.REMOVAL, {"positions": sorted(removed)})
+    siblings = [sibling for sibling in tree.find_versions(start) if sibling != start]
+    if tree.head not in removed or not siblings:
+        return (removal,)
+    return removal, build_entry(EntryKind.BRANCH, {"head": tree.find_latest(siblings[-1])})

@@ -1,0 +1,116 @@
+"""A conversation with what belongs to its messages: their positions, their versions, and the details of its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dial_client.conversations.history import repair_conversation
+from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_tree
+from dial_client.messages import Message
+from dial_client.stores.conversation_store import Conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The versions of a question, or of the answer to it."""
+
+    message: int
+    """The index of the question, or of the first message of the answer; of the question where no answer is shown."""
+    positions: tuple[int, ...]
+    """Of the first message of each version, in the order in which they were stored."""
+    current: int | None
+    """The index in `positions` of the version shown; None for an answer that is missing."""
+    is_answer: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return ``{"message", "of", "positions", "current"}``."""
+        kind = "answer" if self.is_answer else "question"
+        return {"message": self.message, "of": kind, "positions": list(self.positions), "current": self.current}
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationView:
+    """The version of a conversation that is shown."""
+
+    conversation: Conversation
+    """As `ConversationManager.get` returns it."""
+    positions: tuple[int | None, ...]
+    """Of each message in the store; None for a result that stands for a missing one, and for unfinished messages."""
+    versions: tuple[Versions, ...] = ()
+    """Of the messages that have several."""
+    turns: tuple[tuple[int, Mapping[str, Any]], ...] = ()
+    """The details of each turn (`turn_details`), with the index of the last message of the turn."""
+    settings: Mapping[str, Any] | None = None
+    """The settings of the conversation; None for none."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return ``{"positions", "versions", "turns"}`` of JSON types."""
+        return {
+            "positions": list(self.positions),
+            "versions": [versions.to_dict() for versions in self.versions],
+            "turns": [{"message": index, **details} for index, details in self.turns],
+        }
+
+
+def build_view(stored: Conversation) -> ConversationView:
+    """Return the view of a stored conversation."""
+    conversation = repair_conversation(stored)
+    tree = build_tree(stored)
+    by_identity = {id(node.message): node.position for node in tree.messages.values()}
+    positions = tuple(by_identity.get(id(message)) for message in conversation.messages)
+    shown = {position: index for index, position in enumerate(positions) if position is not None}
+    path = tree.find_path()
+    return ConversationView(
+        conversation,
+        positions,
+        tuple(_find_versions(tree, path, shown)),
+        tuple(_find_turns(tree, path, shown, conversation.messages)),
+        tree.settings or None,
+    )
+
+
+def _find_versions(tree: MessageTree, path: Sequence[StoredMessage], shown: Mapping[int, int]) -> Iterator[Versions]:
+    on_path = {node.position for node in path}
+    for node in path:
+        if not node.is_question or node.position not in shown:
+            continue
+        index = shown[node.position]
+        questions = tree.find_versions(node.position)
+        if len(questions) > 1:
+            yield Versions(index, questions, questions.index(node.position), is_answer=False)
+        answers = tree.find_answers(node.position)
+        current = next((at for at, position in enumerate(answers) if position in on_path), None)
+        if len(answers) > 1 or (answers and current is None):
+            start = index if current is None else shown.get(answers[current], index)
+            yield Versions(start, answers, current, is_answer=True)
+
+
+def _find_turns(
+    tree: MessageTree, path: Sequence[StoredMessage], shown: Mapping[int, int], messages: Sequence[Message]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    index = -1
+    for node in path:
+        index = shown.get(node.position, index)
+        details = tree.turns.get(node.position, ())
+        if index >= 0:
+            # Attempts at an answer that added no message: the last one counts.
+            attempts = details[-1:] if messages[index].role.value == "user" else details
+            yield from ((index, attempt) for attempt in attempts)
+
+
+def list_messages(stored: Conversation) -> list[dict[str, Any]]:
+    """Return the messages of all versions: ``{"position", "parent", "shown", "message"}``; a parent of -1 is none."""
+    tree = build_tree(stored)
+    on_path = {node.position for node in tree.find_path()}
+    return [
+        {
+            "position": node.position,
+            "parent": tree.find_parent(node.position),
+            "shown": node.position in on_path,
+            "message": node.message.to_dict(),
+        }
+        for node in tree.messages.values()
+        if not node.is_edit and node.position not in tree.removed
+    ]

@@ -1,0 +1,171 @@
+"""The versions of a conversation: a tree of its stored messages, of which a conversation shows one path.
+
+A store appends messages and never rewrites them, so the tree is computed. Each message follows the one before it,
+unless an entry in between (`StoredEntry`) moves the head: the next message then begins another version. Entries are not
+part of the tree. The position of a message in the store is its id, and is greater than that of the message it follows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dial_client.messages import Message, Role
+from dial_client.stored_entry import EntryKind, StoredEntry
+from dial_client.stores.conversation_store import Conversation
+
+START = -1
+"""The position before the first message."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message with its position in the store."""
+
+    position: int
+    message: Message
+    parent: int = START
+    """The position of the message that it follows."""
+
+    @property
+    def is_edit(self) -> bool:
+        """True for a message that replaces others."""
+        return self.message.replaces is not None
+
+    @property
+    def place(self) -> int:
+        """The position at which it is shown: for a summary that of the first message it stands for."""
+        start, stop = self.message.replaces or (0, 0)
+        return max(start, 0) if self.message.text and start < min(stop, self.position) else self.position
+
+    @property
+    def is_question(self) -> bool:
+        """True for a message of the user that begins an exchange."""
+        return self.message.role is Role.USER and not self.is_edit
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTree:
+    """The messages of a stored conversation with all versions."""
+
+    messages: Mapping[int, StoredMessage]
+    """By their positions, in ascending order."""
+    head: int
+    """The position of the last message of the version that is shown; `START` for none."""
+    removed: frozenset[int]
+    """The positions of messages that were removed from all versions."""
+    turns: Mapping[int, Sequence[Mapping[str, Any]]]
+    """The details of turns, by the position of the last message of each."""
+    settings: Mapping[str, Any]
+    """The latest settings; empty for none."""
+    followers: Mapping[tuple[int, bool], tuple[int, ...]]
+    """What follows each message, edits left out: the positions of its questions (True), or of its answers (False)."""
+
+    def find_path(self, head: int | None = None) -> tuple[StoredMessage, ...]:
+        """Return the messages from the beginning to the head, edits included; by default of the version shown."""
+        path: list[StoredMessage] = []
+        at = self.head if head is None else head
+        while (stored := self.messages.get(at)) is not None:
+            path.append(stored)
+            at = stored.parent
+        return tuple(stored for stored in reversed(path) if stored.position not in self.removed)
+
+    def find_versions(self, position: int) -> tuple[int, ...]:
+        """Return the positions of the versions of a question, or of the beginning of an answer, itself included."""
+        stored = self.messages[position]
+        return self.followers.get((_find_parent(self.messages, stored), stored.is_question), ())
+
+    def find_answers(self, question: int) -> tuple[int, ...]:
+        """Return the positions at which the answers to a question begin."""
+        return self.followers.get((question, False), ())
+
+    def find_parent(self, position: int) -> int:
+        """Return the position of the message that a message follows, edits left out; `START` for none."""
+        return _find_parent(self.messages, self.messages[position])
+
+    def find_question(self, position: int) -> StoredMessage | None:
+        """Return the question of the exchange that a message belongs to: itself, or the last one before it."""
+        at = position
+        while (stored := self.messages.get(at)) is not None and not stored.is_question:
+            at = stored.parent
+        return stored
+
+    def find_latest(self, position: int) -> int:
+        """Return the position of the latest message that follows a message, however many are in between; else its own.
+
+        It is the head of the version in which the conversation was last continued.
+        """
+        following = {position}
+        for stored in self.messages.values():
+            if stored.parent in following and stored.position not in self.removed:
+                following.add(stored.position)
+        return max(following)
+
+    def find_exchange(self, position: int) -> frozenset[int]:
+        """Return the positions of a message and those that follow it up to the next questions, in all versions."""
+        found = {position}
+        for stored in self.messages.values():
+            if stored.parent in found and not stored.is_question and not stored.is_edit:
+                found.add(stored.position)
+        return frozenset(found)
+
+
+def build_tree(conversation: Conversation) -> MessageTree:
+    """Return the tree of a stored conversation. Entries that are wrong have no effect."""
+    messages: dict[int, StoredMessage] = {}
+    turns: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    removed: set[int] = set()
+    head = START
+    settings: Mapping[str, Any] = {}
+    for position, message in _with_positions(conversation):
+        entry = message.entry
+        if entry is None:
+            messages[position] = StoredMessage(position, message, head)
+            head = position
+            continue
+        match entry.kind, entry.data:
+            case EntryKind.BRANCH, {"head": int(at)} if at == START or at in messages:
+                head = at
+            case EntryKind.REMOVAL, {"positions": list(positions)}:
+                removed.update(at for at in positions if isinstance(at, int))
+            case EntryKind.TURN, data:
+                turns[head].append(data)
+            case EntryKind.SETTINGS, data:
+                settings = dict(data)
+    return MessageTree(messages, head, frozenset(removed), turns, settings, _find_followers(messages, removed))
+
+
+def _find_followers(
+    messages: Mapping[int, StoredMessage], removed: Collection[int]
+) -> Mapping[tuple[int, bool], tuple[int, ...]]:
+    followers: defaultdict[tuple[int, bool], list[int]] = defaultdict(list)
+    for stored in messages.values():
+        if not stored.is_edit and stored.position not in removed:
+            followers[_find_parent(messages, stored), stored.is_question].append(stored.position)
+    return {key: tuple(positions) for key, positions in followers.items()}
+
+
+def _find_parent(messages: Mapping[int, StoredMessage], stored: StoredMessage) -> int:
+    at = stored.parent
+    while at in messages and messages[at].is_edit:
+        at = messages[at].parent
+    return at
+
+
+def build_entry(kind: EntryKind, data: Mapping[str, Any]) -> Message:
+    """Return the message that stores an entry."""
+    return Message(Role.SYSTEM, entry=StoredEntry(kind.value, data))
+
+
+def extend(conversation: Conversation, added: tuple[Message, ...]) -> Conversation:
+    """Return a stored conversation with further messages at its end."""
+    count = conversation.message_count + len(added)
+    return replace(conversation, messages=(*conversation.messages, *added), message_count=count)
+
+
+def _with_positions(conversation: Conversation) -> Iterator[tuple[int, Message]]:
+    unreadable = frozenset(conversation.unreadable)
+    readable = (at for at in range(len(conversation.messages) + len(unreadable)) if at not in unreadable)
+    return zip(readable, conversation.messages, strict=True)

@@ -1,0 +1,93 @@
+"""What a turn of a conversation answers: a message, a new version of an earlier message, or the same question again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dial_client.conversations.branches import build_branch
+from dial_client.conversations.history_edits import apply_edits
+from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_tree
+from dial_client.errors import ConfigError
+from dial_client.messages import Message, Role
+from dial_client.stores.conversation_store import Conversation
+
+CONTINUE = (
+    "Your last message was cut off. Continue it exactly where it ends: begin with the next character, and repeat"
+    " and explain nothing."
+)
+"""The request for the rest of an answer; it is sent, and not stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditedMessage:
+    """A new version of an earlier message of the user; what followed the earlier version stays stored."""
+
+    position: int
+    """The position of the earlier message, as `ConversationManager.view` gives it."""
+    message: str | Message
+
+
+@dataclass(frozen=True, slots=True)
+class Regeneration:
+    """A new answer to a question; the earlier answers stay stored."""
+
+    position: int | None = None
+    """The position of the question, or of a message of its answer; None for the last question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """The rest of the last answer, which was cut off."""
+
+
+TurnInput = str | Message | EditedMessage | Regeneration | Continuation
+
+
+def find_question(turn_input: TurnInput | None) -> Message | None:
+    """Return the message of the user that a turn adds to its conversation; None for none."""
+    match turn_input:
+        case str(text) | EditedMessage(message=str(text)):
+            return Message.user(text)
+        case Message() as message:
+            return message
+        case EditedMessage(message=Message() as message):
+            return message
+        case _:
+            return None
+
+
+def build_first_messages(stored: Conversation, turn_input: TurnInput) -> tuple[Message, ...]:
+    """Return the messages to store before the model is asked.
+
+    Raises:
+        ConfigError: there is no such message, or no answer to continue.
+    """
+    question = find_question(turn_input)
+    added = (question,) if question is not None else ()
+    match turn_input:
+        case EditedMessage(position):
+            tree = build_tree(stored)
+            edited = _find_message(tree, position)
+            if not edited.is_question:
+                raise ConfigError(f"the message {position} is none of the user: only those can be edited")
+            return (*build_branch(stored, tree, edited.parent), *added)
+        case Regeneration(position):
+            tree = build_tree(stored)
+            found = tree.find_question(tree.head if position is None else _find_message(tree, position).position)
+            if found is None or found.position in tree.removed:
+                raise ConfigError("there is no question to answer again")
+            return build_branch(stored, tree, found.position)
+        case Continuation():
+            shown = apply_edits(stored).messages
+            if not shown or shown[-1].role is not Role.ASSISTANT or shown[-1].tool_calls:
+                raise ConfigError("the conversation does not end with an answer that could be continued")
+            return ()
+        case _:
+            return added
+
+
+def _find_message(tree: MessageTree, position: int) -> StoredMessage:
+    stored = tree.messages.get(position)
+    if stored is None or position in tree.removed:
+        raise ConfigError(f"the conversation has no message {position}")
+    return stored

@@ -1,0 +1,45 @@
+"""The methods that show, switch and remove the versions of a conversation."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from dial_client.conversations.branches import build_deletion, build_switch
+from dial_client.conversations.conversation_view import ConversationView, build_view
+from dial_client.conversations.history_editor import HistoryEditor
+from dial_client.stores.conversation_store import ConversationStore
+
+
+class VersionMethods:
+    """The methods of `ConversationManager` that concern versions of messages."""
+
+    _store: ConversationStore
+    _editor: HistoryEditor
+
+    async def view(self, conversation_id: str) -> ConversationView:
+        """Return a conversation with the positions and versions of its messages, and the details of its turns.
+
+        Raises:
+            ConversationNotFound: there is no such conversation.
+        """
+        return build_view(await self._store.get(conversation_id))
+
+    async def switch(self, conversation_id: str, position: int) -> bool:
+        """Show the version of the conversation with the message at `position`, as it was last continued.
+
+        Returns:
+            False if that version was shown before.
+
+        Raises:
+            ConversationNotFound: there is no such conversation.
+            ConversationBusy: a turn of it is under way.
+            ConfigError: there is no such message.
+        """
+        return await self._editor.edit(conversation_id, partial(build_switch, position=position))
+
+    async def remove_message(self, conversation_id: str, position: int) -> None:
+        """Remove a question with all its answers, or one answer with its calls; what follows stays.
+
+        The messages stay in the store, but no version shows them, and no model is sent them. Raises as `switch`.
+        """
+        await self._editor.edit(conversation_id, partial(build_deletion, position=position))
