@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import partial
+from typing import Any
 
 from dial_client.conversations.branches import build_deletion, build_switch
-from dial_client.conversations.conversation_view import ConversationView, build_view
+from dial_client.conversations.conversation_view import ConversationView, build_view, list_messages
 from dial_client.conversations.history_editor import HistoryEditor
 from dial_client.stores.conversation_store import ConversationStore
+from dial_client.stores.sql_store import SQLStore
 
 
 class VersionMethods:
@@ -23,6 +26,27 @@ class VersionMethods:
             ConversationNotFound: there is no such conversation.
         """
         return build_view(await self._store.get(conversation_id))
+
+    async def list_messages(self, conversation_id: str) -> list[dict[str, Any]]:
+        """Return the messages of all versions (`conversation_view.list_messages`).
+
+        Raises:
+            ConversationNotFound: there is no such conversation.
+        """
+        return list_messages(await self._store.get(conversation_id))
+
+    async def read_state(self, conversation_id: str) -> str:
+        """Return a text that changes whenever the conversation does, without its messages where the store can do that.
+
+        Raises:
+            ConversationNotFound: there is no such conversation.
+        """
+        if isinstance(self._store, SQLStore):
+            state: tuple[object, ...] = await self._store.read_state(conversation_id)
+        else:
+            stored = await self._store.get(conversation_id)
+            state = (stored.turn, stored.running, stored.message_count, stored.title)
+        return hashlib.sha256(repr(state).encode(errors="replace")).hexdigest()[:16]
 
     async def switch(self, conversation_id: str, position: int) -> bool:
         """Show the version of the conversation with the message at `position`, as it was last continued.

@@ -16,6 +16,7 @@ from anyio import to_thread
 from dial_client.background_tasks import BackgroundTasks
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager, ManagerOptions
+from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import TurnInput
 from dial_client.durable import results
 from dial_client.durable.dbos_database import to_dbos_url
@@ -161,6 +162,16 @@ class DurableTurns:
         """
         stored = await self.manager.get(conversation_id)
         return replace(stored, running=True) if await self._will_be_resumed(stored) else stored
+
+    async def view(self, conversation_id: str) -> ConversationView:
+        """Return a conversation as `ConversationManager.view`; it is running also while it waits to be resumed.
+
+        Raises as `get`.
+        """
+        view = await self.manager.view(conversation_id)
+        if not await self._will_be_resumed(view.conversation):
+            return view
+        return replace(view, conversation=replace(view.conversation, running=True))
 
     async def result(self, turn_id: str) -> DurableResult:
         """Wait for the result of a turn that `submit` has returned, whichever process runs it.

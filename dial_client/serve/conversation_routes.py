@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -12,17 +12,19 @@ from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.conversations.turn_input import EditedMessage, TurnInput
 from dial_client.durable import DurableTurns
 from dial_client.events import StatusChanged
 from dial_client.messages import Content, TextPart, text_of
 from dial_client.serve.chat_completion_request import parse_content
 from dial_client.serve.cluster.remote_turns import RemoteTurns
+from dial_client.serve.conversation_json import summary_to_dict, view_to_dict
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.request_bodies import read_json
 from dial_client.serve.served_model import ServedModel
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.turn_registry import TurnRegistry
-from dial_client.stores.conversation_store import Conversation, ConversationSummary
+from dial_client.serve.version_routes import VersionRoutes, read_position
 
 MAX_LIMIT = 200
 _EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}
@@ -53,7 +55,7 @@ class ConversationRoutes:
         self._dial = dial
         self._manager = manager
         self._start = manager.start if durable is None else durable.start
-        self._read = manager.get if durable is None else durable.get
+        self._read = manager.view if durable is None else durable.view
         self._turns = turns
         self._model = model
         self._remote_turns = remote_turns
@@ -73,6 +75,7 @@ class ConversationRoutes:
             Route(f"{path}/chat", self._chat, methods=["POST"]),
             Route(f"{path}/stop", self._stop, methods=["POST"]),
             Route(f"{path}/turns/{{turn}}/events", self._events, methods=["GET"]),
+            *VersionRoutes(self._manager, self._read, self._start_turn).routes(),
         ]
 
     async def _list(self, request: Request) -> Response:
@@ -81,23 +84,23 @@ class ConversationRoutes:
         if not (limit.isascii() and limit.isdigit() and 0 < int(limit) <= MAX_LIMIT):
             raise HttpError(400, f"limit must be a number from 1 to {MAX_LIMIT}", "bad_limit", param="limit")
         page = await self._manager.list(int(limit), cursor=query.get("cursor") or None, search=query.get("search", ""))
-        conversations = [_summary_to_dict(summary) | {"running": summary.running} for summary in page]
+        conversations = [summary_to_dict(summary) | {"running": summary.running} for summary in page]
         return json_response({"conversations": conversations, "cursor": page.cursor})
 
     async def _create(self, request: Request) -> Response:
         title = _read_string(await read_json(request), "title", "")
-        return json_response(_to_dict(await self._manager.create(title)), 201)
+        return await self._respond((await self._manager.create(title)).id, 201)
 
     async def _import(self, request: Request) -> Response:
         text = (await request.body()).decode(errors="replace")
-        return json_response(_to_dict(await self._manager.import_json(text)), 201)
+        return await self._respond((await self._manager.import_json(text)).id, 201)
 
     async def _get(self, request: Request) -> Response:
-        return json_response(_to_dict(await self._read(_read_id(request))))
+        return await self._respond(_read_id(request))
 
     async def _rename(self, request: Request) -> Response:
         await self._manager.rename(_read_id(request), _read_string(await read_json(request), "title"))
-        return json_response(_to_dict(await self._manager.get(_read_id(request))))
+        return await self._respond(_read_id(request))
 
     async def _delete(self, request: Request) -> Response:
         await self._manager.delete(_read_id(request))
@@ -107,7 +110,7 @@ class ConversationRoutes:
         at = (await read_json(request)).get("at")
         if at is not None and (not isinstance(at, int) or isinstance(at, bool)):
             raise HttpError(400, "at must be a number of messages", "bad_number", param="at")
-        return json_response(_to_dict(await self._manager.fork(_read_id(request), at)), 201)
+        return await self._respond((await self._manager.fork(_read_id(request), at)).id, 201)
 
     async def _export(self, request: Request) -> Response:
         format_ = request.query_params.get("format", "json")
@@ -123,13 +126,21 @@ class ConversationRoutes:
         body = await read_json(request)
         content, stream = _read_content(body), body.get("stream", True)
         taint = self._read_taint(body)
+        edited = read_position(body, "edits")
         del body  # it has a second copy of the images and documents
+        mentions = await self._dial.attach(content)
+        message = replace(mentions.message, taint=mentions.message.taint or taint)
+        turn_input = message if edited is None else EditedMessage(edited, message)
+        return await self._start_turn(_read_id(request), turn_input, stream=bool(stream), notes=mentions.notes)
+
+    async def _start_turn(
+        self, conversation_id: str, turn_input: TurnInput, *, stream: bool, notes: Sequence[str] = ()
+    ) -> Any:
+        """Start a turn, and return its events, or its result at its end."""
         with self._turns.reserve():
-            mentions = await self._dial.attach(content)
-            message = replace(mentions.message, taint=mentions.message.taint or taint)
-            turn = await self._start(_read_id(request), message, stream=bool(stream))
+            turn = await self._start(conversation_id, turn_input, stream=stream)
             self._turns.add(turn)
-        for note in mentions.notes:
+        for note in notes:
             turn.announce(StatusChanged(note))
         headers = {"x-turn-id": turn.id}
         if stream:
@@ -141,6 +152,9 @@ class ConversationRoutes:
         if taint and taint not in self._dial.servers:
             raise HttpError(400, "taint must be the name of a server", "bad_taint", param="taint")
         return taint
+
+    async def _respond(self, conversation_id: str, status: int = 200) -> Response:
+        return json_response(view_to_dict(await self._read(conversation_id)), status)
 
     async def _stop(self, request: Request) -> Response:
         turn = self._manager.find_turn(_read_id(request))
@@ -155,7 +169,7 @@ class ConversationRoutes:
             if self._remote_turns is None or not await self._remote_turns.stop(conversation_id):
                 message = "the turn runs in a program that cannot be reached from here: stop it there"
                 raise HttpError(409, message, "runs_elsewhere")
-        elif (await self._read(conversation_id)).running:
+        elif (await self._read(conversation_id)).conversation.running:
             message = "the turn waits for a process to resume it: try again when it runs"
             raise HttpError(409, message, "not_running_yet", headers={"retry-after": "2"})
 
@@ -200,20 +214,3 @@ def _read_content(body: dict[str, Any]) -> Content:
     if is_text and not text_of(content).strip():
         raise HttpError(400, "text or content must not be empty", "nothing_said", param="text")
     return content
-
-
-def _summary_to_dict(summary: Conversation | ConversationSummary) -> dict[str, Any]:
-    return {
-        "id": summary.id,
-        "title": summary.title,
-        "created": summary.created_at.isoformat(),
-        "updated": summary.updated_at.isoformat(),
-    }
-
-
-def _to_dict(conversation: Conversation) -> dict[str, Any]:
-    return _summary_to_dict(conversation) | {
-        "messages": [message.to_dict() for message in conversation.messages],
-        "running": conversation.turn if conversation.running else None,
-        "notes": list(conversation.notes),
-    }

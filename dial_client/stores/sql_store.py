@@ -104,16 +104,28 @@ class SQLStore(StoreCore):
         Raises:
             ConversationNotFound: there is no such conversation.
         """
+        turn, running, _, _ = await self.read_state(conversation_id)
+        return turn, running
+
+    async def read_state(self, conversation_id: str) -> tuple[str, bool, int, str]:
+        """Return `turn`, `running`, `message_count` and `title` of a `Conversation`, without reading the messages.
+
+        Raises:
+            ConversationNotFound: there is no such conversation.
+        """
 
         async def work(connection: AsyncConnection) -> Any:
-            statement = f"SELECT turn, {held_expression(connection)} FROM conversations WHERE id = :id"  # noqa: S608
+            statement = (
+                f"SELECT turn, {held_expression(connection)}, message_count, title"  # noqa: S608 - our own text
+                " FROM conversations WHERE id = :id"
+            )
             return (await execute(connection, statement, {"id": _key(conversation_id)})).one_or_none()
 
         found = await self._database.run(work, writes=False)
         if found is None:
             raise not_found_error(conversation_id)
-        turn, running = found
-        return row_values.to_turn(turn), bool(running)
+        turn, running, count, title = found
+        return row_values.to_turn(turn), bool(running), row_values.to_count(count) or 0, row_values.to_title(title)
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """See `ConversationStore.list`."""
