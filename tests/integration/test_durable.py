@@ -21,6 +21,7 @@ import dial_client
 from dial_client import ConversationManager, DialClient, Limits, Message, ScriptedProvider, SQLStore
 from dial_client.conversations.conversation_manager import WhenBusy
 from dial_client.conversations.history import INTERRUPTED, repair_history
+from dial_client.conversations.history_edits import apply_edits
 from dial_client.durable import SQLITE_IS_TOO_OLD, DurableResult, DurableTimings, DurableTurns, default_database
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
 from dial_client.events import Finished, RoundStarted
@@ -129,7 +130,7 @@ async def test_what_a_killed_worker_was_doing_is_finished_by_another_and_nothing
     called, asked = Counter(read_log(log, "called")), Counter(read_log(log, "asked"))
     assert called >= done_before
     assert set(called.values()) == {1}, "no call may be made twice"
-    for conversation in conversations:
+    for conversation in map(apply_edits, conversations):
         assert conversation.messages == repair_history(conversation.messages)
         name = conversation.messages[0].text
         assert conversation.messages[-1].text == f"Done {name}."
