@@ -16,6 +16,7 @@ import pytest
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.history import CUT_OFF, INTERRUPTED, repair_history
+from dial_client.conversations.history_edits import apply_edits
 from dial_client.messages import Message
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import Conversation
@@ -94,7 +95,7 @@ class Scene:
                 assert (await manager.chat(self.conversation, "Are you there?")).text == "Where were we?"
         [request] = model.requests
         messages = request.messages
-        stored = await self.store.get(self.conversation)
+        stored = apply_edits(await self.store.get(self.conversation))
         assert stored.messages == (*messages, Message.assistant("Where were we?"))
         assert repair_history(stored.messages) == stored.messages
         assert (stored.turn, stored.unfinished) == ("", ())
@@ -186,5 +187,5 @@ async def test_after_the_end_before_anybody_knows(scene: Scene) -> None:
 
 async def test_a_turn_is_stored_though_its_stream_is_not_read(scene: Scene) -> None:
     async with scene.talker(ECHO, ANSWER, reads=1):
-        await scene.until(lambda stored: texts(stored.messages) == ["Do it!", "", "echoed", ANSWER])
+        await scene.until(lambda stored: texts(apply_edits(stored).messages) == ["Do it!", "", "echoed", ANSWER])
     assert texts(await scene.go_on()) == ["Do it!", "", "echoed", ANSWER, "Are you there?"]
