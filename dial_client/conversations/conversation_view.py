@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,17 +41,20 @@ class ConversationView:
     """Of each message in the store; None for a result that stands for a missing one, and for unfinished messages."""
     versions: tuple[Versions, ...] = ()
     """Of the messages that have several."""
-    turns: tuple[tuple[int, Mapping[str, Any]], ...] = ()
+    turns: tuple[tuple[int, dict[str, Any]], ...] = ()
     """The details of each turn (`turn_details`), with the index of the last message of the turn."""
     settings: Mapping[str, Any] | None = None
     """The settings of the conversation; None for none."""
+    state: str = ""
+    """Another text whenever the conversation has changed."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ``{"positions", "versions", "turns"}`` of JSON types."""
+        """Return ``{"positions", "versions", "turns", "state"}`` of JSON types."""
         return {
             "positions": list(self.positions),
             "versions": [versions.to_dict() for versions in self.versions],
-            "turns": [{"message": index, **details} for index, details in self.turns],
+            "turns": [details | {"message": index} for index, details in self.turns],
+            "state": self.state,
         }
 
 
@@ -68,7 +72,13 @@ def build_view(stored: Conversation) -> ConversationView:
         tuple(_find_versions(tree, path, shown)),
         tuple(_find_turns(tree, path, shown, conversation.messages)),
         tree.settings or None,
+        hash_state(stored.turn, stored.running, stored.message_count, stored.title),
     )
+
+
+def hash_state(turn: str, running: bool, message_count: int, title: str) -> str:  # noqa: FBT001 - of a `Conversation`
+    """Return `ConversationView.state` of a stored conversation."""
+    return hashlib.sha256(repr((turn, running, message_count, title)).encode(errors="replace")).hexdigest()[:16]
 
 
 def _find_versions(tree: MessageTree, path: Sequence[StoredMessage], shown: Mapping[int, int]) -> Iterator[Versions]:
@@ -89,7 +99,7 @@ def _find_versions(tree: MessageTree, path: Sequence[StoredMessage], shown: Mapp
 
 def _find_turns(
     tree: MessageTree, path: Sequence[StoredMessage], shown: Mapping[int, int], messages: Sequence[Message]
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
+) -> Iterator[tuple[int, dict[str, Any]]]:
     index = -1
     for node in path:
         index = shown.get(node.position, index)
@@ -97,7 +107,7 @@ def _find_turns(
         if index >= 0:
             # Attempts at an answer that added no message: the last one counts.
             attempts = details[-1:] if messages[index].role.value == "user" else details
-            yield from ((index, attempt) for attempt in attempts)
+            yield from ((index, dict(attempt)) for attempt in attempts)
 
 
 def list_messages(stored: Conversation) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 The data of an entry, of JSON types only; empty fields are left out:
 
 * ``turn``, ``model``, ``stop_reason``, ``depth``, ``usage``, ``notes``: as of the `Turn`;
+* ``messages``: the number of messages that the turn has added;
 * ``duration_s``: seconds from the start of the turn to its end;
 * ``error``: the sentence of the error that ended the turn;
 * ``calls``: for each call that has ended ``{"id", "server", "tool", "duration_s"}``, with ``changed_arguments`` where
@@ -41,6 +42,7 @@ def build_turn_entry(turn: TurnHandle, result: Turn, model: str) -> Message:
         "model": model,
         "stop_reason": "" if error is not None else result.stop_reason.value,
         "error": str(error) if error is not None else "",
+        "messages": len(result.messages),
         "depth": result.depth,
         "duration_s": round(turn.recorder.seconds, 3),
         "usage": result.usage_to_dict() if result.request_usages else {},

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from typing import Any
 
 from dial_client.conversations.branches import build_deletion, build_switch
-from dial_client.conversations.conversation_view import ConversationView, build_view, list_messages
+from dial_client.conversations.conversation_view import ConversationView, build_view, hash_state, list_messages
 from dial_client.conversations.history_editor import HistoryEditor
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
@@ -42,11 +41,9 @@ class VersionMethods:
             ConversationNotFound: there is no such conversation.
         """
         if isinstance(self._store, SQLStore):
-            state: tuple[object, ...] = await self._store.read_state(conversation_id)
-        else:
-            stored = await self._store.get(conversation_id)
-            state = (stored.turn, stored.running, stored.message_count, stored.title)
-        return hashlib.sha256(repr(state).encode(errors="replace")).hexdigest()[:16]
+            return hash_state(*await self._store.read_state(conversation_id))
+        stored = await self._store.get(conversation_id)
+        return hash_state(stored.turn, stored.running, stored.message_count, stored.title)
 
     async def switch(self, conversation_id: str, position: int) -> bool:
         """Show the version of the conversation with the message at `position`, as it was last continued.

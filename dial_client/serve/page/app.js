@@ -3,7 +3,7 @@
 import { Api } from "./api.js";
 import { renderRequest } from "./approvals.js";
 import { Composer } from "./composer.js";
-import { showToast, promptForToken } from "./dialogs.js";
+import { confirmAction, showToast, promptForToken } from "./dialogs.js";
 import { byId, el, createIcon } from "./dom.js";
 import { ServersPanel } from "./servers_panel.js";
 import { Sidebar } from "./sidebar.js";
@@ -87,7 +87,10 @@ async function openConversation(id) {
   const previous = current;
   const loaded = id ? transcripts.get(id) : null;
   current = loaded ?? createTranscript(id || null);
-  if (previous && previous !== current && !previous.isRunning) transcripts.delete(previous.id);
+  if (previous && previous !== current && !previous.isRunning) {
+    previous.close();
+    transcripts.delete(previous.id);
+  }
   view.replaceChildren(current.element);
   resizes.disconnect();
   resizes.observe(view);
@@ -115,7 +118,7 @@ async function load(transcript) {
 
 function createTranscript(id) {
   const serverOf = (name) => servers.tools.get(name) ?? "";
-  const transcript = new Transcript(api, id, { actions: { fork, edit, resend: (message) => send(message) }, serverOf });
+  const transcript = new Transcript(api, id, { actions, serverOf });
   if (id) transcripts.set(id, transcript);
   const isCurrent = () => transcript === current;
   transcript.addEventListener("change", () => (isCurrent() ? render() : sidebar.updateStates()));
@@ -184,15 +187,28 @@ async function fork(number) {
   if (at !== null) await sidebar.fork(current.id, at);
 }
 
-/** Edit a message: open a new conversation of the messages before it, with the message as its draft. */
-async function edit(number, message) {
-  if (number === 0) {
-    composer.setDraft("", message);
-    navigate("");
-    return;
+/** What the buttons of a turn do. */
+const actions = {
+  fork,
+  resend: (message) => send(message),
+  edit: (position, message) => act((transcript) => transcript.edit(position, message)),
+  regenerate: (position) => act((transcript) => transcript.regenerate(position)),
+  continueAnswer: () => act((transcript) => transcript.continueAnswer()),
+  switchTo: (position) => act((transcript) => transcript.switchTo(position)),
+  remove: async (position, what) => {
+    const question = what === "answer" ? "Delete this answer?" : "Delete this message and its answers?";
+    if (await confirmAction(question, "Delete")) await act((transcript) => transcript.remove(position));
+  },
+};
+
+/** Change the open conversation; an error is shown. */
+async function act(change) {
+  try {
+    await change(current);
+    sidebar.refresh();
+  } catch (error) {
+    showToast(describeError(error));
   }
-  const at = await countMessagesTo(number - 1);
-  if (at !== null) await sidebar.fork(current.id, at, message);
 }
 
 /** Count the stored messages up to the end of a turn; null if the request fails. */

@@ -16,14 +16,16 @@ export function describeStopReason(reason) {
   return reason === "answered" ? "" : STOP_REASONS[reason] ?? `Stopped: ${reason}.`;
 }
 
-/** Describe what a turn used: "2 tool rounds, 1,234 tokens, $0.0042". */
-export function describeUsage({ depth, usage }) {
+/** Describe what a turn used: "qwen, 2 tool rounds, 1,234 tokens, $0.0042, 3.1 s". */
+export function describeUsage({ model, depth, usage, duration_s: duration }) {
   const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
   const cost = usage?.cost_usd;
   return [
+    model ?? "",
     depth ? `${depth} tool ${depth === 1 ? "round" : "rounds"}` : "",
     tokens ? `${tokens.toLocaleString("en")} tokens` : "",
     typeof cost === "number" && cost > 0 ? `$${cost.toPrecision(2)}` : "",
+    duration ? formatDuration(duration) : "",
   ].filter(Boolean).join(", ");
 }
 

@@ -2,6 +2,7 @@
 
 import { el, announce } from "./dom.js";
 import { followTurn, pause } from "./turn_stream.js";
+import { countCalls, cutAfter, toTurns } from "./stored_turns.js";
 import { toRequestBody, parseUserMessage } from "./user_message.js";
 import { TurnView } from "./turn_view.js";
 import { describeError } from "./strings.js";
@@ -12,6 +13,9 @@ const PAGE_SIZE = 30;
 /** Milliseconds between polls of a conversation whose turn another process runs. */
 const POLL_INTERVAL = 1_500;
 
+/** Milliseconds between looks for what other browsers did to the conversation. */
+const WATCH_INTERVAL = 2_000;
+
 /** Dispatches "change" (status, running, requests), "created" (has an id now), "sent", "finished" and "servers". */
 export class Transcript extends EventTarget {
   #api;
@@ -21,6 +25,9 @@ export class Transcript extends EventTarget {
   #abort = null;
   /** Functions that build the turns that are not shown yet. */
   #earlier = [];
+  /** The state of the conversation at the server that is shown, and the timer that looks for another one. */
+  #state = null;
+  #watch = null;
 
   constructor(api, id, { actions, serverOf }) {
     super();
@@ -52,7 +59,12 @@ export class Transcript extends EventTarget {
 
   /** Load the conversation and follow its running turn. */
   async load() {
-    const stored = await this.#fetch();
+    await this.#show(await this.#fetch());
+    this.#watch ??= setInterval(() => this.#lookForChanges(), WATCH_INTERVAL);
+  }
+
+  /** Render a stored conversation and follow its running turn. */
+  async #show(stored) {
     this.title = stored.title;
     this.#render(stored);
     for (const note of stored.notes) this.#last?.addNote(note);
@@ -60,6 +72,20 @@ export class Transcript extends EventTarget {
     if (!stored.running) return;
     this.#follow({ turn: stored.running, response: null });
     await Promise.all(["approval", "question"].map((kind) => this.#loadRequests(kind, stored.running)));
+  }
+
+  /** Show what other browsers and programs did to the conversation. */
+  async #lookForChanges() {
+    const isIdle = () => !this.isRunning && !this.#turns.some((turn) => turn.isEdited);
+    if (document.hidden || !this.element.isConnected || this.id === null || !isIdle()) return;
+    try {
+      const { state } = await this.#api.fetchJson("GET", this.#path("/state"));
+      if (state === this.#state || !isIdle()) return;
+      const stored = await this.#fetch();
+      if (isIdle()) await this.#show(stored);
+    } catch {
+      // The next look may succeed; a conversation that was deleted says so when it is used.
+    }
   }
 
   /** Send a message, {text, files}. A message that the server rejects is removed, and the error is thrown. */
@@ -80,6 +106,70 @@ export class Transcript extends EventTarget {
       this.#turns.pop();
       this.count -= 1;
       this.#markFinished();
+      throw error;
+    }
+  }
+
+  /** Answer a question again: a new version of its answer. */
+  regenerate(message) {
+    return this.#startVersion("/regenerate", { message });
+  }
+
+  /** Ask with a new version of an earlier message, {text, files}. */
+  edit(position, message) {
+    return this.#startVersion("/chat", { ...toRequestBody(message), edits: position });
+  }
+
+  /** Let the user edit the last message; returns false if there is none that can be edited. */
+  editLast() {
+    const turn = this.#turns.findLast(({ positions }) => typeof positions?.question === "number");
+    if (!turn || this.isRunning) return false;
+    turn.edit();
+    return true;
+  }
+
+  /** Let the model write the rest of the last answer. */
+  async continueAnswer() {
+    if (this.isRunning) return;
+    this.#last?.resume();
+    await this.#startVersion("/continue", {}, { isSameTurn: true });
+  }
+
+  /** Show the version of the conversation with the message at a position. */
+  switchTo(message) {
+    return this.#change(() => this.#api.fetchJson("POST", this.#path("/switch"), { message }));
+  }
+
+  /** Remove a question with its answers, or an answer. */
+  remove(position) {
+    return this.#change(() => this.#api.fetchJson("DELETE", this.#path(`/messages/${position}`)));
+  }
+
+  /** Take back the last exchange ("undo"), or let the model summarize the older messages ("compact"). */
+  rewrite(action) {
+    return this.#change(() => this.#api.fetchJson("POST", this.#path(`/${action}`), {}));
+  }
+
+  async #change(request) {
+    if (this.isRunning) return;
+    const stored = await request();
+    this.#render(stored);
+    this.#dispatchChange();
+  }
+
+  /** Start a turn that begins another version, and follow it. */
+  async #startVersion(rest, body, { isSameTurn = false } = {}) {
+    if (this.isRunning) return;
+    this.isRunning = true;
+    this.#setStatus("Sending…");
+    try {
+      const response = await this.#api.fetch("POST", this.#path(rest), { body: { ...body, stream: true } });
+      if (!isSameTurn) this.#render(await this.#fetch(), 0, true);
+      this.dispatchEvent(new Event("sent"));
+      this.#follow({ turn: response.headers.get("X-Turn-Id"), response });
+    } catch (error) {
+      this.#markFinished();
+      await this.#fetch().then((stored) => this.#render(stored)).catch(() => {});
       throw error;
     }
   }
@@ -107,6 +197,7 @@ export class Transcript extends EventTarget {
   /** Stop following the running turn; the turn itself goes on. */
   close() {
     this.#abort?.abort();
+    clearInterval(this.#watch);
   }
 
   get #last() {
@@ -122,15 +213,17 @@ export class Transcript extends EventTarget {
   }
 
   /** Render stored messages. A running turn is cut after its first `calls` calls: its events bring the rest. */
-  #render({ messages, running }, calls = 0) {
-    const turns = splitIntoTurns(messages);
-    if (running && turns.length) turns.push(cutAfter(turns.pop(), calls));
+  #render(stored, calls = 0, isRunning = Boolean(stored.running)) {
+    const turns = toTurns(stored);
+    if (isRunning && turns.length) turns.push(cutAfter(turns.pop(), calls));
+    if (turns.length) turns.at(-1).isLast = true;
     let number = 0;
     const builders = turns.map((turn) => {
-      const index = turn[0].role === "user" ? number++ : null;
-      const isFinished = !running || turn !== turns.at(-1);
+      const index = turn.messages[0].role === "user" ? number++ : null;
+      const isFinished = !isRunning || turn !== turns.at(-1);
       return () => this.#buildTurn(turn, index, isFinished);
     });
+    this.#state = isRunning ? null : stored.state;
     this.#earlier = builders.splice(0, Math.max(0, builders.length - PAGE_SIZE));
     this.#turns = builders.map((build) => build());
     this.element.replaceChildren(...this.#turns.map((turn) => turn.element));
@@ -138,11 +231,15 @@ export class Transcript extends EventTarget {
     this.#renderEarlierButton();
   }
 
-  #buildTurn(messages, number, isFinished) {
-    const isUser = number !== null;
-    const turn = new TurnView(isUser ? parseUserMessage(messages[0].content) : null, number, this.#actions);
-    for (const message of messages.slice(isUser ? 1 : 0)) turn.addMessage(message, this.#serverOf);
-    if (isFinished) turn.finish();
+  #buildTurn(stored, number, isFinished) {
+    const turn = new TurnView(number === null ? null : parseUserMessage(stored.messages[0].content), number, this.#actions);
+    turn.addStored(stored, this.#serverOf);
+    if (!isFinished) {
+      if (stored.details.length) turn.resume();
+      return turn;
+    }
+    turn.finish();
+    turn.setStored(stored);
     return turn;
   }
 
@@ -222,13 +319,22 @@ export class Transcript extends EventTarget {
     }
   }
 
-  /** After a turn, load the title and the calls that its events did not include, as those of a resumed turn. */
+  /** After a turn, load the title, positions and versions, and the calls that its events did not include. */
   async #compareWithStored() {
     const stored = await this.#fetch();
     this.title = stored.title;
-    const isFinished = !stored.running && !this.isRunning;
-    if (isFinished && countCalls(splitIntoTurns(stored.messages).at(-1) ?? []) > this.#last?.calls) this.#render(stored);
+    if (!stored.running && !this.isRunning) this.#applyStored(stored);
     this.#dispatchChange();
+  }
+
+  #applyStored(stored) {
+    const turns = toTurns(stored);
+    const shown = turns.slice(turns.length - this.#turns.length);
+    const isMissing = countCalls(turns.at(-1)?.messages ?? []) > (this.#last?.calls ?? 0);
+    if (isMissing || shown.length !== this.#turns.length) return this.#render(stored);
+    if (shown.length) shown.at(-1).isLast = true;
+    this.#state = stored.state;
+    shown.forEach((turn, at) => this.#turns[at].setStored(turn));
   }
 
   #handle({ name, data }) {
@@ -299,24 +405,4 @@ export class Transcript extends EventTarget {
   #dispatchChange() {
     this.dispatchEvent(new Event("change"));
   }
-}
-
-/** Split messages into turns: a user message and everything up to the next user message. */
-function splitIntoTurns(messages) {
-  const turns = [];
-  for (const message of messages) {
-    if (message.role === "user" || turns.length === 0) turns.push([]);
-    turns.at(-1).push(message);
-  }
-  return turns;
-}
-
-/** Count the tool calls of messages. */
-const countCalls = (messages) => messages.reduce((sum, { tool_calls: calls }) => sum + (calls?.length ?? 0), 0);
-
-/** Return the beginning of a turn: its user message and replies up to so many calls, with their results. */
-function cutAfter(messages, calls) {
-  const isBehind = ({ role }, at) => at > 0 && role !== "tool" && countCalls(messages.slice(0, at)) >= calls;
-  const end = messages.findIndex(isBehind);
-  return end < 0 ? messages : messages.slice(0, end);
 }

@@ -3,11 +3,17 @@
 import { createCopyButton, formatNumber, el, createIcon, createIconButton, announce } from "./dom.js";
 import { isText, renderPart, toText } from "./content_parts.js";
 import { MarkdownView } from "./markdown_view.js";
+import { renderEditor } from "./message_editor.js";
 import { renderUserMessage } from "./user_message.js";
 import { insertMarkers, renderSources } from "./sources.js";
 import { ToolCard } from "./tool_card.js";
 import { escapeInvisible } from "./invisible_characters.js";
+import { toSteps } from "./stored_turns.js";
 import { describeStopReason, describeUsage } from "./strings.js";
+import { renderVersions } from "./version_switcher.js";
+
+/** Ends of a turn after which there may be more of the answer. */
+const CUT = ["truncated", "cancelled", "timeout", "max_depth", "token_budget"];
 
 /** Characters of a finished answer that screen readers announce. */
 const MAX_ANNOUNCED = 2_000;
@@ -28,24 +34,37 @@ export class TurnView {
   #text = null;
   #texts = [];
   #reasoning = null;
-  #cost = "";
+  #end = null;
   #actions;
   #number;
+  #user = null;
+  /** Positions and versions, as stored_turns.js has them; null until the turn is stored. */
+  #stored = null;
   /** Number of tool calls that are shown. */
   calls = 0;
 
   /**
    * `message`: as in user_message.js, or null if the turn has no user message. `number`: the number of the user message,
-   * from 0. `actions`: {fork(number), edit(number, message), resend(message)}.
+   * from 0. `actions`: {fork(number), resend(message), edit(position, message), regenerate(position), continueAnswer(),
+   * switchTo(position), remove(position, what)}.
    */
   constructor(message, number, actions) {
     this.message = message;
     this.#number = number;
     this.#actions = actions;
-    const speaker = el("span.visually-hidden", {}, "You said: ");
-    const user = message && el("div.user", {}, speaker, ...renderUserMessage(message), this.#renderUserButtons());
+    this.#user = message && el("div.user");
     const label = message ? `Message ${number + 1} and its answer` : "Beginning";
-    this.element = el("section.turn", { "aria-label": label }, user, this.#answer);
+    this.element = el("section.turn", { "aria-label": label }, this.#user, this.#answer);
+    this.#renderUser();
+  }
+
+  /** True while the user edits the message. */
+  get isEdited() {
+    return this.#user?.querySelector(".message-editor") !== null && this.#user !== null;
+  }
+
+  get positions() {
+    return this.#stored;
   }
 
   get text() {
@@ -142,19 +161,65 @@ export class TurnView {
         break;
       case "done":
         this.addSources(data.citations, data.text_chars);
-        for (const note of data.notes ?? []) this.addNote(note);
-        if (describeStopReason(data.stop_reason)) this.addNote(describeStopReason(data.stop_reason), "stopped");
-        this.#cost = describeUsage(data);
+        this.#addEnd(data);
         break;
     }
   }
 
-  /** Show a stored message of the model, a tool or the system. */
-  addMessage(message, serverOf) {
+  /** Show a stored turn: {messages, details} and its positions and versions (stored_turns.js). */
+  addStored(turn, serverOf) {
+    for (const { reasoning, call, message, records, end } of toSteps(turn)) {
+      if (reasoning !== undefined) this.addReasoning(reasoning);
+      else if (call) this.#addEndpointCall(call);
+      else if (message) this.#addMessage(message, serverOf, records);
+      else this.#addEnd(end);
+    }
+  }
+
+  /** Set positions, versions and details of a turn that is shown already. */
+  setStored(turn) {
+    this.#stored = turn;
+    this.#end = turn.details.at(-1) ?? this.#end;
+    if (!this.isEdited) this.#renderUser();
+    this.#renderFoot();
+  }
+
+  /** Take up the answer again: further text is the rest of it. */
+  resume() {
+    this.element.querySelector(".turn-foot")?.remove();
+    this.#answer.querySelector(":scope > .stopped:last-child")?.remove();
+    const last = this.#texts.at(-1);
+    if (!last || this.#answer.lastElementChild !== last.root) return;
+    const root = el("div.prose");
+    last.root.replaceWith(root);
+    this.#text = new MarkdownView(root);
+    this.#text.append(last.text);
+    this.#texts.splice(-1, 1, this.#text);
+  }
+
+  #addEnd(end) {
+    for (const note of end.notes ?? []) this.addNote(note);
+    if (end.error) this.addFailure(end.error);
+    else if (end.stop_reason && describeStopReason(end.stop_reason)) {
+      this.addNote(describeStopReason(end.stop_reason), "stopped");
+    }
+    this.#end = end;
+  }
+
+  #addEndpointCall(record) {
+    this.addCall(record, record.server);
+    this.card(record.id).finish({ success: !record.is_error, content: record.content, duration: record.duration_s });
+  }
+
+  /** Show a stored message of the model, a tool or the system. `records`: what is known of the calls of its turn. */
+  #addMessage(message, serverOf, records) {
     if (message.role === "tool") {
-      this.card(message.tool_call_id)?.finish({ success: !message.is_error, content: message.content });
+      const at = records.findIndex(({ id }) => id === message.tool_call_id);
+      const duration = records[at]?.duration_s;
+      this.card(message.tool_call_id)?.finish({ success: !message.is_error, content: message.content, duration });
       return;
     }
+    if (message.role === "assistant" && this.#end && CUT.includes(this.#end.stop_reason)) this.resume();
     const { content } = message;
     const text = toText(typeof content === "string" || message.role === "system" ? content : content.filter(isText));
     if (message.role === "system") return this.addNote(`Instructions: ${text.slice(0, 500)}`);
@@ -162,7 +227,10 @@ export class TurnView {
     this.#endText();
     if (typeof message.content !== "string") this.addMedia(message.content.filter((part) => !isText(part)));
     this.addSources(message.citations, Array.from(text).length);
-    for (const call of message.tool_calls ?? []) this.addCall(call, serverOf(call.name));
+    for (const call of message.tool_calls ?? []) {
+      const record = records.find(({ id }) => id === call.id);
+      this.addCall(call, record ? record.server : serverOf(call.name));
+    }
   }
 
   /** End the turn: nothing will be added. */
@@ -170,12 +238,7 @@ export class TurnView {
     this.#endText();
     this.#endReasoning();
     for (const card of this.#cards.values()) card.stop();
-    this.element.querySelector(".turn-foot")?.remove();
-    if (!this.text && !this.#cards.size) return;
-    const onclick = () => this.#actions.fork(this.#number);
-    const fork = createIconButton("fork", "Continue from here in a new conversation", onclick);
-    const copy = createCopyButton(() => this.text, "Copy the answer");
-    this.element.append(el("div.turn-foot", {}, this.text ? copy : null, fork, el("span.quiet", {}, this.#cost)));
+    this.#renderFoot();
   }
 
   announceAnswer() {
@@ -185,10 +248,66 @@ export class TurnView {
     announce(isLong ? beginning : text);
   }
 
+  #renderUser() {
+    if (!this.#user) return;
+    const speaker = el("span.visually-hidden", {}, "You said: ");
+    this.#user.replaceChildren(speaker, ...renderUserMessage(this.message), this.#renderUserButtons());
+  }
+
   #renderUserButtons() {
-    const onclick = () => this.#actions.edit(this.#number, this.message);
-    const edit = createIconButton("edit", "Edit this message in a new conversation", onclick);
-    return el("div.user-foot", {}, createCopyButton(() => this.message.text, "Copy your message"), edit);
+    const { question, questionVersions } = this.#stored ?? {};
+    const copy = createCopyButton(() => this.message.text, "Copy your message");
+    if (typeof question !== "number") return el("div.user-foot", {}, copy);
+    const { switchTo, remove } = this.#actions;
+    return el("div.user-foot", {},
+      questionVersions && renderVersions(questionVersions, "message", switchTo),
+      copy,
+      createIconButton("edit", "Edit this message", () => this.edit()),
+      createIconButton("trash", "Delete this message and its answers", () => remove(question, "message")));
+  }
+
+  /** Let the user edit the message where it is. */
+  edit() {
+    const { question } = this.#stored ?? {};
+    if (typeof question !== "number" || this.isEdited) return;
+    const close = () => this.#renderUser();
+    const onSend = (message) => {
+      close();
+      this.#actions.edit(question, message);
+    };
+    const onCancel = () => {
+      close();
+      this.#user.querySelector(".user-foot button[title^=Edit]")?.focus();
+    };
+    this.#user.replaceChildren(renderEditor(this.message, { onSend, onCancel }));
+  }
+
+  #renderFoot() {
+    this.element.querySelector(":scope > .turn-foot")?.remove();
+    const { answerVersions } = this.#stored ?? {};
+    if (!this.text && !this.#cards.size && !answerVersions) return;
+    const onclick = () => this.#actions.fork(this.#number);
+    this.element.append(el("div.turn-foot", {},
+      answerVersions && renderVersions(answerVersions, "answer", this.#actions.switchTo),
+      this.text ? createCopyButton(() => this.text, "Copy the answer") : null,
+      ...this.#renderAnswerButtons(),
+      createIconButton("fork", "Continue from here in a new conversation", onclick),
+      el("span.quiet.usage", {}, this.#end ? escapeInvisible(describeUsage(this.#end)) : "")));
+  }
+
+  #renderAnswerButtons() {
+    const { question, answer, isLast } = this.#stored ?? {};
+    const { regenerate, continueAnswer, remove } = this.#actions;
+    const isCut = isLast && this.text && CUT.includes(this.#end?.stop_reason);
+    return [
+      isCut ? createIconButton("forward", "Continue this answer", continueAnswer) : null,
+      typeof question === "number"
+        ? createIconButton("again", "Answer again", () => regenerate(question))
+        : null,
+      typeof answer === "number"
+        ? createIconButton("trash", "Delete this answer", () => remove(answer, "answer"))
+        : null,
+    ];
   }
 
   #endText() {

@@ -1,0 +1,36 @@
+// A user's message while it is edited, in the place of the message. Its files and images stay as they are.
+
+import { createButton, el } from "./dom.js";
+
+/** Create the form. `onSend(message)` gets the new version; `onCancel()` is called when the edit is given up. */
+export function renderEditor(message, { onSend, onCancel }) {
+  const field = el("textarea", { rows: "1", "aria-label": "Edit your message", autocomplete: "off" });
+  field.value = message.text;
+  const fit = () => {
+    field.style.height = "auto";
+    field.style.height = `${field.scrollHeight + 2}px`;
+  };
+  const send = (event) => {
+    event?.preventDefault();
+    const text = field.value.trim();
+    if (!text && !message.files.length) return;
+    onSend({ text, files: message.files });
+  };
+  field.addEventListener("input", fit);
+  field.addEventListener("keydown", (event) => {
+    if (event.isComposing) return;
+    if (event.key === "Escape") onCancel();
+    else if (event.key === "Enter" && !event.shiftKey) send(event);
+    else return;
+    event.stopPropagation();
+  });
+  const form = el("form.message-editor", { onsubmit: send }, field,
+    el("div.dialog-buttons", {},
+      createButton("Cancel", onCancel),
+      el("button.button.primary", {}, "Send")));
+  requestAnimationFrame(() => {
+    fit();
+    field.focus();
+  });
+  return form;
+}

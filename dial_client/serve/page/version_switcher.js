@@ -1,0 +1,21 @@
+// The switch between the versions of a question or an answer: ‹ 2/3 ›.
+
+import { createIconButton, el } from "./dom.js";
+
+/**
+ * Create the switch. `versions`: {positions, current}, where `current` is null if none of them is shown.
+ * `onSwitch(position)` shows another version.
+ */
+export function renderVersions({ positions, current }, kind, onSwitch) {
+  // A version that is missing comes behind the others: an answer that failed.
+  const count = positions.length + (current === null ? 1 : 0);
+  const at = current ?? count - 1;
+  const go = (index) => () => onSwitch(positions[index]);
+  const previous = createIconButton("back", `Previous version of the ${kind}`, go(at - 1));
+  const next = createIconButton("chevron", `Next version of the ${kind}`, go(at + 1));
+  previous.disabled = at === 0;
+  next.disabled = at >= positions.length - 1;
+  const label = `Version ${at + 1} of ${count} of the ${kind}`;
+  const number = el("span.version-number", { "aria-hidden": "true" }, `${at + 1}/${count}`);
+  return el("span.versions", { role: "group", "aria-label": label }, previous, number, next);
+}
