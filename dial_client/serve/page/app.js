@@ -51,7 +51,7 @@ const suggestions = new Suggestions(api, {
 const composer = new Composer({
   send: (message) => send(message),
   stop,
-  editLast,
+  editLast: () => current.editLast(),
   suggest: (text, position) => suggestions.find(text, position),
   runCommand: (text) => suggestions.run(text),
 });
@@ -140,8 +140,12 @@ function onFinished(transcript) {
   running.delete(transcript.id);
   sidebar.refresh();
   const next = composer.queue.takeNext(transcript.id);
-  if (next) sendQueued(next, transcript);
-  else if (transcript !== current) transcripts.delete(transcript.id);
+  if (next) {
+    sendQueued(next, transcript);
+  } else if (transcript !== current) {
+    transcript.close();
+    transcripts.delete(transcript.id);
+  }
 }
 
 async function sendQueued(message, transcript) {
@@ -152,11 +156,6 @@ async function sendQueued(message, transcript) {
 function stop() {
   if (current.isRunning) composer.queue.pause(current.id ?? "");
   current.stop();
-}
-
-/** Edit the last message of the open conversation. */
-function editLast() {
-  if (current.count && !current.isRunning && current.lastMessage) edit(current.count - 1, current.lastMessage);
 }
 
 function openSearch() {

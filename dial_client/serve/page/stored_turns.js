@@ -4,8 +4,10 @@
  * Split a conversation into turns: a user message and everything up to the next one. A turn is {messages, details,
  * question, answer, questionVersions, answerVersions}: positions in the store, or null, and versions as the server has
  * them, or null. `details` are [{at, ...}]: `at` is the number of messages of the turn up to their end.
+ * `running`: the id of a turn whose events are shown, in place of what is stored of it.
  */
-export function toTurns({ messages, positions = [], versions = [], turns: details = [] }) {
+export function toTurns({ messages, positions = [], versions = [], turns: ended = [] }, running = null) {
+  const details = ended.filter(({ turn }) => turn !== running);
   const turns = [];
   messages.forEach((message, index) => {
     if (message.role === "user" || turns.length === 0) turns.push({ start: index, messages: [], details: [] });

@@ -46,21 +46,16 @@ export class Transcript extends EventTarget {
     this.ready = Promise.resolve();
     this.requests = new Map();
     this.element = el("div.transcript");
+    this.#watch = setInterval(() => this.#lookForChanges(), WATCH_INTERVAL);
   }
 
   get isEmpty() {
     return this.#turns.length === 0;
   }
 
-  /** The user's last message, {text, files}; null if the last turn has none. */
-  get lastMessage() {
-    return this.#last?.message ?? null;
-  }
-
   /** Load the conversation and follow its running turn. */
   async load() {
     await this.#show(await this.#fetch());
-    this.#watch ??= setInterval(() => this.#lookForChanges(), WATCH_INTERVAL);
   }
 
   /** Render a stored conversation and follow its running turn. */
@@ -164,9 +159,10 @@ export class Transcript extends EventTarget {
     this.#setStatus("Sending…");
     try {
       const response = await this.#api.fetch("POST", this.#path(rest), { body: { ...body, stream: true } });
-      if (!isSameTurn) this.#render(await this.#fetch(), 0, true);
+      const turn = response.headers.get("X-Turn-Id");
+      if (!isSameTurn) this.#render(await this.#fetch(), { running: turn });
       this.dispatchEvent(new Event("sent"));
-      this.#follow({ turn: response.headers.get("X-Turn-Id"), response });
+      this.#follow({ turn, response });
     } catch (error) {
       this.#markFinished();
       await this.#fetch().then((stored) => this.#render(stored)).catch(() => {});
@@ -213,8 +209,9 @@ export class Transcript extends EventTarget {
   }
 
   /** Render stored messages. A running turn is cut after its first `calls` calls: its events bring the rest. */
-  #render(stored, calls = 0, isRunning = Boolean(stored.running)) {
-    const turns = toTurns(stored);
+  #render(stored, { calls = 0, running = stored.running } = {}) {
+    const isRunning = Boolean(running);
+    const turns = toTurns(stored, running);
     if (isRunning && turns.length) turns.push(cutAfter(turns.pop(), calls));
     if (turns.length) turns.at(-1).isLast = true;
     let number = 0;
@@ -299,7 +296,7 @@ export class Transcript extends EventTarget {
       const stored = await this.#waitForEnd(turn, signal);
       this.#reset();
       const isSame = stored.messages.filter(({ role }) => role === "user").length === this.count;
-      this.#render(stored, isSame ? this.#last?.calls : 0);
+      this.#render(stored, { calls: isSame ? this.#last?.calls : 0 });
       if (!stored.running) {
         if (stored.notes.length) this.#last?.addFailure(stored.notes.join("; "));
         return;

@@ -1,0 +1,105 @@
+"""Versions of questions and answers on the page, and what a turn showed, after a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import Browser, Tab
+from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page
+
+pytestmark = pytest.mark.once
+
+USERS = "[...document.querySelectorAll('.user-message')].map(e => e.textContent).join()"
+ANSWERS = "[...document.querySelectorAll('.answer .prose')].map(e => e.textContent).join()"
+STORED = "document.querySelector('.turn:last-child .turn-foot [title=\"Answer again\"]')"
+"""True when the last turn is finished, and the page knows its positions."""
+VERSION = "document.querySelector('.turn:last-child .turn-foot .version-number')?.textContent"
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    replies = [
+        {"text": "First.", "reasoning": "I think."},
+        "Second.",
+        {"text": "Third, cut", "finish": "length"},
+        " off.",
+    ]
+    with serve_page(tmp_path, {"replies": replies, "after": "repeat"}) as found:
+        yield found
+
+
+def press(tab: Tab, title: str, where: str = ".turn-foot") -> None:
+    """Click a button of the last turn."""
+    tab.click(f'.turn:last-child {where} [title="{title}"]')
+
+
+def test_answers_are_given_again_switched_continued_and_deleted(chromium: Browser, address: str) -> None:
+    tab = open_page(chromium, address)
+    send_message(tab, "One")
+    tab.until(STORED)
+    press(tab, "Answer again")
+    tab.until(f"{STORED} && {VERSION} === '2/2' && {ANSWERS} === 'Second.'")
+    press(tab, "Previous version of the answer")
+    tab.until(f"{VERSION} === '1/2' && {ANSWERS} === 'First.'")
+    assert read_text(tab, ".reasoning-text") == "I think."
+    assert "First" not in read_text(tab, ".reasoning summary")
+    tab.reload()
+    tab.until(f"{STORED} && {VERSION} === '1/2' && {ANSWERS} === 'First.'")
+    assert read_text(tab, ".reasoning-text") == "I think."
+    assert "tokens" in read_text(tab, ".usage") or "scripted" in read_text(tab, ".usage")
+    press(tab, "Answer again")
+    tab.until(f"{STORED} && {VERSION} === '3/3'")
+    assert "maximum length" in read_text(tab, ".stopped")
+    press(tab, "Continue this answer")
+    tab.until(f"{STORED} && {ANSWERS} === 'Third, cut off.'")
+    tab.reload()
+    tab.until(f"{STORED} && {VERSION} === '3/3' && {ANSWERS} === 'Third, cut off.'")
+    press(tab, "Delete this answer")
+    tab.click("dialog.small .danger")
+    tab.until(f"{VERSION} === '2/2' && {ANSWERS} === 'Second.'")
+    assert_harmless(tab, address)
+
+
+def test_a_question_is_edited_in_its_place_and_both_versions_are_kept(chromium: Browser, address: str) -> None:
+    tab = open_page(chromium, address)
+    send_message(tab, "One")
+    tab.until(STORED)
+    press(tab, "Edit this message", ".user-foot")
+    tab.until("document.activeElement.closest('.message-editor')")
+    tab.press("Escape")
+    tab.until(f"!document.querySelector('.message-editor') && {USERS} === 'One'")
+    press(tab, "Edit this message", ".user-foot")
+    tab.until("document.activeElement.closest('.message-editor')")
+    tab.run("document.activeElement.select()")
+    tab.type("Two")
+    tab.press("Enter")
+    tab.until(f"{STORED} && {USERS} === 'Two' && {ANSWERS} === 'Second.'")
+    press(tab, "Previous version of the message", ".user-foot")
+    tab.until(f"{USERS} === 'One' && {ANSWERS} === 'First.'")
+    send_message(tab, "Three")
+    tab.until(f"{STORED} && {USERS} === 'One,Three'")
+    tab.click('.turn:first-child .user-foot [title="Next version of the message"]')
+    tab.until(f"{USERS} === 'Two'")
+    tab.click('.turn:first-child .user-foot [title="Previous version of the message"]')
+    tab.until(f"{USERS} === 'One,Three'")
+    tab.click('.turn:first-child .user-foot [title^="Delete this message"]')
+    tab.click("dialog.small .danger")
+    tab.until(f"{USERS} === 'Three'")
+    assert_harmless(tab, address)
+
+
+def test_an_open_page_shows_what_another_tab_does(chromium: Browser, address: str) -> None:
+    tab = open_page(chromium, address)
+    send_message(tab, "One")
+    tab.until(STORED)
+    other = open_page(chromium, address)
+    other.run(f"location.hash = {tab.run('location.hash')!r}")
+    other.until(STORED)
+    press(other, "Answer again")
+    tab.until(f"{DONE} && {VERSION} === '2/2' && {ANSWERS} === 'Second.'")
+    press(tab, "Previous version of the answer")
+    other.until(f"{VERSION} === '1/2' && {ANSWERS} === 'First.'")
+    assert_harmless(tab, address)
