@@ -38,6 +38,15 @@ _HOMES = {
     ),
     "conversations.compaction": ("Compaction",),
     "conversations.conversation_manager": ("ConversationManager",),
+    "conversations.conversation_view": (
+        "ConversationView",
+        "Versions",
+    ),
+    "conversations.turn_input": (
+        "Continuation",
+        "EditedMessage",
+        "Regeneration",
+    ),
     "durable.workflows": ("DurableTurns",),
     "errors": (
         "ConfigError",

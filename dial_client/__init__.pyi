@@ -20,6 +20,11 @@ from dial_client.client.dial_client import DialClient as DialClient
 from dial_client.client.turn_methods import TurnInput as TurnInput
 from dial_client.conversations.compaction import Compaction as Compaction
 from dial_client.conversations.conversation_manager import ConversationManager as ConversationManager
+from dial_client.conversations.conversation_view import ConversationView as ConversationView
+from dial_client.conversations.conversation_view import Versions as Versions
+from dial_client.conversations.turn_input import Continuation as Continuation
+from dial_client.conversations.turn_input import EditedMessage as EditedMessage
+from dial_client.conversations.turn_input import Regeneration as Regeneration
 from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.errors import ConfigError as ConfigError
 from dial_client.errors import ConversationBusy as ConversationBusy

@@ -28,6 +28,8 @@ export class Transcript extends EventTarget {
   /** The state of the conversation at the server that is shown, and the timer that looks for another one. */
   #state = null;
   #watch = null;
+  /** Resolved when the positions of the last turn are known. */
+  #compared = Promise.resolve();
 
   constructor(api, id, { actions, serverOf }) {
     super();
@@ -73,14 +75,11 @@ export class Transcript extends EventTarget {
   async #lookForChanges() {
     const isIdle = () => !this.isRunning && !this.#turns.some((turn) => turn.isEdited);
     if (document.hidden || !this.element.isConnected || this.id === null || !isIdle()) return;
-    try {
-      const { state } = await this.#api.fetchJson("GET", this.#path("/state"));
-      if (state === this.#state || !isIdle()) return;
-      const stored = await this.#fetch();
-      if (isIdle()) await this.#show(stored);
-    } catch {
-      // The next look may succeed; a conversation that was deleted says so when it is used.
-    }
+    // A look that fails is repeated; a conversation that was deleted says so when it is used.
+    const found = await this.#api.fetchJson("GET", this.#path("/state")).catch(() => null);
+    if (found === null || found.state === this.#state || !isIdle()) return;
+    const stored = await this.#fetch().catch(() => null);
+    if (stored && isIdle()) await this.#show(stored);
   }
 
   /** Send a message, {text, files}. A message that the server rejects is removed, and the error is thrown. */
@@ -115,15 +114,12 @@ export class Transcript extends EventTarget {
     return this.#startVersion("/chat", { ...toRequestBody(message), edits: position });
   }
 
-  /** Let the user edit the last message; returns false if there is none that can be edited. */
-  editLast() {
-    const turn = this.#turns.findLast(({ positions }) => typeof positions?.question === "number");
-    if (!turn || this.isRunning) return false;
-    turn.edit();
-    return true;
+  /** Let the user edit the last message, once its position is known. */
+  async editLast() {
+    await this.#compared;
+    if (!this.isRunning) this.#turns.findLast(({ positions }) => typeof positions?.question === "number")?.edit();
   }
 
-  /** Let the model write the rest of the last answer. */
   async continueAnswer() {
     if (this.isRunning) return;
     this.#last?.resume();
@@ -135,7 +131,6 @@ export class Transcript extends EventTarget {
     return this.#change(() => this.#api.fetchJson("POST", this.#path("/switch"), { message }));
   }
 
-  /** Remove a question with its answers, or an answer. */
   remove(position) {
     return this.#change(() => this.#api.fetchJson("DELETE", this.#path(`/messages/${position}`)));
   }
@@ -147,8 +142,7 @@ export class Transcript extends EventTarget {
 
   async #change(request) {
     if (this.isRunning) return;
-    const stored = await request();
-    this.#render(stored);
+    this.#render(await request());
     this.#dispatchChange();
   }
 
@@ -280,7 +274,7 @@ export class Transcript extends EventTarget {
     this.#markFinished();
     this.#last?.announceAnswer();
     this.dispatchEvent(new Event("finished"));
-    await this.#compareWithStored().catch(() => {});
+    this.#compared = this.#compareWithStored().catch(() => {});
   }
 
   /** Follow a turn to its end. If its process ended, render the stored messages and follow the turn that resumes it. */
