@@ -13,8 +13,8 @@ from typing import Any
 from dial_client.citations import Citation, parse_citations
 from dial_client.icons import Icon
 from dial_client.mcp_apps import App
-from dial_client.text.json_fields import expect_object, expect_optional_text, expect_span, expect_text
 from dial_client.stored_entry import StoredEntry
+from dial_client.text.json_fields import expect_object, expect_optional_text, expect_span, expect_text
 from dial_client.text.safe_text import one_line
 from dial_client.vendor_messages.vendor_forms import VendorForms
 
