@@ -93,7 +93,7 @@ def test_a_summary_still_stands_for_the_messages_before_a_new_version() -> None:
     assert shown(asked(compacted, Regeneration(1), "b1")) == ["q1", "b1"], "the summary stands for later messages too"
 
 
-def test_a_removed_answer_is_in_no_version_and_another_one_is_shown() -> None:
+def test_a_removed_answer_is_in_no_version_and_the_other_version_is_shown() -> None:
     again = asked(stored("q1", "a1"), Regeneration(), "b1")
     removed = extend(again, build_deletion(again, 3))
     assert shown(removed) == ["q1", "a1"]
