@@ -54,6 +54,9 @@ _AMBIGUOUS_LENGTH = "ambiguous_length"
 ON_AUTHENTICATED = "dial_client.on_authenticated"
 """Key in the request's state of the function that is called when the request has passed all checks."""
 HEALTH = "/healthz"
+ASSETS = "/assets/"
+FRAME_SCRIPTS = frozenset({f"{ASSETS}diagram_frame.js", f"{ASSETS}vendor/mermaid/mermaid.min.js"})
+"""The scripts of the frame that draws diagrams. Its origin is opaque: browsers send ``Origin: null`` for them."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound to
 
@@ -112,9 +115,9 @@ class SecurityMiddleware:
         _check_length(headers, scope["http_version"])
         if path == HEALTH:
             return
-        is_page = scope["method"] in ("GET", "HEAD") and (path == "/" or path.startswith("/assets/"))
+        is_page = scope["method"] in ("GET", "HEAD") and (path == "/" or path.startswith(ASSETS))
         self._check_host(headers)
-        _check_origin(headers, is_page=is_page)
+        _check_origin(headers, is_page=is_page, is_frame_script=is_page and path in FRAME_SCRIPTS)
         if not is_page:
             self._check_token(headers)
             on_authenticated: Callable[[], None] | None = scope.get("state", {}).get(ON_AUTHENTICATED)
@@ -206,8 +209,10 @@ def _check_length(headers: Headers, http_version: str) -> None:
         raise HttpError(400, "give either Content-Length or Transfer-Encoding", _AMBIGUOUS_LENGTH)
 
 
-def _check_origin(headers: Headers, *, is_page: bool) -> None:
+def _check_origin(headers: Headers, *, is_page: bool, is_frame_script: bool) -> None:
     origin = headers.get("origin")
+    if is_frame_script and origin == "null":
+        return
     is_cross_origin = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
     # Pages of other origins may link to the web page, and to nothing else.
     is_cross_site = headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_page

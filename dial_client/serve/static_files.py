@@ -12,16 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dial_client.serve.http_responses import HttpError
-from dial_client.serve.security import frame_headers, page_headers
+from dial_client.serve.security import ASSETS, FRAME_SCRIPTS, frame_headers, page_headers
 
 FOLDER = Path(__file__).parent / "page"
 VENDOR = "vendor"
 """The folder of other projects' files. ``manifest.json`` there has their versions, licences and hashes."""
 FRAME = "diagram_frame.html"
 """The document that draws diagrams, in an opaque origin."""
-FRAME_SCRIPTS = frozenset({"diagram_frame.js", f"{VENDOR}/mermaid/mermaid.min.js"})
-"""The scripts of that document. To them its origin is another one."""
-
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -93,4 +90,4 @@ def _headers(name: str, mime_type: str) -> Mapping[str, str]:
     if name == FRAME:
         return frame_headers(mime_type)
     headers = page_headers(mime_type)
-    return {**headers, "cross-origin-resource-policy": "cross-origin"} if name in FRAME_SCRIPTS else headers
+    return {**headers, "cross-origin-resource-policy": "cross-origin"} if ASSETS + name in FRAME_SCRIPTS else headers

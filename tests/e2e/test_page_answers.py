@@ -30,6 +30,40 @@ def not_coloured(): ...
 SLOW = f'```typescript\n{"((a" * 19_900}\n```\n\n```json\n{{"after": true}}\n```'
 
 
+MATHS = r"""Inline $x^2$, \(\frac{a}{b}\) and $$\sqrt{2}$$, but $5 and $10, and `$code$`.
+
+\[
+\int_0^1 x\,dx
+\]
+
+```math
+\begin{pmatrix} a & b \end{pmatrix}
+```
+
+$\href{javascript:alert(1)}{x}$ $\includegraphics{https://evil.test/a.png}$ $\htmlStyle{color:red}{x}$
+$\def\a{\a\a}\a$ $wrong{$ $<img src=https://evil.test/b.png onerror=alert(2)>$
+"""
+DEEP = f"${'{x^' * 600}1{'}' * 600}$"
+
+DIAGRAMS = """```mermaid
+graph TD
+  A[Start] --> B["<img src=https://evil.test/a.png onerror=alert(1)>"]
+  click A "javascript:alert(2)"
+  click B href "https://evil.test/b"
+```
+
+```mermaid
+%%{init: {"securityLevel": "loose", "flowchart": {"htmlLabels": true}, "themeCSS": "*{background:url(https://evil.test/c)}"}}%%
+graph LR
+  C["<iframe src=https://evil.test/d></iframe>"] --> D
+```
+
+```mermaid
+not a diagram
+```
+"""
+
+
 @contextmanager
 def answered(chromium: Browser, folder: Path, text: str, **media: str) -> Iterator[Tab]:
     """Provide the page with an answer; at the end assert that it did no harm."""
@@ -76,3 +110,51 @@ def test_a_worker_of_another_address_is_refused_by_the_browser(chromium: Browser
         for expression in ("new Worker('/assets/app.js')", "trustedTypes.createPolicy('dial-worker', {})"):
             with pytest.raises(BrowserError):
                 tab.run(f"void {expression}")
+
+
+def test_formulas_are_mathml_and_prices_are_text(chromium: Browser, tmp_path: Path) -> None:
+    with answered(chromium, tmp_path, MATHS) as tab:
+        tab.until("document.querySelectorAll('.answer math').length >= 5")
+        assert tab.run("document.querySelector('.prose > p').textContent").endswith(", but $5 and $10, and $code$.")
+        assert tab.run(
+            "[...document.querySelectorAll('.formula math')].map((math) => math.getAttribute('display'))"
+        ) == [
+            "block",
+            "block",
+        ]
+        assert tab.run("document.querySelectorAll('.answer :is(a, img, [style], script)').length") == 0
+
+
+def test_a_formula_that_is_nested_too_deeply_stays_text(chromium: Browser, tmp_path: Path) -> None:
+    with answered(chromium, tmp_path, f"{DEEP} and $y$") as tab:
+        tab.until("document.querySelector('.math:last-of-type math')")
+        assert tab.run("document.querySelector('.math').textContent") == DEEP.strip("$")
+
+
+def test_a_table_is_copied_as_csv_and_as_markdown(chromium: Browser, tmp_path: Path) -> None:
+    text = '| **Name** | Value |\n|:--|--:|\n| a, "b" | =1+1 |\n| `x\\|y` | -2 |'
+    with answered(chromium, tmp_path, text) as tab:
+        tab.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+        tab.run("document.querySelector('.table-buttons [aria-label$=CSV]').click()")
+        assert tab.until("window.copied") == 'Name,Value\r\n"a, ""b""",\'=1+1\r\nx|y,-2'
+        tab.run("document.querySelector('.table-buttons [aria-label$=Markdown]').click()")
+        tab.until("window.copied.startsWith('|')")
+        assert tab.run("window.copied.split('\\n')[1]") == "| --- | --: |"
+
+
+def test_diagrams_are_images_and_a_hostile_one_reaches_nothing(chromium: Browser, tmp_path: Path) -> None:
+    with answered(chromium, tmp_path, DIAGRAMS) as tab:
+        tab.until("document.querySelectorAll('.diagram img').length === 2")
+        images = "[...document.querySelectorAll('.diagram img')]"
+        assert tab.run(
+            f"{images}.every((image) => image.src.startsWith('data:image/svg+xml') && image.naturalWidth > 9)"
+        )
+        assert tab.run("document.querySelectorAll('.diagram pre')[2].hidden") is False
+        frames = tab.run("[...document.querySelectorAll('iframe')].map((frame) => frame.getAttribute('sandbox'))")
+        assert frames == ["allow-scripts"]
+        assert tab.run("document.querySelector('iframe').contentDocument") is None
+        before = tab.run(f"{images}[0].src")
+        tab.click("#theme")
+        tab.until(f"{images}[0].src !== {before!r}")
+        tab.click(".diagram .code-buttons .text-button")
+        assert tab.run("document.querySelector('.diagram pre').hidden") is False

@@ -72,6 +72,9 @@ def test_what_stands_in_a_line() -> None:
         "![i](http://c/d.png)": [{"t": "image", "href": "http://c/d.png", "alt": "i"}],
         "https://a.b/c(d). x": [{"t": "link", "href": "https://a.b/c(d)", "c": ["https://a.b/c(d)"]}, ". x"],
         "[a] (b) [c": ["[a] (b) [c"],
+        "$5 and $10, $x$.": ["$5 and $10, ", {"t": "math", "text": "x", "isDisplay": False}, "."],
+        r"\(a*b*c\) \$x$": [{"t": "math", "text": "a*b*c", "isDisplay": False}, " $x$"],
+        "$$x$$ US$5 and A$6": [{"t": "math", "text": "x", "isDisplay": True}, " US$5 and A$6"],
     }
     assert dict(zip(cases, inline(list(cases)), strict=True)) == cases
 
@@ -108,6 +111,8 @@ def test_what_stands_in_lines() -> None:
         "| no | table |\ntext": ["paragraph | no | table |\ntext"],
         "> a\nb\n\nc": ["quote", "paragraph c"],
         "- a\n- b\n\nc": ["list 2", "paragraph c"],
+        "a\n$$\nx\n$$\nb": ["paragraph a", "math x", "paragraph b"],
+        "$$\nx\n\ny": ["paragraph $$\nx", "paragraph y"],
         "": [],
     }
     assert dict(zip(cases, ([_brief(block) for block in found] for found in blocks(list(cases))), strict=True)) == cases
@@ -155,6 +160,7 @@ PIECES += [
     "# a\n",
     "\n",
 ]
+PIECES += ["$a ", "$a$", "$$a", "\\(", "\\[a\n", "$$a\n"]
 PIECES += [">>>>>>>>>>>>>>>>>>>> a\n", "- - ", " "]
 
 

@@ -270,3 +270,26 @@ async def test_an_internal_error_is_reported_without_secrets(caplog: pytest.LogC
 )
 def test_loopback_is_known(host: str, is_near: bool) -> None:
     assert is_loopback(host) is is_near
+
+
+async def test_the_frame_of_diagrams_has_no_origin_and_only_its_scripts_are_sent_to_it() -> None:
+    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+        frame = await stranger.get("/assets/diagram_frame.html")
+        script = await stranger.get("/assets/diagram_frame.js", headers={"Origin": "null"})
+    policy = frame.headers["content-security-policy"]
+    assert policy.startswith("sandbox allow-scripts; default-src 'none'; script-src 'self';")
+    assert "allow-same-origin" not in policy
+    assert (script.status_code, script.headers["cross-origin-resource-policy"]) == (200, "cross-origin")
+    async with serve([]) as server:
+        for path in ("/assets/app.js", "/", "/conversations"):
+            assert await status(server, path, Origin="null", Authorization=f"Bearer {TOKEN}") == 403
+
+
+async def test_files_of_the_page_are_compressed_and_not_sent_again() -> None:
+    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+        first = await stranger.get("/assets/app.js", headers={"Accept-Encoding": "gzip"})
+        plain = await stranger.get("/assets/app.js", headers={"Accept-Encoding": "identity"})
+        again = await stranger.get("/assets/app.js", headers={"If-None-Match": first.headers["etag"]})
+    assert (first.headers["content-encoding"], first.content) == ("gzip", plain.content)
+    assert "content-encoding" not in plain.headers
+    assert (again.status_code, again.content) == (304, b"")

@@ -88,17 +88,27 @@ export function setLabel(button, label) {
 
 /** Create a button that copies a text. `getText` is called on each click. */
 export function createCopyButton(getText, label = "Copy") {
-  const button = createIconButton("copy", label, async () => {
-    const isCopied = await navigator.clipboard.writeText(getText()).then(() => true, () => false);
-    button.replaceChildren(createIcon(isCopied ? "check" : "cross"));
-    button.title = isCopied ? "Copied" : "The browser did not allow copying";
-    announce(button.title);
-    setTimeout(() => {
-      button.replaceChildren(createIcon("copy"));
-      button.title = label;
-    }, 1500);
-  });
+  const button = createIconButton("copy", label, () => copy(button, getText, label));
   return button;
+}
+
+/** Create a button with a text beside the icon that copies a text, as `createCopyButton`. */
+export function createTextCopyButton(text, getText, label) {
+  const onclick = () => copy(button, getText, label);
+  const button = el("button.text-button.copy-button", { type: "button", "aria-label": label, title: label, onclick },
+    createIcon("copy"), text);
+  return button;
+}
+
+async function copy(button, getText, label) {
+  const isCopied = await navigator.clipboard.writeText(getText()).then(() => true, () => false);
+  button.firstElementChild.replaceWith(createIcon(isCopied ? "check" : "cross"));
+  button.title = isCopied ? "Copied" : "The browser did not allow copying";
+  announce(button.title);
+  setTimeout(() => {
+    button.firstElementChild.replaceWith(createIcon("copy"));
+    button.title = label;
+  }, 1500);
 }
 
 /** Announce a text to screen readers; an urgent text interrupts them. */

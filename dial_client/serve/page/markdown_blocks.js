@@ -3,10 +3,12 @@
 // A block has `type` and `from`, the number of its first line: {type: "paragraph", text}, {type: "heading", level, text},
 // {type: "code", language, text, isClosed}, {type: "rule"}, {type: "quote", blocks},
 // {type: "list", start (null for bullets), items: [{blocks, done (null for no task)}], isLoose},
-// {type: "table", align, header, rows}.
+// {type: "table", align, header, rows}, {type: "math", text}.
 //
 // Differences from CommonMark: a single line break is kept, as people and models write it; "---" under a paragraph is a
 // rule; indented code, HTML and link reference definitions are not supported.
+
+import { parseMathBlock } from "./markdown_math.js";
 
 /** Maximum nesting of quotes and lists; deeper blocks are paragraphs. */
 const MAX_DEPTH = 10;
@@ -39,6 +41,8 @@ function parseBlock(lines, at, depth) {
   const heading = parseHeading(line);
   if (heading) return [heading, at + 1];
   if (isRule(line)) return [{ type: "rule" }, at + 1];
+  const math = parseMathBlock(lines, at);
+  if (math) return math;
   if (depth < MAX_DEPTH && isQuote(line)) return parseQuote(lines, at, depth);
   if (depth < MAX_DEPTH && parseMarker(line)) return parseList(lines, at, depth);
   if (isTable(lines, at)) return parseTable(lines, at);
@@ -190,7 +194,7 @@ function splitCells(line) {
   let cell = "";
   for (const [piece] of line.trim().matchAll(/\\[^]|`[^`]*`|\||[^\\`|]+|[^]/g)) {
     if (piece !== "|") {
-      cell += piece === "\\|" ? "|" : piece;
+      cell += piece === "\\|" || piece[0] === "`" ? piece.replaceAll("\\|", "|") : piece;
       continue;
     }
     cells.push(cell.trim());
@@ -207,6 +211,7 @@ function splitCells(line) {
 function isBlockStart(lines, at) {
   const line = lines[at];
   if (parseFence(line) || parseHeading(line) || isRule(line) || isQuote(line) || isTable(lines, at)) return true;
+  if (parseMathBlock(lines, at)) return true;
   const marker = measureIndent(line) < 4 ? parseMarker(line) : null;
   return marker !== null && !marker.isEmpty && (marker.number === null || marker.number === 1);
 }

@@ -1,9 +1,11 @@
 // Inline Markdown: parses text into a tree of plain values, in linear time. Does not use the document.
 //
 // A node is a string, or {t: "em" | "strong" | "del", c: nodes}, {t: "code", text}, {t: "br"},
-// {t: "link", href, c: nodes}, {t: "image", href, alt}. HTML is text, but for <br>.
+// {t: "link", href, c: nodes}, {t: "image", href, alt}, {t: "math", text, isDisplay}. HTML is text, but for <br>.
 
-const SPECIAL = /[\\`*_~[!<&\n]|https?:\/\//g;
+import { parseMath } from "./markdown_math.js";
+
+const SPECIAL = /[\\`*_~[!<&$\n]|https?:\/\//g;
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', nbsp: "\u00a0", "#39": "'", apos: "'" };
 
@@ -19,13 +21,14 @@ const MAX_URL = 2_000;
 export function parseInline(text, { open = false, links = true } = {}) {
   const { codes, closers } = scan(text, open);
   const builder = new Builder();
+  const failed = {};
   let at = 0;
   while (at < text.length) {
     SPECIAL.lastIndex = at;
     const found = SPECIAL.exec(text);
     if (!found) break;
     builder.text(text.slice(at, found.index));
-    at = parseSpecial(text, found.index, { codes, closers, open, links }, builder);
+    at = parseSpecial(text, found.index, { codes, closers, failed, open, links }, builder);
   }
   builder.text(text.slice(at));
   return builder.finish(open);
@@ -85,8 +88,9 @@ function parseSpecial(text, at, known, builder) {
     case "\n":
       builder.node({ t: "br" });
       return at + 1;
+    case "$":
     case "\\":
-      return parseEscape(text, at, builder);
+      return parseFormula(text, at, known, builder) ?? parseEscape(text, at, builder);
     case "`":
       return parseCode(text, at, known.codes, builder);
     case "*":
@@ -109,7 +113,18 @@ function parseSpecial(text, at, known, builder) {
   return at + 1;
 }
 
+/** Parse a formula; null if there is none at the position. */
+function parseFormula(text, at, { failed }, builder) {
+  const math = parseMath(text, at, failed);
+  if (math) builder.node({ t: "math", text: math.tex, isDisplay: math.isDisplay });
+  return math?.end ?? null;
+}
+
 function parseEscape(text, at, builder) {
+  if (text[at] === "$") {
+    builder.text("$");
+    return at + 1;
+  }
   const next = text[at + 1] ?? "";
   if (next === "\n") {
     builder.node({ t: "br" });

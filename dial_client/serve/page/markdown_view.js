@@ -2,9 +2,12 @@
 //
 // Nothing is fetched: an image becomes a link. Links lead to http, https or mailto only, and their host is visible.
 
-import { createCopyButton, el, createIcon, isLong, setText } from "./dom.js";
+import { createCopyButton, createTextCopyButton, el, createIcon, isLong, setText } from "./dom.js";
 import { parseInline, toPlainText, parseSafeUrl } from "./markdown_inline.js";
 import { colorGrowing, colorWhenVisible } from "./highlighting.js";
+import { renderDiagram } from "./diagram_view.js";
+import { renderMath } from "./math_view.js";
+import { toCsv, toMarkdown } from "./table_text.js";
 import { parseBlocks } from "./markdown_blocks.js";
 import { escapeInvisible } from "./invisible_characters.js";
 
@@ -82,6 +85,8 @@ function renderBlock(block, isOpen) {
       return el(`h${Math.min(block.level + 2, 6)}`, { class: `level-${block.level}` }, ...renderInline(block.text, isOpen));
     case "code":
       return renderCode(block);
+    case "math":
+      return el("div.formula", { tabindex: "0", role: "group", "aria-label": "Formula" }, renderMath(block.text, true));
     case "rule":
       return el("hr");
     case "quote":
@@ -105,7 +110,11 @@ function renderParagraph(text, isOpen) {
   return block;
 }
 
-function renderCode({ language, text }) {
+function renderCode({ language, text, isClosed }) {
+  if (isClosed && language.toLowerCase() === "mermaid") return renderDiagram(text);
+  if (isClosed && ["math", "latex-math"].includes(language.toLowerCase())) {
+    return el("div.formula", { tabindex: "0", role: "group", "aria-label": "Formula" }, renderMath(text, true));
+  }
   const code = el("code");
   const pre = el("pre", { tabindex: "0" }, code);
   const copy = createCopyButton(() => (isLong(text) ? text : code.textContent), "Copy code");
@@ -135,14 +144,20 @@ function renderList({ start, items, isLoose }, isOpen) {
   return list;
 }
 
-function renderTable({ align, header, rows }) {
+function renderTable(table) {
+  const { align, header, rows } = table;
   const cells = (tag, texts) => texts.map((text, at) => {
     const side = align[at] ? `.${align[at]}` : "";
     return el(`${tag}${side}`, tag === "th" ? { scope: "col" } : {}, ...renderInline(text, false));
   });
   const head = el("thead", {}, el("tr", {}, ...cells("th", header)));
   const body = el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells("td", row))));
-  return el("div.table", { tabindex: "0", role: "group", "aria-label": "Table" }, el("table", {}, head, body));
+  const plain = () => [header, ...rows].map((row) => row.map((cell) => toPlainText(parseInline(cell))));
+  const scroller = el("div.table", { tabindex: "0", role: "group", "aria-label": "Table" }, el("table", {}, head, body));
+  const buttons = el("div.table-buttons", {},
+    createTextCopyButton("CSV", () => toCsv(plain()), "Copy the table as CSV"),
+    createTextCopyButton("Markdown", () => toMarkdown(table), "Copy the table as Markdown"));
+  return el("div.table-block", {}, scroller, buttons);
 }
 
 function renderInline(text, isOpen) {
@@ -158,6 +173,8 @@ function renderNodes(nodes) {
         return el("br");
       case "code":
         return el("code", {}, node.text);
+      case "math":
+        return renderMath(node.text, node.isDisplay);
       case "link":
         return renderLink(node);
       case "image":

@@ -1,0 +1,45 @@
+// Formulas as MathML, by KaTeX, which is loaded with the first formula. Until then, and where a formula is wrong, its text
+// is shown. KaTeX creates elements here, no markup; without HTML output it needs neither fonts nor styles.
+
+import { el } from "./dom.js";
+
+const MAX_TEX = 5_000;
+/** Depth of elements: the layout of deeper formulas may fail in the browser. */
+const MAX_DEPTH = 60;
+
+const OPTIONS = { output: "mathml", throwOnError: true, trust: false, strict: "ignore", maxExpand: 300, maxSize: 20 };
+
+let library = null;
+
+/** Return the element of a formula. */
+export function renderMath(tex, isDisplay) {
+  const element = el(isDisplay ? "span.math.display" : "span.math", {}, el("code", {}, tex));
+  if (tex.length <= MAX_TEX) loadLibrary().then((katex) => katex && typeset(element, tex, isDisplay, katex));
+  return element;
+}
+
+function loadLibrary() {
+  library ??= import("./vendor/katex/katex.min.js").then(() => globalThis.katex, () => null);
+  return library;
+}
+
+function typeset(element, tex, isDisplay, katex) {
+  const formula = document.createElement("span");
+  try {
+    katex.render(tex, formula, { ...OPTIONS, displayMode: isDisplay });
+  } catch (error) {
+    element.title = String(error?.message ?? error).slice(0, 200);
+    return;
+  }
+  if (measureDepth(formula) <= MAX_DEPTH) element.replaceChildren(...formula.childNodes);
+}
+
+function measureDepth(root) {
+  let level = [root];
+  let depth = 0;
+  while (level.length && depth <= MAX_DEPTH) {
+    level = level.flatMap((element) => [...element.children]);
+    depth += 1;
+  }
+  return depth;
+}
