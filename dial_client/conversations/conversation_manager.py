@@ -267,7 +267,13 @@ class ConversationManager(ChatMethods, VersionMethods):
         return await self._store.create(title, repair_history(messages))
 
     async def start(
-        self, conversation_id: str, message: TurnInput, *, stream: bool = True, turn_id: str | None = None
+        self,
+        conversation_id: str,
+        message: TurnInput,
+        *,
+        stream: bool = True,
+        turn_id: str | None = None,
+        output_type: Any = None,
     ) -> TurnHandle:
         """Send a message in a conversation, and return the turn that answers, which needs no reader.
 
@@ -280,20 +286,21 @@ class ConversationManager(ChatMethods, VersionMethods):
                 version of an earlier message or answer; a `Continuation` for the rest of an answer that was cut off.
             stream: ask the model for its reply in pieces.
             turn_id: of printable ASCII and unlike that of any other turn; by default a random one.
+            output_type: the type of the answer, as for `DialClient.run`.
         """
-        return await self._start(conversation_id, message, stream=stream, turn_id=turn_id)
+        return await self._start(conversation_id, message, stream=stream, turn_id=turn_id, output_type=output_type)
 
     async def resume(
-        self, conversation_id: str, *, stream: bool = True, turn_id: str | None = None
+        self, conversation_id: str, *, stream: bool = True, turn_id: str | None = None, output_type: Any = None
     ) -> TurnHandle | None:
         """Resume a turn whose program was killed, and return it; None where the last turn ended well.
 
         What it had finished is not done again, and counts against `Limits.max_depth`; other limits begin anew. Of calls
-        that were under way the model is told that they may have run.
-        Arguments and errors are those of `start`.
+        that were under way the model is told that they may have run. The type of the answer is not stored: name it
+        again. Arguments and errors are those of `start`.
         """
         try:
-            return await self._start(conversation_id, None, stream=stream, turn_id=turn_id)
+            return await self._start(conversation_id, None, stream=stream, turn_id=turn_id, output_type=output_type)
         except NothingToResume:
             return None
 

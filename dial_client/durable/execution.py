@@ -9,6 +9,7 @@ import anyio
 
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import results
+from dial_client.durable.serialization import RowRefused
 from dial_client.durable.turn_ids import conversation_of, is_attempt_of, new_attempt_id
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.logs import get_logger
@@ -69,13 +70,16 @@ class TurnExecution:
             await self._abandon(turn_id)
         if not await self._is_own_workflow(turn_id):
             raise DialError("another program has taken the turn over")
-        message = results.to_message(row)
-        self._on_started(await self._manager.start(conversation_id, message, turn_id=new_attempt_id(turn_id)))
+        message, output_type = results.to_message(row), results.read_output_type(row)
+        turn = await self._manager.start(
+            conversation_id, message, turn_id=new_attempt_id(turn_id), output_type=output_type
+        )
+        self._on_started(turn)
 
     async def finish_turn(self, turn_id: str, conversation_id: str, row: str = "") -> dict[str, str]:
         """Return the result of a turn that has started in any process: the last step of a workflow."""
         try:
-            turn = await self._attach(turn_id, conversation_id)
+            turn = await self._attach(turn_id, conversation_id, row)
             if turn is None:
                 stored = await self._manager.get(conversation_id)
                 return results.to_row_of_stored(stored, results.to_message(row))
@@ -106,7 +110,7 @@ class TurnExecution:
         stored = await store.get(conversation_id)
         return stored.turn, stored.running
 
-    async def _attach(self, turn_id: str, conversation_id: str) -> TurnHandle | None:
+    async def _attach(self, turn_id: str, conversation_id: str, row: str) -> TurnHandle | None:
         """Return the turn as it runs in this process, or has run; None if it has ended in another one.
 
         Waits while another process runs the turn, and resumes it when none does.
@@ -120,19 +124,21 @@ class TurnExecution:
                 if not is_attempt_of(turn_id, attempt_id):
                     return None
                 if not is_running:
-                    if (turn := await self._resume(turn_id, conversation_id)) is not None:
+                    if (turn := await self._resume(turn_id, conversation_id, row)) is not None:
                         return turn
                     continue  # it had ended: its conversation is released now
-            except (ConfigError, ConversationNotFound):
+            except (ConfigError, ConversationNotFound, RowRefused):
                 raise
             except DialError as error:  # another process was faster, or the store failed this time
                 log.warning("durable_turn_waits", error=type(error).__name__)
             await anyio.sleep(_POLL_INTERVAL)
 
-    async def _resume(self, turn_id: str, conversation_id: str) -> TurnHandle | None:
+    async def _resume(self, turn_id: str, conversation_id: str, row: str) -> TurnHandle | None:
         if self._is_stopping():
             await self._abandon(turn_id)
-        turn = await self._manager.resume(conversation_id, turn_id=new_attempt_id(turn_id))
+        turn = await self._manager.resume(
+            conversation_id, turn_id=new_attempt_id(turn_id), output_type=results.read_output_type(row)
+        )
         if turn is not None:
             self._on_started(turn)
         return turn

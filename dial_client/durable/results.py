@@ -8,8 +8,9 @@ from typing import Any
 
 from dial_client.durable.serialization import RowRefused
 from dial_client.durable.turn_ids import conversation_of
-from dial_client.errors import DialError
+from dial_client.errors import ConfigError, DialError
 from dial_client.messages import Message, Role
+from dial_client.schema.output_type import build_output_type, to_json_schema
 from dial_client.stores.conversation_store import Conversation
 from dial_client.turn_result import Turn
 
@@ -57,6 +58,33 @@ def to_row_of_stored(stored: Conversation, question: Message) -> dict[str, str]:
             break
         answer = message.text if message.role is Role.ASSISTANT and not message.tool_calls and not answer else answer
     return {"text": answer, "stop_reason": ""}
+
+
+def to_question_row(message: str | Message, output_type: Any) -> str:
+    """Return the row of a user's message, and of the type of its answer as a JSON Schema; None for text.
+
+    Raises:
+        ConfigError: `output_type` is an invalid JSON Schema.
+        TypeError: it is no type that JSON can be read as.
+    """
+    question = Message.user(message) if isinstance(message, str) else message
+    schema = {} if output_type is None else {"output_schema": to_json_schema(output_type)}
+    return json.dumps({**question.to_dict(), **schema})
+
+
+def read_output_type(row: str) -> Any:
+    """Return the JSON Schema of the answer in the row of a message; None for text.
+
+    Raises:
+        RowRefused: the row is no JSON, or it has no valid schema.
+    """
+    try:
+        schema = json.loads(row).get("output_schema") if row else None
+        if schema is not None:
+            build_output_type(schema)
+    except (TypeError, ValueError, AttributeError, RecursionError, ConfigError) as error:
+        raise RowRefused("the database holds a question that cannot be read") from error
+    return schema
 
 
 def to_message(row: Any) -> Message:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -107,44 +106,57 @@ class DurableTurns:
                 await self._execution.abandon_all()
             await to_thread.run_sync(lambda: DBOS.destroy(destroy_registry=True))
 
-    async def submit(self, conversation_id: str, message: str | Message) -> str:
+    async def submit(self, conversation_id: str, message: str | Message, *, output_type: Any = None) -> str:
         """Send a message in a conversation, and return the id of the turn, which starts once no other is in its way.
 
         From here on it is answered, in this process or another: `result` waits for that.
 
+        Args:
+            conversation_id: which conversation.
+            message: the person's text, or a `Message` of the person's.
+            output_type: the type of the answer, as for `DialClient.run`. Its JSON Schema is stored: the answer
+                satisfies it, whichever process writes it, and `DurableResult.text` is its JSON.
+
         Raises:
             ConversationNotFound: there is no such conversation.
+            ConfigError: `output_type` is an invalid JSON Schema.
+            TypeError: it is no type that JSON can be read as.
         """
         from dbos import DBOS, SetWorkflowID
 
+        row = results.to_question_row(message, output_type)
         await self._execution.find_holder(conversation_id)
-        question = Message.user(message) if isinstance(message, str) else message
         turn_id = new_turn_id(conversation_id)
         self._execution.turn_ids.add(turn_id)
         with SetWorkflowID(turn_id):
-            self._handles[turn_id] = await DBOS.start_workflow_async(
-                self._turn_workflow, conversation_id, json.dumps(question.to_dict())
-            )
+            self._handles[turn_id] = await DBOS.start_workflow_async(self._turn_workflow, conversation_id, row)
         return turn_id
 
-    async def start(self, conversation_id: str, message: TurnInput, *, stream: bool = True) -> TurnHandle:
+    async def start(
+        self, conversation_id: str, message: TurnInput, *, stream: bool = True, output_type: Any = None
+    ) -> TurnHandle:
         """Send a message in a conversation, and return the turn that answers, which runs here.
 
         When this returns the turn is durable: whoever is killed, it is answered; in another process by another attempt,
         whose id the conversation has (`Conversation.turn`). The answer is in the conversation, and not kept for
-        `result`. Arguments are those of `ConversationManager.start`.
+        `result`. Arguments are those of `ConversationManager.start`; the JSON Schema of `output_type` is stored, and
+        holds for an answer that another process writes.
 
         Raises:
             ConversationNotFound: there is no such conversation.
             ConversationBusy: another turn of it is under way, or waits to be resumed.
             DialError: a database failed; the turn is cancelled, if it had started.
         """
+        # The question is in the conversation.
+        row = results.to_question_row("", output_type) if output_type is not None else ""
         turn_id = new_turn_id(conversation_id)
         self._execution.turn_ids.add(turn_id)
         try:
-            turn = await self.manager.start(conversation_id, message, stream=stream, turn_id=new_attempt_id(turn_id))
+            turn = await self.manager.start(
+                conversation_id, message, stream=stream, turn_id=new_attempt_id(turn_id), output_type=output_type
+            )
             try:
-                await self._start_workflow(turn_id, turn)
+                await self._start_workflow(turn_id, turn, row)
             except BaseException:
                 turn.cancel()
                 raise
@@ -209,8 +221,8 @@ class DurableTurns:
         async def turn(conversation_id: str, row: str) -> dict[str, str]:
             return await self._run_turn(conversation_id, row)
 
-        async def started_turn(conversation_id: str) -> None:
-            await self._run_started_turn(conversation_id)
+        async def started_turn(conversation_id: str, row: str = "") -> None:
+            await self._run_started_turn(conversation_id, row)
 
         self._turn_workflow = DBOS.workflow(name=TURN)(turn)
         self._started_turn_workflow = DBOS.workflow(name=STARTED_TURN)(started_turn)
@@ -220,14 +232,21 @@ class DurableTurns:
             DBOS.destroy(destroy_registry=True)
             raise ConfigError("the database for durable turns cannot be used", hint=type(error).__name__) from error
 
-    async def _start_workflow(self, turn_id: str, turn: TurnHandle) -> None:
-        """Make a turn that has started durable: from here on it is resumed where its process is gone."""
+    async def _start_workflow(self, turn_id: str, turn: TurnHandle, row: str) -> None:
+        """Make a turn that has started durable: from here on it is resumed where its process is gone.
+
+        Args:
+            turn_id: of the workflow.
+            turn: which runs.
+            row: with the type of its answer; empty for text, as earlier versions have it.
+        """
         from dbos import DBOS, SetWorkflowID
 
         self._execution.add_started(turn_id, turn)
         try:
             with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
-                await DBOS.start_workflow_async(self._started_turn_workflow, turn.conversation_id)
+                more = (row,) if row else ()
+                await DBOS.start_workflow_async(self._started_turn_workflow, turn.conversation_id, *more)
         except Exception as error:
             raise results.to_dial_error(error) from error
 
@@ -245,12 +264,12 @@ class DurableTurns:
             execution.discard(turn_id)
             self._handles.pop(turn_id, None)
 
-    async def _run_started_turn(self, conversation_id: str) -> None:
+    async def _run_started_turn(self, conversation_id: str, row: str) -> None:
         """Carry a turn that has started to its end: a workflow without steps, as it can begin anew at any time."""
         turn_id = self._own_workflow()
         try:
             results.check_conversation(turn_id, conversation_id)
-            await self._run_in_loop(self._execution.finish_turn, turn_id, conversation_id)
+            await self._run_in_loop(self._execution.finish_turn, turn_id, conversation_id, row)
         finally:
             self._execution.discard(turn_id)
 

@@ -147,6 +147,17 @@ def build_output_type(output_type: Any) -> OutputType[Any]:
         return _build_for_type(output_type)
 
 
+def to_json_schema(output_type: Any) -> Mapping[str, Any]:
+    """Return a type of answers as a JSON Schema, which is a type of answers too; arguments and errors as above."""
+    build_output_type(output_type)
+    if isinstance(output_type, Mapping):
+        return output_type
+    from pydantic import TypeAdapter
+
+    schema: dict[str, Any] = TypeAdapter(output_type).json_schema()
+    return schema
+
+
 def _build_for_schema(schema: Mapping[str, Any]) -> OutputType[Any]:
     whole, is_wrapped = _wrap(dict(schema))
     check = ArgumentCheck(whole, formats=True)

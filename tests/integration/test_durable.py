@@ -323,6 +323,23 @@ async def test_a_message_may_have_attachments_before_it_is_in_the_conversation(t
 
 
 @new_enough
+async def test_a_typed_answer_is_held_to_its_schema_by_the_process_that_resumes_the_turn(tmp_path: Path) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversations = [await manager.create() for _ in range(2)]
+        (await turns.start(conversations[0].id, "How many?", output_type=list[int])).abandon()
+    async with durable(tmp_path, "Three.", '{"result": [3]}') as (manager, turns):
+        with anyio.fail_after(LONG):
+            while (await turns.get(conversations[0].id)).running:  # noqa: ASYNC110 - the workflow ends by itself
+                await anyio.sleep(0.02)
+        assert await read_texts(manager, conversations[0].id) == ["How many?", "[3]"]
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        turn_id = await turns.submit(conversations[1].id, "How many?", output_type=list[int])
+        await asked_for(manager, conversations[1].id)
+    async with durable(tmp_path, "Four.", '{"result": [4]}') as (manager, turns):
+        assert (await turns.result(turn_id)).text == "[4]"
+
+
+@new_enough
 async def test_rounds_before_it_was_left_count_against_the_depth(tmp_path: Path) -> None:
     limits = Limits(max_depth=2)
     async with durable(tmp_path, ROUND, {"hang": True}, limits=limits) as (manager, turns):

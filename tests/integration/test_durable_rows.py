@@ -16,7 +16,8 @@ import pytest
 from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
 from dial_client.durable import SQLITE_IS_TOO_OLD, DurableTimings, DurableTurns, default_database
 from dial_client.durable.dbos_database import to_dbos_url
-from dial_client.durable.serialization import NAME, from_json, to_json
+from dial_client.durable.results import read_output_type
+from dial_client.durable.serialization import NAME, RowRefused, from_json, to_json
 from dial_client.durable.turn_ids import new_turn_id
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
 from tests.support.program import LONG
@@ -270,3 +271,9 @@ def test_an_error_is_read_back_as_an_error_of_the_package(error: Exception, kind
 def test_what_is_no_json_is_not_written() -> None:
     with pytest.raises(TypeError):
         to_json({"value": object()})
+
+
+@pytest.mark.parametrize("row", ["[]", "{", '{"output_schema": 5}', '{"output_schema": {"type": "nothing"}}'])
+def test_a_row_whose_schema_is_none_is_refused(row: str) -> None:
+    with pytest.raises(RowRefused, match="cannot be read"):
+        read_output_type(row)
