@@ -12,6 +12,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL = $(PIP) install --require-hashes -r
 DEMO = $(VENV)/demo.installed
 TEST = $(VENV)/test.installed
+DOCS = $(VENV)/docs.installed
 NPM = build/npm/installed
 SUITE = build/conformance/installed
 ATTACK = build/attack/installed
@@ -21,7 +22,7 @@ JOBS ?= 4
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick conformance lint types man bench soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick conformance lint types man docs docs-serve bench soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
@@ -49,6 +50,13 @@ types: $(TEST)  ## mypy, strict
 
 man: $(TEST)  ## write the manual page, docs/dial-chat.1, from the source of --help
 	$(BIN)/python -m dial_client.cli.manual_page > docs/dial-chat.1
+
+docs: $(DOCS)  ## build the documentation site into build/site; a broken link is an error
+	$(BIN)/python -m site_pages build/docs
+	$(BIN)/zensical build --config-file mkdocs.yml --strict
+
+docs-serve: docs  ## show the documentation site on loopback
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8080
 
 bench: $(TEST)  ## what this host adds to the bare SDKs
 	$(BIN)/python -m benchmarks.dial $(BENCH_ARGS)
@@ -78,6 +86,11 @@ $(DEMO): requirements-demo.lock pyproject.toml | $(BIN)/python
 
 $(TEST): requirements-test.lock pyproject.toml | $(BIN)/python
 	$(INSTALL) requirements-test.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DOCS): requirements-docs.lock pyproject.toml | $(BIN)/python
+	$(INSTALL) requirements-docs.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -115,6 +128,9 @@ lock: | $(BIN)/python  ## pin the dependencies anew, for every platform and Pyth
 	    --extra local --extra demo $$( [ $$extra = test ] && echo --extra test ) requirements-build.in pyproject.toml \
 	    --output-file requirements-$$extra.lock --quiet --no-emit-index-url --no-emit-find-links --upgrade; \
 	done
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --extra docs --constraint requirements-test.lock requirements-build.in pyproject.toml \
+	  --output-file requirements-docs.lock --quiet --no-emit-index-url --no-emit-find-links --upgrade
 
 clean:  ## remove what was built here
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

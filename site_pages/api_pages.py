@@ -1,0 +1,57 @@
+"""The reference of the Python API: every public name, by subject."""
+
+from __future__ import annotations
+
+import dial_client
+
+SUBJECTS = {
+    "client": ("The client", ("client", "durable", "settings")),
+    "conversations": ("Conversations and stores", ("conversations", "stores")),
+    "turns": ("Turns and limits", ("turns", "turn_result", "limits", "token_usage", "citations")),
+    "messages": ("Messages", ("messages", "vendor_messages")),
+    "events": ("Events", ("events",)),
+    "tools": ("Tools, approval and audit", ("tools", "audit")),
+    "servers": ("Servers", ("servers", "callbacks", "mcp_apps")),
+    "models": ("Models, providers and formats", ("model", "providers", "formats", "middleware")),
+    "errors": ("Errors", ("errors",)),
+}
+"""The pages: a title, and the first parts of the modules whose names they have."""
+
+
+def list_names(subject: str) -> list[str]:
+    """Return the public names of a page, in order."""
+    _, homes = SUBJECTS[subject]
+    return sorted(name for name, home in _homes().items() if home.split(".")[0] in homes)
+
+
+def list_missing_names() -> list[str]:
+    """Return the public names that no page has."""
+    shown = {name for subject in SUBJECTS for name in list_names(subject)}
+    return sorted(set(_homes()) - shown)
+
+
+def write_api_page(subject: str) -> str:
+    """Return a page with a directive of mkdocstrings for each name."""
+    title, _ = SUBJECTS[subject]
+    lines = [f"# {title}", "", "All names are imported from `dial_client`.", ""]
+    for name in list_names(subject):
+        lines += [f"::: dial_client.{_homes()[name]}.{name}", *_options(name), ""]
+    return "\n".join(lines)
+
+
+def write_testing_page() -> str:
+    """Return the page of `dial_client.testing`."""
+    from dial_client import testing
+
+    names = (f"::: dial_client.testing.{name}" for name in testing.__all__)
+    return "\n".join(["# Testing", "", "All names are imported from `dial_client.testing`.", "", *names]) + "\n"
+
+
+def _options(name: str) -> list[str]:
+    inherited = name in ("DialClient", "ConversationManager")
+    return ["    options:", "      inherited_members: true"] if inherited else []
+
+
+def _homes() -> dict[str, str]:
+    homes: dict[str, str] = dial_client._HOME_OF  # type: ignore[attr-defined]  # noqa: SLF001 - the one table of homes
+    return homes

@@ -1,0 +1,70 @@
+"""The reference of commands, from the source of `--help`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from dial_client.cli.command_help import (
+    DESCRIPTION,
+    EXAMPLES,
+    EXIT_CODES,
+    USAGE,
+    OptionHelp,
+    describe_option,
+    is_shown,
+    option_groups,
+)
+from dial_client.cli.manual_page import all_commands
+
+
+def write_commands() -> str:
+    """Return the page: each command with its arguments and options."""
+    from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands
+    from dial_client.cli.typer_apps import load_groups, more, talk
+
+    load_groups()
+    group = get_command(more)
+    assert isinstance(group, TyperGroup)
+    return "\n".join([*_chat(get_command(talk)), *_commands(group), *_exit_codes()]) + "\n"
+
+
+def _chat(command: Any) -> Iterator[str]:
+    yield from ("# Commands", "", "The text of `--help` and of `man dial-chat`.", "")
+    yield from ("## dial-chat", "", DESCRIPTION, "", "```text", *USAGE, "```", "")
+    for heading, options in option_groups(command):
+        yield from (f"### {heading}", "", *_options(options))
+    yield from ("### Examples", "", "```sh", *EXAMPLES, "```", "")
+
+
+def _commands(group: TyperGroup) -> Iterator[str]:
+    for name, command in sorted(all_commands(group)):
+        arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+        words = [argument.metavar or (argument.name or "").upper() for argument in arguments]
+        yield from (f"## dial-chat {name}", "", "```text", " ".join(["dial-chat", name, *words]), "```", "")
+        yield from (_escape(command.help or ""), "")
+        yield from _options([describe_option(option) for option in command.params if is_shown(option)])
+
+
+def _options(options: list[OptionHelp]) -> Iterator[str]:
+    if options:
+        yield from ("| option | |", "|---|---|")
+        yield from (f"| `{_cell(option.flags)}` | {_escape(_cell(option.text))} |" for option in options)
+        yield ""
+
+
+def _exit_codes() -> Iterator[str]:
+    yield from ("## Exit codes", "", "| code | meaning |", "|---|---|")
+    yield from (f"| {code} | {_escape(_cell(text))} |" for code, _, text in EXIT_CODES)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _escape(text: str) -> str:
+    """Return text in which nothing is an HTML tag, emphasis or a link."""
+    return text.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_").replace("[", "\\[")

@@ -1,0 +1,58 @@
+"""The documentation site has every page and every public name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from site_pages import api_pages, command_pages, root_pages
+from site_pages.root_pages import ROOT, adapt_links
+
+pytestmark = pytest.mark.once
+
+
+def list_nav_paths(nav: Any) -> list[str]:
+    """Return the paths of the pages in the navigation."""
+    if isinstance(nav, str):
+        return [nav]
+    children = nav.values() if isinstance(nav, dict) else nav
+    return [path for child in children for path in list_nav_paths(child)]
+
+
+def test_every_public_name_has_a_place_in_the_reference() -> None:
+    assert api_pages.list_missing_names() == []
+
+
+def test_every_page_has_a_place_in_the_navigation() -> None:
+    nav = list_nav_paths(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("*.md")}
+    made = {*root_pages.PAGES.values(), *(f"reference/{subject}.md" for subject in api_pages.SUBJECTS)}
+    assert sorted(set(nav) - {"adr/README.md"}) == sorted(
+        pages | made | {"reference/commands.md", "reference/testing.md"}
+    )
+    assert len(nav) == len(set(nav))
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "adapted"),
+    [
+        ("docs/audit.md", "[a](policy.md#rules)", "[a](policy.md#rules)"),
+        ("docs/audit.md", "[a](../CHANGELOG.md)", "[a](changelog.md)"),
+        ("docs/audit.md", "see [a](../pyproject.toml)", "see a"),
+        ("docs/adr/0001-record-decisions.md", "[a](../../SECURITY.md)", "[a](../security.md)"),
+        ("README.md", "![a](docs/serve-page.png) [b](docs/audit.md)", "![a](serve-page.png) [b](audit.md)"),
+        ("README.md", "[a](examples) [b](https://example.com/x.md)", "a [b](https://example.com/x.md)"),
+    ],
+)
+def test_links_lead_to_pages_of_the_site(source: str, text: str, adapted: str) -> None:
+    assert adapt_links(text, source) == adapted
+
+
+def test_the_reference_of_commands_has_every_command(tmp_path: Path) -> None:
+    page = command_pages.write_commands()
+    assert {"## dial-chat doctor", "## dial-chat servers add", "### Examples", "## Exit codes"} <= set(
+        page.splitlines()
+    )
