@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from dial_client.cli.cell_width import cell_width
 from dial_client.cli.markdown.themes import MONO
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.call_lines import RunningCall, describe, finished_lines
 from dial_client.cli.terminal.live_area import Activity, LiveState, render
 from dial_client.cli.terminal.usage_line import UsageSum, usage_line
+from dial_client.cli.terminal.wrapped_rows import find_cursor, wraps_rows
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.servers.status import ServerState, ServerStatus
@@ -111,6 +114,30 @@ def test_the_banner_counts_servers_by_their_states() -> None:
     )
     assert banner.servers_line({}, 0, 100) == "no servers, no tools"
     assert cell_width(banner.folder_line("/a/very/long/" + "path/" * 50, 60)) < 60
+
+
+@pytest.mark.parametrize(
+    ("widths", "column", "columns", "cursor"),
+    [((), 2, 60, (2, 0)), ((119, 60, 0, 61), 2, 60, (2, 6)), ((10,), 75, 60, (15, 2))],
+)
+def test_the_area_begins_above_the_rows_that_the_terminal_has_wrapped(
+    widths: tuple[int, ...], column: int, columns: int, cursor: tuple[int, int]
+) -> None:
+    assert find_cursor(widths, column, columns) == cursor
+
+
+@pytest.mark.parametrize(
+    ("environment", "wraps"),
+    [
+        ({"TMUX": "/tmp/tmux,1,0", "TERM": "tmux-256color"}, True),
+        ({"TERM_PROGRAM": "iTerm.app"}, True),
+        ({"TERM": "foot"}, True),
+        ({"TERM": "xterm-256color"}, False),
+        ({"VTE_VERSION": "7200", "STY": "1.host"}, False),
+    ],
+)
+def test_rows_are_taken_as_wrapped_only_where_the_terminal_is_known(environment: dict[str, str], wraps: bool) -> None:
+    assert wraps_rows(environment) is wraps
 
 
 def test_usage_is_one_line_and_adds_up() -> None:

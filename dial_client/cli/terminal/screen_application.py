@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dial_client.cli.terminal.live_application import LiveApplication
 from dial_client.cli.terminal.question_line import QuestionLine
 
 if TYPE_CHECKING:
@@ -37,9 +38,8 @@ class Keys:
 
 def build_application(
     live_text: Callable[[], str], input_line: Any, question: QuestionLine, keys: Keys, *, colour: bool
-) -> Application[None]:
+) -> LiveApplication:
     """Return the application: the live area, below it the input line or a question."""
-    from prompt_toolkit.application import Application
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.formatted_text import ANSI
     from prompt_toolkit.key_binding import merge_key_bindings
@@ -62,8 +62,8 @@ def build_application(
         bindings.append(input_line.key_bindings)
     else:
         containers.append(ConditionalContainer(Window(height=1, always_hide_cursor=True), ~shown))
-    application: Application[None] = Application(
-        Layout(HSplit(containers), focused_element=None if input_line is None else input_line.buffer),
+    application = LiveApplication(
+        layout=Layout(HSplit(containers), focused_element=None if input_line is None else input_line.buffer),
         key_bindings=merge_key_bindings(bindings),
         style=Style.from_dict(_STYLE),
         erase_when_done=True,
@@ -78,7 +78,7 @@ def build_application(
     return application
 
 
-def paint_above(application: Application[None], printed: str) -> None:
+def paint_above(application: LiveApplication, printed: str) -> None:
     """Print final text where the live area is, which is drawn again below it.
 
     Without text only a live area that became lower is erased: prompt_toolkit would keep its height.
@@ -88,14 +88,15 @@ def paint_above(application: Application[None], printed: str) -> None:
     renderer, output = application.renderer, application.output
     if isinstance(output, ScreenOutput) and not application.is_done:
         output.hold()
+    application.follow_size()
     if printed:
-        renderer.erase(leave_alternate_screen=False)
+        application.erase_area(prints=True)
         output.write_raw(printed.replace("\n", "\r\n"))
     elif (last := renderer.last_rendered_screen) is not None:
         size = output.get_size()
         rows = application.layout.container.preferred_height(size.columns, size.rows).preferred
         if rows < last.height:
-            renderer.erase(leave_alternate_screen=False)
+            application.erase_area()
 
 
 @contextmanager

@@ -18,6 +18,16 @@ class ScreenOutput(KeyReportingOutput):
 
     is_held = False
 
+    def erase_down(self) -> None:
+        """Erase from the cursor, in the first column, to the end of the screen.
+
+        In the first row tmux copies the screen into its history when it is erased: the live area would stay there.
+        """
+        if os.environ.get("TMUX"):
+            self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")
+        else:
+            super().erase_down()
+
     def flush(self) -> None:
         """Write what is there, unless it is held."""
         if not self.is_held:
