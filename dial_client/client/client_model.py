@@ -9,6 +9,7 @@ from typing import Literal
 import anyio
 from anyio import to_thread
 
+from dial_client.client.turn_settings import TurnSettings
 from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
 from dial_client.formats.format_selection import ActiveFormat
@@ -23,6 +24,9 @@ from dial_client.turns import prices
 from dial_client.turns.context_window import ContextWindow
 
 log = get_logger(__name__)
+
+MAX_VARIANTS = 16
+"""Models with settings of conversations that are kept open; the oldest is closed once no turn runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,7 @@ class ClientModel:
         self._is_fixed = False
         self._prepared = anyio.Event()
         self._retired: list[Provider] = []
+        self._variants: dict[tuple[str | None, str | None, float | None], ClientModel] = {}
         self._configure(selection)
 
     def _configure(self, selection: ModelSelection) -> None:
@@ -132,6 +137,51 @@ class ClientModel:
         if self.window.tokens is not None or self.provider is None:
             return self.window.tokens
         return prices.find_context_window(self.provider.info)
+
+    @property
+    def profiles(self) -> Mapping[str, ModelSettings]:
+        """The profiles of models that turns may choose from; none while the client is recorded."""
+        return {} if self._is_fixed else self._selection.models or {}
+
+    @property
+    def profile_name(self) -> str:
+        """The name of the profile of the model; empty for a model without a profile."""
+        profile = self._selection.profile
+        return profile.name if profile is not None else ""
+
+    def select(self, settings: TurnSettings) -> ClientModel:
+        """Return the model of a turn with these settings: this one, or another one that is kept open beside it.
+
+        Raises:
+            ConfigError: there is no such profile or tool format, or a temperature is set without a profile.
+        """
+        if not settings.changes_model:
+            return self
+        key = (settings.model or self.profile_name or None, settings.tool_format, settings.temperature)
+        if key not in self._variants:
+            self._variants[key] = self._open_variant(*key)
+            while len(self._variants) > MAX_VARIANTS:
+                oldest = self._variants.pop(next(iter(self._variants)))
+                self._retired += [oldest.provider] if oldest.provider not in (None, self.provider) else []
+        return self._variants[key]
+
+    def _open_variant(self, name: str | None, tool_format: str | None, temperature: float | None) -> ClientModel:
+        if self._is_fixed:
+            raise ConfigError("a recording is of one model", hint="leave the recording out to change the model")
+        models = self._selection.models or {}
+        chosen: str | Provider | None = self.provider if name is None else name
+        if name is not None and name not in models:
+            raise ConfigError(f"there is no model {name!r}", hint=f"one of {', '.join(models) or 'none'}")
+        if temperature is not None:
+            if name is None:
+                raise ConfigError("a temperature needs a model that is a profile", hint='add it to "models"')
+            models = {**models, name: replace(models[name], temperature=temperature)}
+        selection = replace(self._selection, model=chosen, models=models, tool_format=tool_format, status="template")
+        if name != self.profile_name:
+            selection = replace(selection, base_url=None, fallback_models=())
+        variant = ClientModel(selection, self.middleware)
+        variant._prepared.set()
+        return variant
 
     def record_with(self, provider: Provider | None) -> None:
         """Ask this provider from now on: the same one, with its exchanges recorded. It cannot be switched any more."""
@@ -216,7 +266,9 @@ class ClientModel:
     async def aclose(self) -> None:
         """Close the connections and processes of the models."""
         await self.close_retired()
-        for provider in (self.provider, self.status_provider):
+        variants = [variant.provider for variant in self._variants.values() if variant.provider is not self.provider]
+        self._variants.clear()
+        for provider in (*variants, self.provider, self.status_provider):
             if provider is not None:
                 await provider.aclose()
 

@@ -22,6 +22,7 @@ from dial_client.client.function_methods import FunctionMethods, open_tools
 from dial_client.client.notebook_methods import NotebookMethods
 from dial_client.client.server_methods import ServerMethods
 from dial_client.client.turn_methods import TurnInput, to_messages
+from dial_client.client.turn_settings import TurnSettings, select_tools
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
 from dial_client.events import Event
@@ -137,7 +138,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         fallback_models: Sequence[str | Provider] = (),
         startup_patience: float = STARTUP_PATIENCE,
     ) -> None:
-        approval, self._limits = approval or ApprovalPolicy(), limits or Limits()
+        approval, self.limits = approval or ApprovalPolicy(), limits or Limits()
         self._sync_lock = Lock()
         self._on_limit = on_limit
         self.system = system
@@ -145,7 +146,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
         self.model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
         """The model, with its context window; `ClientModel.switch` changes it between two turns."""
-        features = client_setup.client_features(callbacks, self.model, approve, approval, self._limits, audit)
+        features = client_setup.client_features(callbacks, self.model, approve, approval, self.limits, audit)
         setup = client_setup.recording_setup(self.model.provider, servers, approve, record, self.model.format_name)
         self._recording = setup.recording
         self.model.record_with(setup.provider)
@@ -158,7 +159,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
         self._tools = open_tools(self._servers, self.resources, tools, features, resource_tools=resource_tools)
         self._executor = ToolExecutor(
-            self._tools.catalog, self.approvals, self._limits, None, features.audit, self.model.middleware
+            self._tools.catalog, self.approvals, self.limits, None, features.audit, self.model.middleware
         )
 
     @classmethod
@@ -297,6 +298,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         max_tokens: int | None = None,
         depth: int = 0,
         output_type: Any = None,
+        settings: TurnSettings = TurnSettings(),  # noqa: B008 - frozen
     ) -> TurnHandle:
         """Start a turn without waiting for it.
 
@@ -312,21 +314,22 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             max_tokens: of each of the model's replies.
             depth: rounds of tool calls at the end of `messages` that count as this turn's.
             output_type: the type of the answer, as for `run`.
+            settings: further settings of this turn.
 
         Raises:
-            ConfigError: the client has no model, or `output_type` is an invalid JSON Schema.
+            ConfigError: the client has no such model, or `output_type` is an invalid JSON Schema.
             RuntimeError: the client is not open.
             TypeError: `messages` is no conversation, or `output_type` no type that JSON can be read as.
         """
         if self._tasks is None:
             raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
-        self.model.required()
-        conversation = to_messages(messages)
+        self.model.select(settings).required()
+        chosen, conversation = settings.override(limits, system), to_messages(messages)
         output = None if output_type is None else build_output_type(output_type)
         options = turn_runner.TurnOptions(stream, tuple(client_tools), max_tokens, depth, output)
 
         async def work(turn: TurnHandle) -> StopReason:
-            return await self._run_turn(conversation, turn, options, limits or self._limits, system)
+            return await self._run_turn(conversation, turn, options, chosen)
 
         turn = TurnHandle(
             work,
@@ -351,7 +354,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             pass
 
         request = ToolCallRequest("call_1", name, arguments)
-        return await self._executor.execute(request, discard, Deadline(self._limits.timeout))
+        return await self._executor.execute(request, discard, Deadline(self.limits.timeout))
 
     def find_taint(self, messages: Sequence[Message]) -> tuple[str, ...]:
         """Return the sources of untrusted content in a conversation; empty for none."""
@@ -359,7 +362,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
 
     async def attach(self, content: Content) -> Attached:
         """Return a user's message together with the resources it names (``@server:uri``)."""
-        limit = self._limits.max_result_chars
+        limit = self.limits.max_result_chars
         return await attach(content, self.resources, self._servers, self._results.keep, limit)
 
     async def _run_turn(
@@ -367,27 +370,27 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         messages: tuple[Message, ...],
         turn: TurnHandle,
         options: turn_runner.TurnOptions,
-        limits: Limits,
-        system: str | None,
+        settings: TurnSettings,
     ) -> StopReason:
         # Getting ready has limits of its own: a model that is fetched first must not use up the first turn's time.
         await self._servers.patience.wait()
         await self.model.ready()
+        model = self.model.select(settings)
         turn.recorder.note(*self.notes)
         restarts = self._servers.restarts
         services = turn_runner.TurnServices(
-            model=ChatModel(self.model.required(), self.model.format, self.model.window),
-            tool_snapshot=self._tools.current,
+            model=ChatModel(model.required(), model.format, model.window),
+            tool_snapshot=select_tools(self._tools.current, settings),
             result_store=self._results,
             approvals=self.approvals,
-            limits=limits,
+            limits=settings.limits or self.limits,
             await_tool_changes=self._servers.wait_for_tools,
             status_provider=self.model.status_provider,
             answers_at_limits=self._on_limit != "raise",
-            guidance=self.model.guidance,
+            guidance=model.guidance,
             server_instructions=lambda: server_instructions.build_server_instructions(self._servers.values()),
             starting_servers=lambda: server_instructions.describe_starting(self._servers.patience.left_out),
-            system=(self.system if system is None else system) or None,
+            system=(self.system if settings.system is None else settings.system) or None,
             servers=self._servers.values,
             audit=self._executor.audit,
             middleware=self.model.middleware,

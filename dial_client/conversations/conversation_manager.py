@@ -37,6 +37,7 @@ other, whoever requests them (`turn_queue`). A turn's events are in the process 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypedDict
 
 from dial_client.audit.entries import Origin
@@ -45,6 +46,7 @@ from dial_client.conversations import export
 from dial_client.conversations.chat_methods import ChatMethods
 from dial_client.conversations.compaction import KEPT_EXCHANGES, Compaction
 from dial_client.conversations.compactor import Compactor
+from dial_client.conversations.conversation_settings import to_turn_settings
 from dial_client.conversations.history import count_last_rounds, repair_conversation, repair_history
 from dial_client.conversations.history_editor import HistoryEditor
 from dial_client.conversations.history_edits import build_removal, detach, find_edit, find_last_exchange
@@ -74,6 +76,7 @@ class ManagerOptions(TypedDict, total=False):
     patience: float
     lease: float
     compact_at: float | None
+    locked_settings: Collection[str]
 
 
 class ConversationManager(ChatMethods, VersionMethods):
@@ -92,9 +95,10 @@ class ConversationManager(ChatMethods, VersionMethods):
             next turn, as `compact` does; None for never. It costs a request to the model.
         will_be_resumed: whether some process will resume the interrupted turn of a conversation: until then no other
             turn begins. By default none does.
+        locked_settings: settings that conversations cannot have (`conversation_settings.KEYS`).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of a manager, all but two by name
         self,
         dial: DialClient,
         store: ConversationStore,
@@ -104,12 +108,14 @@ class ConversationManager(ChatMethods, VersionMethods):
         lease: float = LEASE,
         compact_at: float | None = None,
         will_be_resumed: WillBeResumed = never_resumed,
+        locked_settings: Collection[str] = (),
     ) -> None:
         if when_busy not in ("wait", "refuse"):
             raise ConfigError(f"unknown when_busy {when_busy!r}", hint='expected "wait" or "refuse"')
         self._dial = dial
         self._store = store
         self._lease = lease
+        self._locked_settings = frozenset(locked_settings)
         self._compact_at = compact_at
         patience = patience if when_busy == "wait" else 0.0
         self._queue = TurnQueue(store, patience=patience, lease=lease, will_be_resumed=will_be_resumed)
@@ -329,9 +335,10 @@ class ConversationManager(ChatMethods, VersionMethods):
         if isinstance(message, str | Message) and self._compact_at is not None:
             note = await self._compactor.compact_when_full(conversation_id, self._compact_at)
 
-        def start(history: tuple[Message, ...], slot: TurnObserver) -> TurnHandle:
+        def start(history: tuple[Message, ...], stored: Mapping[str, Any], slot: TurnObserver) -> TurnHandle:
+            settings, max_tokens = to_turn_settings(stored, self._dial.limits, self._locked_settings)
             messages = (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history
-            persister = TurnPersister(self._store, self._dial.model_name)
+            persister = TurnPersister(self._store, self._dial.model.select(settings).name)
             turn = self._dial.start(
                 messages,
                 stream=stream,
@@ -344,6 +351,8 @@ class ConversationManager(ChatMethods, VersionMethods):
                 ),
                 depth=count_last_rounds(history) if message is None else 0,
                 output_type=output_type,
+                settings=settings,
+                max_tokens=max_tokens,
             )
             turn.recorder.note(*([note] if note else []))
             return turn

@@ -7,7 +7,8 @@ Within a process turns wait in the order in which they were requested. Among pro
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 from weakref import WeakValueDictionary
 
 import anyio
@@ -20,15 +21,16 @@ from dial_client.conversations.history import (
     repair_history,
 )
 from dial_client.conversations.history_edits import apply_edits
-from dial_client.conversations.message_tree import extend
+from dial_client.conversations.message_tree import build_tree, extend
 from dial_client.conversations.turn_input import TurnInput, build_first_messages, find_question
 from dial_client.errors import ConversationBusy
 from dial_client.messages import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
-Start = Callable[[tuple[Message, ...], TurnObserver], TurnHandle]
-"""Starts a turn on a history, with one more observer."""
+Start = Callable[[tuple[Message, ...], Mapping[str, Any], TurnObserver], TurnHandle]
+"""Starts a turn on a history, with the settings of its conversation, and one more observer."""
+_Beginning = tuple[tuple[Message, ...], Mapping[str, Any]]
 WillBeResumed = Callable[[Conversation], Awaitable[bool]]
 
 MAX_ENDED = 32
@@ -93,9 +95,9 @@ class TurnQueue:
         """
         deadline = anyio.current_time() + self._patience
         slot = self._slots.setdefault(origin.conversation, _Slot(self._remember))
-        history = await self._reserve(slot, origin, turn_input, deadline)
+        history, settings = await self._reserve(slot, origin, turn_input, deadline)
         try:
-            slot.turn = start(history, slot)
+            slot.turn = start(history, settings, slot)
         except Exception:
             slot.release()
             await self._store.end(origin.conversation, origin.turn)
@@ -120,24 +122,22 @@ class TurnQueue:
         if slot is not None and slot.turn is not None:
             slot.turn.cancel()
 
-    async def _reserve(
-        self, slot: _Slot, origin: Origin, turn_input: TurnInput | None, deadline: float
-    ) -> tuple[Message, ...]:
-        """Return the history the turn begins with; from then on the slot and the conversation are the turn's."""
+    async def _reserve(self, slot: _Slot, origin: Origin, turn_input: TurnInput | None, deadline: float) -> _Beginning:
+        """Return the history the turn begins with, and its settings; both slots are then the turn's."""
         while True:
             if not await slot.acquire(deadline):
                 raise _busy(origin.conversation)
             try:
-                history = await self._begin(origin, turn_input, deadline)
+                beginning = await self._begin(origin, turn_input, deadline)
             except BaseException:
                 slot.release()
                 raise
-            if history is not None:
-                return history
+            if beginning is not None:
+                return beginning
             slot.release()  # the task that resumes the turn before this one needs it
             await anyio.sleep(POLL_INTERVAL)
 
-    async def _begin(self, origin: Origin, turn_input: TurnInput | None, deadline: float) -> tuple[Message, ...] | None:
+    async def _begin(self, origin: Origin, turn_input: TurnInput | None, deadline: float) -> _Beginning | None:
         """Store the message once no other process runs a turn; None where an interrupted turn has to be resumed first.
 
         Raises:
@@ -160,7 +160,8 @@ class TurnQueue:
             if await self._store.begin(
                 origin.conversation, origin.turn, added, expected_count=count, lease=lease, title=title
             ):
-                return repair_history(apply_edits(extend(stored, added)).messages)
+                extended = extend(stored, added)
+                return repair_history(apply_edits(extended).messages), build_tree(extended).settings
             # Another process was faster.
 
     async def _has_to_be_resumed(self, stored: Conversation) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from dial_client.conversations.branches import build_deletion, build_switch
+from dial_client.conversations.conversation_settings import check_settings
 from dial_client.conversations.conversation_view import ConversationView, build_view, hash_state, list_messages
 from dial_client.conversations.history_editor import HistoryEditor
+from dial_client.conversations.message_tree import build_entry
+from dial_client.errors import ConfigError
+from dial_client.stored_entry import EntryKind
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
 
@@ -17,6 +22,7 @@ class VersionMethods:
 
     _store: ConversationStore
     _editor: HistoryEditor
+    _locked_settings: frozenset[str]
 
     async def view(self, conversation_id: str) -> ConversationView:
         """Return a conversation with the positions and versions of its messages, and the details of its turns.
@@ -64,3 +70,19 @@ class VersionMethods:
         The messages stay in the store, but no version shows them, and no model is sent them. Raises as `switch`.
         """
         await self._editor.edit(conversation_id, partial(build_deletion, position=position))
+
+    async def update_settings(self, conversation_id: str, settings: Mapping[str, Any]) -> None:
+        """Set the settings of a conversation in place of those before, from its next turn on.
+
+        Args:
+            conversation_id: which conversation.
+            settings: as `conversation_settings` describes them; empty for those of the client.
+
+        Raises:
+            ConversationNotFound: there is no such conversation.
+            ConfigError: a setting is unknown, wrong, or locked.
+        """
+        checked = check_settings(settings)
+        if locked := sorted(self._locked_settings.intersection(checked)):
+            raise ConfigError(f"the setting {locked[0]!r} is locked")
+        await self._store.append(conversation_id, [build_entry(EntryKind.SETTINGS, checked)])

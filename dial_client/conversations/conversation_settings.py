@@ -1,0 +1,102 @@
+"""The settings of a conversation, stored with it: its model, instructions, tools and limits.
+
+JSON without the settings that are the client's own: ``{"model", "tool_format", "system", "temperature", "max_tokens",
+"disabled_servers", "disabled_tools", "limits": {"max_depth", "timeout", "max_tokens_total"}}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dial_client.client.turn_settings import TurnSettings
+from dial_client.errors import ConfigError
+from dial_client.limits import Limits
+from dial_client.model import ToolFormat
+
+MAX_SYSTEM = 100_000
+"""Characters of the instructions of a conversation."""
+_MAX_NAMES = 2_000
+_LIMITS = {"max_depth": (0, 100), "timeout": (1, 3_600), "max_tokens_total": (1, 100_000_000)}
+"""The limits that a conversation may set, and their bounds."""
+_TEXTS = {"model": 200, "tool_format": 20, "system": MAX_SYSTEM}
+KEYS = frozenset({*_TEXTS, "temperature", "max_tokens", "disabled_servers", "disabled_tools", "limits"})
+"""The names of all settings."""
+
+
+def check_settings(data: Any) -> dict[str, Any]:
+    """Return settings without those that are null or empty.
+
+    Raises:
+        ConfigError: a setting is unknown, or its value is wrong.
+    """
+    if not isinstance(data, Mapping):
+        raise ConfigError("settings are an object")
+    if unknown := sorted(map(str, data.keys() - KEYS)):
+        raise ConfigError(f"unknown setting {unknown[0]!r}", hint=f"one of {', '.join(sorted(KEYS))}")
+    settings = {name: value for name, value in data.items() if value not in (None, "", [], {})}
+    for name, value in settings.items():
+        _check(name, value)
+    return settings
+
+
+def _check(name: str, value: Any) -> None:
+    if name in _TEXTS:
+        if not isinstance(value, str) or len(value) > _TEXTS[name]:
+            raise ConfigError(f"{name} is a text of at most {_TEXTS[name]:,} characters")
+        if name == "tool_format" and value not in ("auto", *ToolFormat):
+            raise ConfigError(f"unknown tool format {value!r}", hint="one of native, react, xml, auto")
+    elif name in ("disabled_servers", "disabled_tools"):
+        is_list = isinstance(value, list) and len(value) <= _MAX_NAMES
+        if not is_list or not all(isinstance(entry, str) for entry in value):
+            raise ConfigError(f"{name} is a list of names")
+    elif name == "limits":
+        _check_limits(value)
+    else:
+        _check_number(name, value, *((0, 2) if name == "temperature" else (1, 10_000_000)))
+
+
+def _check_limits(limits: Any) -> None:
+    if not isinstance(limits, Mapping) or limits.keys() - _LIMITS.keys():
+        raise ConfigError("limits has an unknown name", hint=f"one of {', '.join(_LIMITS)}")
+    for name, value in limits.items():
+        _check_number(f"limits.{name}", value, *_LIMITS[name])
+        if name != "timeout" and not isinstance(value, int):
+            raise ConfigError(f"limits.{name} is a whole number")
+
+
+def _check_number(name: str, value: Any, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ConfigError(f"{name} is a number from {least:g} to {most:,.0f}")
+
+
+def to_turn_settings(
+    stored: Mapping[str, Any], limits: Limits, locked: Collection[str] = ()
+) -> tuple[TurnSettings, int | None]:
+    """Return the settings of a turn, and the most tokens of its replies, of stored settings.
+
+    Args:
+        stored: settings in the form of JSON; what is wrong in them has no effect, nor have unknown settings.
+        limits: those of the client, which hold where the conversation sets none.
+        locked: settings that have no effect.
+    """
+    found: dict[str, Any] = {}
+    for name, value in stored.items():
+        if name in locked:
+            continue
+        try:
+            found |= check_settings({name: value})
+        except ConfigError:
+            continue
+    own = found.get("limits", {})
+    max_tokens = found.get("max_tokens")
+    return TurnSettings(
+        model=found.get("model"),
+        tool_format=found.get("tool_format"),
+        temperature=found.get("temperature"),
+        limits=replace(limits, **own) if own else None,
+        system=found.get("system"),
+        disabled_servers=frozenset(found.get("disabled_servers", ())),
+        disabled_tools=frozenset(found.get("disabled_tools", ())),
+    ), int(max_tokens) if max_tokens is not None else None

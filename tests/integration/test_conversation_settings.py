@@ -1,0 +1,115 @@
+"""The settings of a conversation: its model, instructions, tools and limits, in every store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.client.dial_client import DialClient
+from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.conversations.conversation_settings import check_settings, to_turn_settings
+from dial_client.errors import ConfigError
+from dial_client.limits import Limits
+from dial_client.model import InstructionSource
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.stores.conversation_store import ConversationStore
+from tests.support.http_service import serve
+from tests.support.managed_conversations import ADD, Calculator, managed
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend(kept: tuple[str, str]) -> str:
+    return kept[0]
+
+
+async def test_the_next_turn_has_the_settings_in_every_process(store: ConversationStore) -> None:
+    provider = ScriptedProvider(["One.", "Two.", "Three."])
+    servers = {"calculator": Calculator().server}
+    async with managed(store, provider, servers) as manager:
+        made = await manager.create()
+        await manager.chat(made.id, "1")
+        settings = {"system": "Be brief.", "disabled_tools": ["add"], "max_tokens": 50, "limits": {"max_depth": 2}}
+        await manager.update_settings(made.id, settings)
+        assert (await manager.view(made.id)).settings == settings
+    async with DialClient(servers, provider) as dial:
+        manager = ConversationManager(dial, store)
+        await manager.chat(made.id, "2")
+        await manager.update_settings(made.id, {"disabled_servers": ["calculator"]})
+        await manager.chat(made.id, "3")
+    first, second, third = provider.requests
+    assert [[tool.name for tool in request.tools] for request in (first, second, third)] == [
+        ["add", "wait"],
+        ["wait"],
+        [],
+    ]
+    own = [
+        [i.text for i in request.instructions if i.source is InstructionSource.CONVERSATION]
+        for request in (second, third)
+    ]
+    assert own == [["Be brief."], []]
+    assert second.max_tokens == 50
+
+
+async def test_a_disabled_tool_is_not_run_when_the_model_calls_it_all_the_same(store: ConversationStore) -> None:
+    async with managed(store, [ADD, "No."], {"calculator": Calculator().server}) as manager:
+        made = await manager.create()
+        await manager.update_settings(made.id, {"disabled_tools": ["add"]})
+        turn = await manager.chat(made.id, "Add!")
+    assert [record.result.failure for record in turn.tool_calls] == ["unknown_tool", "unknown_tool"]
+
+
+async def test_locked_settings_are_refused_and_have_no_effect(store: ConversationStore) -> None:
+    provider = ScriptedProvider(["One.", "Two."])
+    async with DialClient({}, provider) as dial:
+        made = await ConversationManager(dial, store).create()
+        await ConversationManager(dial, store).update_settings(made.id, {"system": "Be rude.", "max_tokens": 9})
+        locked = ConversationManager(dial, store, locked_settings=["system"])
+        with pytest.raises(ConfigError, match="locked"):
+            await locked.update_settings(made.id, {"system": "Be rude."})
+        await locked.chat(made.id, "Hello?")
+    assert [i.text for i in provider.requests[0].instructions if i.text == "Be rude."] == []
+    assert provider.requests[0].max_tokens == 9
+
+
+WRONG: list[Any] = [
+    [],
+    {"unknown": 1},
+    {"model": 1},
+    {"tool_format": "yaml"},
+    {"temperature": "hot"},
+    {"temperature": 3},
+    {"temperature": True},
+    {"max_tokens": 0},
+    {"disabled_tools": "add"},
+    {"limits": {"max_depth": 1.5}},
+    {"limits": {"max_parallel": 1}},
+    {"limits": {"timeout": float("nan")}},
+]
+
+
+def test_wrong_settings_are_refused_and_without_effect_where_they_are_stored() -> None:
+    for settings in WRONG:
+        with pytest.raises(ConfigError):
+            check_settings(settings)
+        if isinstance(settings, dict):
+            turn_settings, max_tokens = to_turn_settings(settings, Limits())
+            assert (turn_settings.changes_model, turn_settings.limits, max_tokens) == (False, None, None)
+
+
+@pytest.mark.parametrize("kept", [("asyncio", "memory")], indirect=True)
+async def test_settings_are_read_and_changed_over_http_and_locked_by_the_operator(tmp_path: Path) -> None:
+    async with serve(["One."], locked_settings=["temperature"]) as server:
+        where = await server.conversation()
+        changed = await server.json("PATCH", where, json={"settings": {"system": "Be brief."}})
+        assert changed["settings"] == {"system": "Be brief."}
+        assert (await server.json("GET", where))["settings"] == {"system": "Be brief."}
+        refused = await server.http.request("PATCH", where, json={"settings": {"temperature": 1}})
+        assert refused.status_code == 400
+        models = await server.json("GET", "/models")
+        assert models["locked"] == ["temperature"]
+        assert json.dumps(models["models"])
