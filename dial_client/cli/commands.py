@@ -216,6 +216,7 @@ def serve(
     store: o.Store = None,
     max_turns: o.MaxTurns = 64,
     durable: o.Durable = False,
+    lock: o.Lock = None,
     config: o.Config = None,
     trust: o.Trust = False,
     profile: o.Profile = None,
@@ -241,7 +242,8 @@ def serve(
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.serve_command import ServeOptions, serve_http
 
-        address = ServeOptions(host, port, token, not no_token, tuple(allow_host or ()), store, max_turns, durable)
+        hosts, locked = tuple(allow_host or ()), tuple(lock or ())
+        address = ServeOptions(host, port, token, not no_token, hosts, store, max_turns, durable, locked)
         return lambda: serve_http(options, address)
 
     run_command(choose, options)

@@ -299,6 +299,12 @@ Durable = Annotated[
         "--durable", help="Finish every turn even if a process dies. Needs pip install 'dial-client[durable]'."
     ),
 ]
+Lock = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lock", metavar="SETTING", help="A setting that conversations cannot change, such as model; all. Repeatable."
+    ),
+]
 MaxTurns = Annotated[
     int, typer.Option("--max-turns", min=1, metavar="N", help="The most turns at once; further requests must retry.")
 ]

@@ -19,6 +19,7 @@ from dial_client.cli.client_start import opened
 from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
+from dial_client.conversations.conversation_settings import KEYS
 from dial_client.durable import DurableTurns, default_database
 from dial_client.errors import ConfigError, DialError
 from dial_client.model import Provider
@@ -55,6 +56,22 @@ class ServeOptions:
     max_turns: int = 64
     durable: bool = False
     """Whether turns of conversations are gone on with when their process is gone."""
+    locked: tuple[str, ...] = ()
+    """Settings that conversations cannot have; ``all`` for every setting."""
+
+    @property
+    def locked_settings(self) -> frozenset[str]:
+        """The names of the locked settings.
+
+        Raises:
+            ConfigError: there is no such setting.
+        """
+        names = {name for value in self.locked for name in value.split(",")}
+        if unknown := sorted(names - KEYS - {"all"}):
+            raise ConfigError(
+                f"--lock: there is no setting {unknown[0]!r}", hint=f"one of {', '.join(sorted(KEYS))}, all"
+            )
+        return KEYS if "all" in names else frozenset(names)
 
 
 async def serve_http(options: Options, address: ServeOptions) -> int:
@@ -65,6 +82,7 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
         ServerStartError: a server marked ``required`` did not start.
     """
     token, came_from = _token(address)
+    locked = address.locked_settings
     settings = await settings_of(options)
     provider = provider_of(options, settings)
     turns = TurnRegistry(address.max_turns, hand_over=address.durable)
@@ -80,8 +98,10 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
             durable = None
             if isinstance(store, SQLStore):
                 await store.warm()
-                durable = await stack.enter_async_context(_durable(dial, store, turns)) if address.durable else None
-            context = AppContext(dial, store, human_input, turns, model, durable, peers=peers)
+                durable = (
+                    await stack.enter_async_context(_durable(dial, store, turns, locked)) if address.durable else None
+                )
+            context = AppContext(dial, store, human_input, turns, model, durable, peers=peers, locked_settings=locked)
             app = build_application(context, build_policy(address.host, token, address.allowed_hosts))
             shown = _shown(listener.getsockname(), token, came_from)
             reload = ConfigurationReload(dial, options, settings, human_input, model)
@@ -96,7 +116,7 @@ def _name_model(options: Options, settings: Settings, provider: Provider) -> str
     return options.model or settings.default_model or provider.info.model or provider.info.name
 
 
-def _durable(dial: DialClient, store: SQLStore, turns: TurnRegistry) -> DurableTurns:
+def _durable(dial: DialClient, store: SQLStore, turns: TurnRegistry, locked: frozenset[str]) -> DurableTurns:
     return DurableTurns(
         dial,
         store,
@@ -104,6 +124,7 @@ def _durable(dial: DialClient, store: SQLStore, turns: TurnRegistry) -> DurableT
         on_started=turns.add,
         is_stopping=lambda: turns.is_closed,
         when_busy="refuse",
+        locked_settings=locked,
     )
 
 

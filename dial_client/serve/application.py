@@ -18,6 +18,7 @@ from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_routes import ConversationRoutes
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.human_input import APPROVAL, QUESTION, HumanInputBroker
+from dial_client.serve.model_routes import ModelRoutes
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
 from dial_client.serve.prompt_routes import PromptRoutes
 from dial_client.serve.request_bodies import read_json
@@ -43,12 +44,14 @@ class AppContext:
     """Runs the turns of conversations; None for turns that end with this process."""
     peers: PeerBus = field(kw_only=True)
     """The other processes over the same database."""
+    locked_settings: frozenset[str] = frozenset()
+    """The settings that conversations cannot have."""
 
 
 def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     """Return the ASGI application."""
     dial, turns, model, durable = context.dial, context.turns, context.model, context.durable
-    manager = durable.manager if durable else ConversationManager(dial, context.store, when_busy="refuse")
+    manager = durable.manager if durable else build_manager(context)
     database = context.store if isinstance(context.store, SQLStore) else None
     remote_turns = RemoteTurns(database, context.peers) if database else None
     files = StaticFiles()
@@ -59,10 +62,17 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
         *ChatCompletionsEndpoint(dial, turns, model, context.peers.mailbox).routes(),
         *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).routes(),
         *PromptRoutes(dial).routes(),
+        *ModelRoutes(dial, model, context.locked_settings).routes(),
         *_ServerRoutes(dial).routes(),
         *_HumanInputRoutes(context.human_input).routes(),
     ]
     return SecurityMiddleware(Router(routes, redirect_slashes=False, default=_not_found), policy)
+
+
+def build_manager(context: AppContext) -> ConversationManager:
+    """Return the manager of conversations whose turns end with this process."""
+    locked = context.locked_settings
+    return ConversationManager(context.dial, context.store, when_busy="refuse", locked_settings=locked)
 
 
 async def _health(request: Request) -> Response:  # noqa: ARG001 - the response is the same for every request

@@ -25,5 +25,6 @@ def view_to_dict(view: ConversationView) -> dict[str, Any]:
         "messages": [message.to_dict() for message in conversation.messages],
         "running": conversation.turn if conversation.running else None,
         "notes": list(conversation.notes),
+        "settings": dict(view.settings or {}),
         **view.to_dict(),
     }

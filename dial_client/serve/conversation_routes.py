@@ -99,7 +99,11 @@ class ConversationRoutes:
         return await self._respond(_read_id(request))
 
     async def _rename(self, request: Request) -> Response:
-        await self._manager.rename(_read_id(request), _read_string(await read_json(request), "title"))
+        body = await read_json(request)
+        if "settings" in body:
+            await self._manager.update_settings(_read_id(request), body["settings"])
+        if "title" in body or "settings" not in body:
+            await self._manager.rename(_read_id(request), _read_string(body, "title"))
         return await self._respond(_read_id(request))
 
     async def _delete(self, request: Request) -> Response:

@@ -103,3 +103,27 @@ def test_an_open_page_shows_what_another_tab_does(chromium: Browser, address: st
     press(tab, "Previous version of the answer")
     second_tab.until(f"{VERSION} === '1/2' && {ANSWERS} === 'First.'")
     assert_harmless(tab, address)
+
+
+def test_settings_are_stored_with_the_conversation_and_locked_ones_are_hidden(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    with serve_page(tmp_path, {"replies": ["Yes."], "after": "repeat"}, None, "--lock", "tool_format") as address:
+        tab = open_page(chromium, address)
+        tab.click("#model")
+        tab.until("document.querySelector('dialog.settings[open] textarea')")
+        labels = tab.run("[...document.querySelectorAll('.setting > span:first-child')].map(e => e.textContent)")
+        assert "Instructions" in labels
+        assert "Tool format" not in labels
+        assert "Fixed by the operator: tool format" in read_text(tab, "dialog.settings")
+        tab.click("dialog.settings textarea")
+        tab.type("Be brief.")
+        tab.click("dialog.settings .primary")
+        tab.until("!document.querySelector('dialog.settings') && document.querySelector('#model.is-changed')")
+        send_message(tab, "One")
+        tab.until(STORED)
+        tab.reload()
+        tab.until(f"{STORED} && document.querySelector('#model.is-changed')")
+        tab.click("#model")
+        tab.until("document.querySelector('dialog.settings[open] textarea')?.value === 'Be brief.'")
+        assert_harmless(tab, address)

@@ -77,6 +77,7 @@ async def serve(
     allow: Sequence[str] = (),
     deny: Sequence[str] = (),
     grants: Directory = False,
+    locked_settings: Sequence[str] = (),
     **options: Any,
 ) -> AsyncIterator[HttpService]:
     """Run the service. On exit running turns are cancelled, or handed over to other processes if they are durable."""
@@ -106,7 +107,10 @@ async def serve(
             workflows = (
                 await stack.enter_async_context(durable_turns(dial, conversations, turns, timings)) if durable else None
             )
-            context = AppContext(dial, conversations, human_input, turns, served, workflows, peers=peers)
+            locked = frozenset(locked_settings)
+            context = AppContext(
+                dial, conversations, human_input, turns, served, workflows, peers=peers, locked_settings=locked
+            )
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
             server = HttpServer(app, listener, turns, grace=grace, head_timeout=head_timeout, limits=limits)
             group.start_soon(server.run, lambda: None)

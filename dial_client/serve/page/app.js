@@ -6,6 +6,7 @@ import { Composer } from "./composer.js";
 import { confirmAction, showToast, promptForToken } from "./dialogs.js";
 import { byId, el, createIcon } from "./dom.js";
 import { ServersPanel } from "./servers_panel.js";
+import { openSettings } from "./settings_panel.js";
 import { Sidebar } from "./sidebar.js";
 import { Suggestions } from "./suggestions.js";
 import { initTheme } from "./theme.js";
@@ -31,6 +32,8 @@ const view = byId("view");
 const transcripts = new Map();
 const running = new Set();
 let current = null;
+/** The name of the model of conversations that choose none. */
+let standardModel = "";
 let isAtEnd = true;
 
 const servers = new ServersPanel(api);
@@ -243,6 +246,8 @@ function renderTitle() {
   byId("title").textContent = escapeInvisible(title);
   document.title = current.title ? `${escapeInvisible(title)} · dial-chat` : "dial-chat";
   byId("conversation-more").hidden = current.id === null;
+  byId("model-name").textContent = escapeInvisible(current.settings.model ?? standardModel);
+  byId("model").classList.toggle("is-changed", Object.keys(current.settings).length > 0);
 }
 
 /** Show the first request. A request that is already shown is left alone: the user may be typing into it. */
@@ -301,6 +306,11 @@ function connectEvents() {
   byId("conversation-more").addEventListener("click", (event) => {
     sidebar.openMenu(event.currentTarget, { id: current.id, title: current.title || UNTITLED });
   });
+  byId("model").addEventListener("click", () => {
+    const transcript = current;
+    const save = (settings) => transcript.saveSettings(settings);
+    act(() => openSettings(api, { settings: transcript.settings, save }));
+  });
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault();
     composer.focus();
@@ -336,4 +346,5 @@ connectEvents();
 await servers.refresh();
 await Promise.all([openConversation(idFromHash()), sidebar.refresh()]);
 const models = await api.fetchJson("GET", "v1/models").catch(() => null);
-byId("model").textContent = escapeInvisible(models?.data?.[0]?.id ?? "");
+standardModel = models?.data?.[0]?.id ?? "";
+renderTitle();

@@ -1,6 +1,7 @@
 // One conversation: its turns, the running turn, and the requests that need the user's answer.
 
 import { el, announce } from "./dom.js";
+import { watchChanges } from "./change_watch.js";
 import { followTurn, pause } from "./turn_stream.js";
 import { countCalls, cutAfter, toTurns } from "./stored_turns.js";
 import { toRequestBody, parseUserMessage } from "./user_message.js";
@@ -13,9 +14,6 @@ const PAGE_SIZE = 30;
 /** Milliseconds between polls of a conversation whose turn another process runs. */
 const POLL_INTERVAL = 1_500;
 
-/** Milliseconds between looks for what other browsers did to the conversation. */
-const WATCH_INTERVAL = 2_000;
-
 /** Dispatches "change" (status, running, requests), "created" (has an id now), "sent", "finished" and "servers". */
 export class Transcript extends EventTarget {
   #api;
@@ -25,9 +23,9 @@ export class Transcript extends EventTarget {
   #abort = null;
   /** Functions that build the turns that are not shown yet. */
   #earlier = [];
-  /** The state of the conversation at the server that is shown, and the timer that looks for another one. */
+  /** The state of the conversation at the server that is shown, and what ends the watch for another one. */
   #state = null;
-  #watch = null;
+  #endWatch;
   /** Resolved when the positions of the last turn are known. */
   #compared = Promise.resolve();
 
@@ -38,6 +36,7 @@ export class Transcript extends EventTarget {
     this.#serverOf = serverOf;
     this.id = id;
     this.title = "";
+    this.settings = {};
     /** Number of user messages. */
     this.count = 0;
     this.status = "";
@@ -48,7 +47,12 @@ export class Transcript extends EventTarget {
     this.ready = Promise.resolve();
     this.requests = new Map();
     this.element = el("div.transcript");
-    this.#watch = setInterval(() => this.#lookForChanges(), WATCH_INTERVAL);
+    const isIdle = () => this.id !== null && this.element.isConnected && !this.isRunning && !this.#isEdited;
+    const readState = async () => (await this.#api.fetchJson("GET", this.#path("/state"))).state;
+    this.#endWatch = watchChanges({ isIdle, readState, shown: () => this.#state }, async () => {
+      const stored = await this.#fetch();
+      if (isIdle()) await this.#show(stored);
+    });
   }
 
   get isEmpty() {
@@ -71,27 +75,13 @@ export class Transcript extends EventTarget {
     await Promise.all(["approval", "question"].map((kind) => this.#loadRequests(kind, stored.running)));
   }
 
-  /** Show what other browsers and programs did to the conversation. */
-  async #lookForChanges() {
-    const isIdle = () => !this.isRunning && !this.#turns.some((turn) => turn.isEdited);
-    if (document.hidden || !this.element.isConnected || this.id === null || !isIdle()) return;
-    // A look that fails is repeated; a conversation that was deleted says so when it is used.
-    const found = await this.#api.fetchJson("GET", this.#path("/state")).catch(() => null);
-    if (found === null || found.state === this.#state || !isIdle()) return;
-    const stored = await this.#fetch().catch(() => null);
-    if (stored && isIdle()) await this.#show(stored);
-  }
-
   /** Send a message, {text, files}. A message that the server rejects is removed, and the error is thrown. */
   async send(message) {
     this.isRunning = true;
     this.#setStatus("Sending…");
     const turn = this.#addTurn(message);
     try {
-      if (this.id === null) {
-        this.id = (await this.#api.fetchJson("POST", "conversations", {})).id;
-        this.dispatchEvent(new Event("created"));
-      }
+      await this.#create();
       const body = { ...toRequestBody(message), stream: true };
       const response = await this.#api.fetch("POST", this.#path("/chat"), { body });
       this.#follow({ turn: response.headers.get("X-Turn-Id"), response });
@@ -164,6 +154,19 @@ export class Transcript extends EventTarget {
     }
   }
 
+  /** Store the settings of the conversation, which its next turn has. */
+  async saveSettings(settings) {
+    await this.#create();
+    ({ settings: this.settings } = await this.#api.fetchJson("PATCH", this.#path(), { settings }));
+    this.#dispatchChange();
+  }
+
+  async #create() {
+    if (this.id !== null) return;
+    this.id = (await this.#api.fetchJson("POST", "conversations", {})).id;
+    this.dispatchEvent(new Event("created"));
+  }
+
   async stop() {
     if (!this.isRunning || this.isStopping || this.id === null) return;
     this.isStopping = true;
@@ -187,7 +190,11 @@ export class Transcript extends EventTarget {
   /** Stop following the running turn; the turn itself goes on. */
   close() {
     this.#abort?.abort();
-    clearInterval(this.#watch);
+    this.#endWatch();
+  }
+
+  get #isEdited() {
+    return this.#turns.some((turn) => turn.isEdited);
   }
 
   get #last() {
@@ -215,6 +222,7 @@ export class Transcript extends EventTarget {
       return () => this.#buildTurn(turn, index, isFinished);
     });
     this.#state = isRunning ? null : stored.state;
+    this.settings = stored.settings ?? {};
     this.#earlier = builders.splice(0, Math.max(0, builders.length - PAGE_SIZE));
     this.#turns = builders.map((build) => build());
     this.element.replaceChildren(...this.#turns.map((turn) => turn.element));
