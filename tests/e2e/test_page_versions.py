@@ -105,9 +105,7 @@ def test_an_open_page_shows_what_another_tab_does(chromium: Browser, address: st
     assert_harmless(tab, address)
 
 
-def test_settings_are_stored_with_the_conversation_and_locked_ones_are_hidden(
-    chromium: Browser, tmp_path: Path
-) -> None:
+def test_settings_are_stored_with_the_conversation_and_hidden_if_locked(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, {"replies": ["Yes."], "after": "repeat"}, None, "--lock", "tool_format") as address:
         tab = open_page(chromium, address)
         tab.click("#model")

@@ -26,7 +26,6 @@ export class Transcript extends EventTarget {
   /** The state of the conversation at the server that is shown, and what ends the watch for another one. */
   #state = null;
   #endWatch;
-  /** Resolved when the positions of the last turn are known. */
   #compared = Promise.resolve();
 
   constructor(api, id, { actions, serverOf }) {
@@ -125,14 +124,8 @@ export class Transcript extends EventTarget {
     return this.#change(() => this.#api.fetchJson("DELETE", this.#path(`/messages/${position}`)));
   }
 
-  /** Take back the last exchange ("undo"), or let the model summarize the older messages ("compact"). */
-  rewrite(action) {
-    return this.#change(() => this.#api.fetchJson("POST", this.#path(`/${action}`), {}));
-  }
-
   async #change(request) {
-    if (this.isRunning) return;
-    this.#render(await request());
+    if (!this.isRunning) this.#render(await request());
     this.#dispatchChange();
   }
 
