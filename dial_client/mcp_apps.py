@@ -121,11 +121,16 @@ class AppPolicy:
             "object-src": "'none'",
             "base-uri": " ".join(self.base_uri) or "'none'",
             "form-action": "'none'",
-            "webrtc": "'block'",
             "frame-ancestors": "'self'",
             "sandbox": "allow-scripts allow-forms",
         }
         return "; ".join(f"{name} {value}".strip() for name, value in directives.items())
+
+    @property
+    def connection_allowlist(self) -> str:
+        """The value of ``Connection-Allowlist``: the same origins, for what `header` does not govern: WebRTC."""
+        patterns = (f'"{origin.removesuffix("/")}/*"' for origin in self.origins)
+        return f"({' '.join(('response-origin', *patterns))}); webrtc=block"
 
 
 @dataclass(frozen=True, slots=True)

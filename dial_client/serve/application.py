@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
+from dial_client.serve.app_routes import AppRoutes
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_routes import ConversationRoutes
@@ -64,6 +65,7 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
         *PromptRoutes(dial).routes(),
         *ModelRoutes(dial, model, context.locked_settings).routes(),
         *_ServerRoutes(dial).routes(),
+        *AppRoutes(dial, context.human_input).routes(),
         *_HumanInputRoutes(context.human_input).routes(),
     ]
     return SecurityMiddleware(Router(routes, redirect_slashes=False, default=_not_found), policy)

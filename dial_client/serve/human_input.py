@@ -11,9 +11,10 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 
@@ -21,7 +22,7 @@ from dial_client.callbacks.approval_request import count_unseen_arguments, quote
 from dial_client.callbacks.elicitation_form import Form
 from dial_client.callbacks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.errors import DialError
-from dial_client.events import InputReceived, InputRequested
+from dial_client.events import Event, InputReceived, InputRequested
 from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.serve.cluster.peers import PeerBus
@@ -33,7 +34,6 @@ from dial_client.servers.tool_pins import definition
 from dial_client.settings.config_types import ServerSettings
 from dial_client.text.safe_text import safe
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision
-from dial_client.turns.turn_handle import TurnHandle
 
 log = get_logger(__name__)
 
@@ -89,6 +89,24 @@ class _WaitingRequest:
                 return "deny" if self.request.kind == APPROVAL else "cancel"
 
 
+class Listener(Protocol):
+    """Makes calls, and receives the requests for input during them: a turn of a conversation, or a call of an app."""
+
+    @property
+    def id(self) -> str:
+        """Unique among all listeners."""
+        ...
+
+    @property
+    def conversation_id(self) -> str:
+        """The conversation of the call."""
+        ...
+
+    def announce(self, event: Event) -> None:
+        """Receive `InputRequested` and `InputReceived`."""
+        ...
+
+
 class HumanInputBroker:
     """Passes requests to people and their answers back: an `Approver`, and the callback for elicitations.
 
@@ -117,6 +135,17 @@ class HumanInputBroker:
         self._working_folder = os.getcwd()  # noqa: PTH109 - a string
         self._report = report
         self._waiting: dict[str, _WaitingRequest] = {}
+        self._listeners: dict[str, tuple[Listener, str]] = {}
+        """The listeners beside the turns, each with the server that it calls."""
+
+    @contextmanager
+    def listen(self, listener: Listener, server: str) -> Iterator[None]:
+        """Announce the requests of a call of a server that no turn makes to `listener`, while the body runs."""
+        self._listeners[listener.id] = listener, server
+        try:
+            yield
+        finally:
+            del self._listeners[listener.id]
 
     def set_servers(self, servers: Mapping[str, Any]) -> None:
         """Compare grants with these settings of servers from now on."""
@@ -127,7 +156,7 @@ class HumanInputBroker:
         grant_key = self._compute_grant_key(tool, context.server)
         if not context.why_asked and await self._requests.is_granted(grant_key):
             return Approval(Decision.ONCE, decided_by="grant for the session")
-        turn = next((turn for turn in self._turns.conversation_turns if turn.id == context.turn_id), None)
+        turn = self._find_listener(context.turn_id)
         if turn is None:
             return self._deny(tool, context)
         # A call that must be approved in spite of grants is granted on its own, with its arguments.
@@ -140,6 +169,11 @@ class HumanInputBroker:
             await self._requests.grant(grant_key)
         return answer
 
+    def _find_listener(self, id_: str) -> Listener | None:
+        turn = next((turn for turn in self._turns.conversation_turns if turn.id == id_), None)
+        listener, _ = self._listeners.get(id_, (None, ""))
+        return turn or listener
+
     def _deny(self, tool: ToolSpec, context: ApprovalContext) -> Approval:
         name = f"{context.server}/{tool.tool}"
         if context.why_asked:
@@ -150,8 +184,9 @@ class HumanInputBroker:
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
         """Ask for the input a server wants: a `callbacks.server_callbacks.Elicit`."""
-        turns = tuple(
-            turn for turn in self._turns.conversation_turns if question.server in turn.recorder.servers_at_work
+        turns: tuple[Listener, ...] = (
+            *(turn for turn in self._turns.conversation_turns if question.server in turn.recorder.servers_at_work),
+            *(listener for listener, server in self._listeners.values() if server == question.server),
         )
         if not turns:
             self._report(f"{question.server} asks for input and is declined: no conversation is waiting for it")
@@ -162,7 +197,7 @@ class HumanInputBroker:
         answer = await self._ask(request, turns)
         return answer if isinstance(answer, ElicitationAnswer) else ElicitationAnswer(ElicitationAction.CANCEL)
 
-    async def _ask(self, request: PendingRequest, turns: Sequence[TurnHandle]) -> Approval | ElicitationAnswer | None:
+    async def _ask(self, request: PendingRequest, turns: Sequence[Listener]) -> Approval | ElicitationAnswer | None:
         # Shared before it is announced: the answer may arrive at any process at once.
         waiting = _WaitingRequest(await self._requests.publish(request))
         self._waiting[request.id] = waiting

@@ -57,6 +57,8 @@ HEALTH = "/healthz"
 ASSETS = "/assets/"
 FRAME_SCRIPTS = frozenset({f"{ASSETS}diagram_frame.js", f"{ASSETS}vendor/mermaid/mermaid.min.js"})
 """The scripts of the frame that draws diagrams. Its origin is opaque: browsers send ``Origin: null`` for them."""
+APP_FRAME = "/apps/frame"
+"""The empty document of an MCP App: the same for everybody, so it needs no token, which frames cannot send."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound to
 
@@ -115,7 +117,7 @@ class SecurityMiddleware:
         _check_length(headers, scope["http_version"])
         if path == HEALTH:
             return
-        is_page = scope["method"] in ("GET", "HEAD") and (path == "/" or path.startswith(ASSETS))
+        is_page = scope["method"] in ("GET", "HEAD") and (path in ("/", APP_FRAME) or path.startswith(ASSETS))
         self._check_host(headers)
         _check_origin(headers, is_page=is_page, is_frame_script=is_page and path in FRAME_SCRIPTS)
         if not is_page:

@@ -122,7 +122,7 @@ async def test_the_resource_of_an_app_has_its_html_and_the_origins_it_may_reach(
         remote = await dial.apps.read("apps", REMOTE)
         assert "<title>Counter</title>" in counter.html
         assert counter.policy.origins == ()
-        assert remote.policy.connect == ("https://api.evil.test",)
+        assert remote.policy.connect == ("https://api.evil.test", "http://127.0.0.1:*")
         assert remote.policy.resource == ("https://cdn.evil.test",)
         assert remote.left_out == ("*",)
         for uri in ("ui://apps/plain.html", "ui://apps/large.html", "ui://apps/missing.html", "data://apps/words"):

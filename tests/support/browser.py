@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,8 @@ class Browser:
         self._answers = answers
         self._number = 0
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
-        self._listeners: dict[str, Callable[[str, dict[str, Any]], None]] = {}
+        self._tabs: dict[str, Tab] = {}
+        """The pages and frames by their sessions."""
         self._lock = threading.Lock()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -98,7 +99,7 @@ class Browser:
         target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         tab = Tab(self, session)
-        self._listeners[session] = tab.handle_event
+        self._tabs[session] = tab
         tab.prepare(media)
         return tab
 
@@ -118,8 +119,14 @@ class Browser:
             waiting = self._waiting.pop(message["id"], None)
             if waiting is not None:
                 waiting.put(message)
-        elif (listener := self._listeners.get(message.get("sessionId", ""))) is not None:
-            listener(message["method"], message.get("params", {}))
+        elif (tab := self._tabs.get(message.get("sessionId", ""))) is not None:
+            method, params = message["method"], message.get("params", {})
+            if method == "Target.attachedToTarget":
+                session = params["sessionId"]
+                self._tabs[session] = Tab(self, session)
+                tab.frames.append(self._tabs[session])
+            else:
+                tab.handle_event(method, params)
 
 
 class Tab:
@@ -134,11 +141,14 @@ class Tab:
         """Errors and warnings of the console: exceptions of scripts, violations of the content policy."""
         self.dialogs: list[str] = []
         """The messages of ``alert`` and similar dialogs."""
+        self.frames: list[Tab] = []
+        """The frames that run in processes of their own, in the order of their start; those that ended are included."""
 
     def prepare(self, media: dict[str, str]) -> None:
         """Enable all events and set the user's preferences."""
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
         self.resize(1280, 800)
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
         self.call("Emulation.setEmulatedMedia", features=features)

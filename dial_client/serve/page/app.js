@@ -2,6 +2,7 @@
 
 import { Api } from "./api.js";
 import { renderRequest } from "./approvals.js";
+import { connectApps, closeDetachedApps } from "./app_frame.js";
 import { Composer } from "./composer.js";
 import { confirmAction, showToast, promptForToken } from "./dialogs.js";
 import { byId, el, createIcon } from "./dom.js";
@@ -79,6 +80,14 @@ const sidebar = new Sidebar(api, {
   },
 });
 
+connectApps({
+  api,
+  conversationId: () => current.id ?? "",
+  addRequest: (id, request) => transcripts.get(id)?.addRequest(request),
+  removeRequest: (id, request) => transcripts.get(id)?.removeRequest(request),
+  sendMessage: (text) => send({ text, files: [] }),
+});
+
 /** Go to a conversation by its id; "" is a new conversation. */
 function navigate(id) {
   if (location.hash === `#/${id}`) openConversation(id);
@@ -95,6 +104,7 @@ async function openConversation(id) {
     transcripts.delete(previous.id);
   }
   view.replaceChildren(current.element);
+  closeDetachedApps();
   resizes.disconnect();
   resizes.observe(view);
   resizes.observe(current.element);

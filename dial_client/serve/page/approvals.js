@@ -24,6 +24,7 @@ function renderApproval(request, answer) {
   return [
     el("div.request-body", {},
       renderHeading("shield", el("strong", {}, server), " wants to run ", el("strong", {}, tool)),
+      request.isOfApp ? el("p.request-warning", {}, "The app asks for this call, not the model.") : null,
       renderChange(request.change),
       renderClaims(request, server),
       request.why_asked ? el("p.request-warning", {}, "Why you are asked: ", escapeInvisible(request.why_asked)) : null,

@@ -1,5 +1,6 @@
 // The card of a tool call. Folded it is a line; open it has the arguments, progress and result.
 
+import { AppFrame } from "./app_frame.js";
 import { toJson, createCopyButton, el, createIcon, setText } from "./dom.js";
 import { renderPart } from "./content_parts.js";
 import { escapeInvisible } from "./invisible_characters.js";
@@ -22,6 +23,8 @@ export class ToolCard {
   #result = el("div.tool-result", { hidden: true });
   #startedAt = performance.now();
   #timer = null;
+  #details;
+  #app = null;
 
   constructor({ id, name, arguments: given, unreadable }, server) {
     this.id = id;
@@ -37,12 +40,20 @@ export class ToolCard {
       this.#spokenState,
       createIcon("chevron"));
     const parts = isEmpty ? el("p.quiet", {}, "No arguments") : renderSection("Arguments", text);
-    this.element = el("details.tool", {}, summary, el("div.tool-body", {}, parts, this.#progress, this.#result));
+    this.#details = el("details.tool", {}, summary, el("div.tool-body", {}, parts, this.#progress, this.#result));
+    this.element = el("div.call", {}, this.#details);
     this.#setState("running");
   }
 
   get isFinished() {
-    return !["running", "waiting"].includes(this.element.dataset.state);
+    return !["running", "waiting"].includes(this.#details.dataset.state);
+  }
+
+  /** Show the app of the call below the card. */
+  openApp(app) {
+    if (this.#app) return;
+    this.#app = new AppFrame(app);
+    this.element.append(this.#app.element);
   }
 
   /** Show for how long the call has been running. */
@@ -50,7 +61,7 @@ export class ToolCard {
     this.#startedAt = performance.now();
     this.#timer ??= setInterval(() => {
       const elapsed = (performance.now() - this.#startedAt) / 1000;
-      if (this.element.dataset.state === "running" && elapsed >= 2) this.#time.textContent = `${Math.round(elapsed)} s`;
+      if (this.#details.dataset.state === "running" && elapsed >= 2) this.#time.textContent = `${Math.round(elapsed)} s`;
     }, 1000);
   }
 
@@ -72,14 +83,17 @@ export class ToolCard {
     if (!this.isFinished) this.#time.textContent = `${Math.floor((100 * done) / total)} %`;
   }
 
-  /** Show the result: `success`, the `content` of its message, and `duration` in seconds if it is known. */
-  finish({ success, content, duration }) {
+  /** Show the result: `success`, the `content` of its message, `duration` in seconds if it is known, and its `app`. */
+  finish({ success, content, duration, app }) {
     clearInterval(this.#timer);
     this.#setState(success ? "done" : "failed");
     this.#time.textContent = duration === undefined ? "" : formatDuration(duration);
     this.#progress.hidden = true;
     this.#result.hidden = false;
     this.#result.replaceChildren(...renderResult(content, success));
+    if (app?.result) this.openApp(app);
+    if (app?.result) this.#app.setResult(app.result);
+    else this.#app?.cancel("The call has no result.");
   }
 
   /** Mark a call without a result when its turn is over. */
@@ -88,10 +102,11 @@ export class ToolCard {
     if (this.isFinished) return;
     this.#time.textContent = "";
     this.#setState("unknown");
+    this.#app?.cancel("The call was stopped.");
   }
 
   #setState(state) {
-    this.element.dataset.state = state;
+    this.#details.dataset.state = state;
     this.#state.replaceChildren(...(ICONS[state] ? [createIcon(ICONS[state])] : []));
     this.#spokenState.textContent = `, ${STATES[state]}`;
   }

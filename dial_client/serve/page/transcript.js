@@ -177,7 +177,7 @@ export class Transcript extends EventTarget {
     } catch (error) {
       if (error.status !== 404) throw error;
     }
-    this.#removeRequest(request.id);
+    this.removeRequest(request.id);
   }
 
   /** Stop following the running turn; the turn itself goes on. */
@@ -336,21 +336,22 @@ export class Transcript extends EventTarget {
         break;
       case "approval":
       case "question":
-        this.#addRequest({ ...data, kind: name });
+        this.addRequest({ ...data, kind: name });
         break;
       case "server":
         this.dispatchEvent(new Event("servers"));
         break;
       case "approval_done":
       case "question_done":
-        this.#removeRequest(data.id);
+        this.removeRequest(data.id);
         break;
       default:
         this.#last?.handle({ name, data });
     }
   }
 
-  #addRequest(request) {
+  /** Show a request that needs the user's answer. */
+  addRequest(request) {
     if (this.requests.has(request.id)) return;
     this.requests.set(request.id, request);
     this.#last?.card(request.call?.id)?.setWaiting(true);
@@ -364,11 +365,12 @@ export class Transcript extends EventTarget {
   async #loadRequests(kind, turn) {
     const response = await this.#api.fetchJson("GET", `${kind}s`).catch(() => null);
     for (const request of response?.[`${kind}s`] ?? []) {
-      if (request.turn === turn && this.isRunning) this.#addRequest({ ...request, kind });
+      if (request.turn === turn && this.isRunning) this.addRequest({ ...request, kind });
     }
   }
 
-  #removeRequest(id) {
+  /** Remove a request that is answered or withdrawn. */
+  removeRequest(id) {
     const request = this.requests.get(id);
     if (!request) return;
     this.requests.delete(id);

@@ -147,6 +147,9 @@ export class TurnView {
       case "tool_call":
         this.addCall(data, data.server, { isLive: true });
         break;
+      case "app":
+        this.card(data.call_id)?.openApp(data);
+        break;
       case "media":
         this.addMedia(data.content);
         break;
@@ -216,7 +219,7 @@ export class TurnView {
     if (message.role === "tool") {
       const at = records.findIndex(({ id }) => id === message.tool_call_id);
       const duration = records[at]?.duration_s;
-      this.card(message.tool_call_id)?.finish({ success: !message.is_error, content: message.content, duration });
+      this.card(message.tool_call_id)?.finish({ success: !message.is_error, content: message.content, duration, app: message.app });
       return;
     }
     if (message.role === "assistant" && this.#end && CUT.includes(this.#end.stop_reason)) this.resume();

@@ -13,7 +13,10 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 MIME_TYPE = "text/html;profile=mcp-app"
 COUNTER, HOSTILE, REMOTE = "ui://apps/counter.html", "ui://apps/hostile.html", "ui://apps/remote.html"
 PAGES = Path(__file__).parent / "app_pages"
-REMOTE_POLICY = {"connectDomains": ["https://api.evil.test"], "resourceDomains": ["https://cdn.evil.test", "*"]}
+REMOTE_POLICY = {
+    "connectDomains": ["https://api.evil.test", "http://127.0.0.1:*"],
+    "resourceDomains": ["https://cdn.evil.test", "*"],
+}
 
 
 def build() -> MCPServer[Any]:

@@ -1,0 +1,240 @@
+// The frame of an MCP App: HTML of a server, in a sandbox with an origin of its own, between the calls and the answer.
+//
+// The frame begins as an empty document of this server (serve/app_routes.py), whose response has the policy: the origins
+// that the server of the app declares, and no other. The page then sends the HTML.
+
+import { AppBridge, AppError } from "./app_bridge.js";
+import { describeAppearance, describeHost, maxHeight, watchAppearance } from "./app_context.js";
+import { callTool, Consent } from "./app_requests.js";
+import { createButton, createIconButton, el } from "./dom.js";
+import { escapeInvisible } from "./invisible_characters.js";
+import { describeError } from "./strings.js";
+
+const PROTOCOL_VERSION = "2026-01-26";
+/** Apps that are open at a time; the one that was opened first is closed. */
+const MAX_OPEN = 8;
+/** Loads of one frame: an app that reloads itself over and over is closed. */
+const MAX_LOADS = 5;
+const CAPABILITIES = { openLinks: {}, serverTools: {}, serverResources: {}, message: { text: {} } };
+
+let services = null;
+const openFrames = new Set();
+/** The apps whose origins the person has allowed, until the page is closed. */
+const allowed = new Set();
+
+/** Connect apps with the page: {api, conversationId(), addRequest(request), removeRequest(id), sendMessage(text)}. */
+export function connectApps(given) {
+  services = given;
+}
+
+/** Close the apps of conversations that are not shown; they open again with their conversation. */
+export function closeDetachedApps() {
+  for (const frame of [...openFrames]) if (!frame.element.isConnected) frame.suspend();
+}
+
+const whenVisible = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) if (isIntersecting) target.dispatchEvent(new Event("visible"));
+}, { rootMargin: "200px" });
+
+export class AppFrame {
+  #app;
+  #name;
+  #body = el("div.app-body");
+  #origins = el("span.app-origins.quiet");
+  #consent;
+  #frame = null;
+  #bridge = null;
+  #resource = null;
+  #abort = new AbortController();
+  #stopWatching = null;
+  #loads = 0;
+  #isInitialized = false;
+  #end = null;
+
+  /** `app`: {server, tool, uri, arguments, result}; `result` is null while the call runs. */
+  constructor(app) {
+    this.#app = app;
+    this.#name = escapeInvisible(app.server);
+    this.#consent = new Consent(this.#name);
+    if (app.result) this.#end = ["ui/notifications/tool-result", app.result];
+    const head = el("header.app-head", {},
+      el("span.app-title", {}, "App of ", el("strong", {}, this.#name)), this.#origins,
+      createIconButton("cross", "Close the app", () => this.close("Closed by the user.")));
+    this.element = el("section.app", { "aria-label": `App of ${this.#name}` }, head, this.#body, this.#consent.element);
+    this.element.addEventListener("visible", () => this.#load(), { once: true });
+    whenVisible.observe(this.element);
+  }
+
+  /** Give the app the result of its call. */
+  setResult(result) {
+    this.#finish("ui/notifications/tool-result", result);
+  }
+
+  /** Tell the app that its call was cancelled. */
+  cancel(reason) {
+    this.#finish("ui/notifications/tool-cancelled", { reason });
+  }
+
+  /** Remove the frame; a button opens it again. */
+  async close(text) {
+    const frame = this.#frame;
+    this.#consent.cancel();
+    if (frame?.isConnected && this.#isInitialized) await this.#bridge.tearDown(text);
+    if (frame !== this.#frame) return;
+    this.#release();
+    this.#showButton(text, "Show the app", () => this.#open());
+  }
+
+  /** Close at once; the app opens again when it is visible. */
+  suspend() {
+    this.#release();
+    this.#body.replaceChildren();
+    this.element.addEventListener("visible", () => this.#load(), { once: true });
+    whenVisible.observe(this.element);
+  }
+
+  #finish(method, params) {
+    if (this.#end) return;
+    this.#end = [method, params];
+    if (this.#isInitialized) this.#bridge.notify(method, params);
+  }
+
+  async #load() {
+    whenVisible.unobserve(this.element);
+    const { server, tool, uri } = this.#app;
+    try {
+      this.#body.replaceChildren(el("p.quiet", {}, "The app is loading…"));
+      this.#resource = await services.api.fetchJson("POST", "apps/read", { server, uri, tool });
+    } catch (error) {
+      this.#showButton(`The app cannot be shown: ${describeError(error)}`, "Try again", () => this.#load());
+      return;
+    }
+    const { origins, left_out: leftOut } = this.#resource;
+    const hosts = origins.map(escapeInvisible).join(", ");
+    this.#origins.textContent = hosts ? `reaches ${hosts}` : "";
+    this.#origins.title = leftOut.length ? `Not allowed: ${leftOut.map(escapeInvisible).join(", ")}` : "";
+    const key = JSON.stringify([server, uri, origins]);
+    if (!origins.length || allowed.has(key)) return this.#open();
+    this.#showButton(`This app loads from, or sends to: ${hosts}`, "Show the app", () => {
+      allowed.add(key);
+      this.#open();
+    });
+  }
+
+  #showButton(text, label, onclick) {
+    this.#body.replaceChildren(el("p.quiet", {}, escapeInvisible(text)), createButton(label, onclick));
+  }
+
+  #open() {
+    this.#release();
+    const query = new URLSearchParams();
+    for (const [name, sources] of Object.entries(this.#resource.policy)) for (const source of sources) query.append(name, source);
+    this.#frame = el("iframe.app-frame", {
+      sandbox: "allow-scripts allow-forms",
+      allow: "",
+      referrerpolicy: "no-referrer",
+      title: `App of ${this.#name}`,
+      src: `apps/frame?${query}`,
+    });
+    this.#loads = 0;
+    this.#bridge = new AppBridge(this.#frame, {
+      methods: this.#createMethods(),
+      onNotification: (name, params) => this.#handle(name, params),
+      onFlood: () => this.#stop("The app was closed: it sent too many messages."),
+    });
+    this.#stopWatching = watchAppearance(() => {
+      if (this.#isInitialized) this.#bridge.notify("ui/notifications/host-context-changed", describeAppearance(this.#width));
+    });
+    this.element.classList.toggle("borderless", this.#resource.prefers_border === false);
+    this.#body.replaceChildren(this.#frame);
+    openFrames.add(this);
+    if (openFrames.size > MAX_OPEN) [...openFrames][0].close("Closed: other apps are open.");
+  }
+
+  get #width() {
+    return this.#frame.clientWidth;
+  }
+
+  /** Close at once, without asking the app. */
+  #stop(text) {
+    this.#release();
+    this.#showButton(text, "Show the app", () => this.#open());
+  }
+
+  #release() {
+    this.#consent.cancel();
+    this.#abort.abort();
+    this.#abort = new AbortController();
+    this.#bridge?.close();
+    this.#stopWatching?.();
+    this.#frame?.remove();
+    this.#frame = null;
+    this.#isInitialized = false;
+    openFrames.delete(this);
+  }
+
+  #handle(name, params) {
+    switch (name) {
+      case "ui/notifications/sandbox-proxy-ready":
+        this.#isInitialized = false;
+        this.#loads += 1;
+        if (this.#loads > MAX_LOADS) this.#stop("The app was closed: it reloads itself.");
+        else this.#bridge.notify("ui/notifications/sandbox-resource-ready", { html: this.#resource.html });
+        break;
+      case "ui/notifications/initialized":
+        if (this.#isInitialized) return;
+        this.#isInitialized = true;
+        this.#bridge.notify("ui/notifications/tool-input", { arguments: this.#app.arguments ?? {} });
+        if (this.#end) this.#bridge.notify(...this.#end);
+        break;
+      case "ui/notifications/size-changed":
+        // The place of a question must not move while it is open.
+        if (Number.isFinite(params.height) && !this.#consent.isOpen) this.#setHeight(params.height);
+        break;
+      case "ui/notifications/request-teardown":
+        this.close("Closed by the app.");
+        break;
+    }
+  }
+
+  #setHeight(height) {
+    this.#frame.style.height = `${Math.max(40, Math.min(Math.ceil(height), maxHeight()))}px`;
+  }
+
+  #createMethods() {
+    const { server } = this.#app;
+    const { signal } = this.#abort;
+    return {
+      "ui/initialize": async () => ({
+        protocolVersion: PROTOCOL_VERSION,
+        hostInfo: this.#resource.host,
+        hostCapabilities: { ...CAPABILITIES, sandbox: { permissions: {}, csp: describePolicy(this.#resource.policy) } },
+        hostContext: describeHost(this.#width, this.#resource.tool),
+      }),
+      ping: async () => ({}),
+      "tools/call": async ({ name, arguments: given }) => {
+        if (typeof name !== "string") throw new AppError("The tool has no name", "params");
+        const call = { conversation: services.conversationId(), server, tool: name, given };
+        return callTool({ api: services.api, hooks: services, signal }, call);
+      },
+      "resources/read": async ({ uri }) => {
+        if (typeof uri !== "string") throw new AppError("The resource has no URI", "params");
+        return services.api.fetchJson("POST", "apps/resource", { server, uri }, signal);
+      },
+      "ui/open-link": async (params) => {
+        await this.#consent.askToOpen(params);
+        return {};
+      },
+      "ui/message": async (params) => {
+        const isSent = await services.sendMessage(await this.#consent.askToSend(params));
+        if (!isSent) throw new AppError("The message was not sent: an answer is being written");
+        return {};
+      },
+      "ui/request-display-mode": async () => ({ mode: "inline" }),
+    };
+  }
+}
+
+const describePolicy = ({ connect, resource, frame, base_uri: base }) => {
+  return { connectDomains: connect, resourceDomains: resource, frameDomains: frame, baseUriDomains: base };
+};

@@ -1,0 +1,102 @@
+// What an MCP App asks of its host: calls of tools, resources, messages, links. A person decides about what leaves the app.
+
+import { readEvents } from "./api.js";
+import { AppError } from "./app_bridge.js";
+import { createButton, el, setText } from "./dom.js";
+import { escapeInvisible } from "./invisible_characters.js";
+import { parseSafeUrl } from "./markdown_inline.js";
+import { createLink } from "./markdown_view.js";
+
+/** Milliseconds in which the buttons of a question that has just appeared ignore clicks. */
+const CLICK_DELAY = 600;
+/** Refusals in a row after which an app cannot ask again. */
+const MAX_REFUSALS = 3;
+const MAX_MESSAGE = 20_000;
+
+/** Call a tool for an app and return the CallToolResult; `hooks` shows the requests for approval meanwhile. */
+export async function callTool({ api, hooks, signal }, { conversation, server, tool, given }) {
+  const pending = new Set();
+  try {
+    const response = await api.fetch("POST", "apps/call", { body: { conversation, server, tool, arguments: given }, signal });
+    for await (const { name, data } of readEvents(response)) {
+      const event = JSON.parse(data);
+      if (name === "result") return event;
+      if (name === "error") throw new AppError(event.message);
+      if (name !== "approval" && name !== "question") continue;
+      pending.add(event.id);
+      hooks.addRequest(conversation, { ...event, kind: name, isOfApp: true });
+    }
+    throw new AppError("The connection was lost");
+  } finally {
+    for (const id of pending) hooks.removeRequest(conversation, id);
+  }
+}
+
+/** The questions of one app to the person, one at a time, below its frame. */
+export class Consent {
+  element = el("div.app-consent", { "aria-live": "polite" });
+  #name;
+  #refusals = 0;
+  #cancel = null;
+
+  /** `name`: the name of the server, for people. */
+  constructor(name) {
+    this.#name = name;
+  }
+
+  get isOpen() {
+    return this.#cancel !== null;
+  }
+
+  /** Refuse the open question. */
+  cancel() {
+    this.#cancel?.();
+  }
+
+  /** Ask whether a message may be sent. Resolves to its text, or rejects. */
+  askToSend(params) {
+    const blocks = Array.isArray(params.content) ? params.content : [params.content];
+    const text = blocks.map((block) => (block?.type === "text" && typeof block.text === "string" ? block.text : "")).join("\n").trim();
+    if (params.role !== "user" || !text || text.length > MAX_MESSAGE) throw new AppError("Invalid message", "params");
+    const pre = el("pre", { tabindex: "0", "aria-label": "Message" });
+    const block = el("div", {}, pre);
+    setText(pre, escapeInvisible(text), block);
+    return this.#ask("wants to send this message in your name:", block, (accept) => createButton("Send", accept, ".primary"), text);
+  }
+
+  /** Ask whether an address may be opened; the click opens it. Resolves or rejects. */
+  askToOpen(params) {
+    const url = parseSafeUrl(String(params.url ?? ""));
+    if (!url || url.protocol === "mailto:") throw new AppError("Invalid URL", "params");
+    const place = el("div", {}, el("p.request-url", {}, escapeInvisible(url.href)), el("p", {}, "Host: ", el("strong", {}, url.host)));
+    const createOpen = (accept) => {
+      const link = createLink(url, "Open");
+      link.className = "button primary";
+      link.addEventListener("click", accept);
+      return link;
+    };
+    return this.#ask("wants to open this address:", place, createOpen);
+  }
+
+  #ask(question, content, createAccept, value) {
+    if (this.isOpen) throw new AppError("Another question is open");
+    if (this.#refusals >= MAX_REFUSALS) throw new AppError("The user has refused too often");
+    return new Promise((resolve, reject) => {
+      const shownAt = performance.now();
+      const end = (isAccepted) => {
+        this.#cancel = null;
+        this.#refusals = isAccepted ? 0 : this.#refusals + 1;
+        this.element.replaceChildren();
+        if (isAccepted) resolve(value);
+        else reject(new AppError("Denied by the user"));
+      };
+      this.#cancel = () => end(false);
+      // An app could ask just where and when the person is about to click.
+      const accept = (event) => (performance.now() - shownAt < CLICK_DELAY ? event.preventDefault() : end(true));
+      this.element.replaceChildren(
+        el("p", {}, "The app of ", el("strong", {}, this.#name), ` ${question}`),
+        content,
+        el("div.request-buttons", {}, createAccept(accept), createButton("Refuse", () => end(false))));
+    });
+  }
+}

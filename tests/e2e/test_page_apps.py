@@ -1,0 +1,229 @@
+"""MCP Apps on the page: frames with an origin of their own, calls through approvals, and an app that attacks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.browser import Browser, Tab
+from tests.support.network_listener import NetworkListener
+from tests.support.program import python_server
+from tests.support.web_page import DONE, SDK, assert_harmless, open_page, read_text, send_message, serve_page
+
+pytestmark = pytest.mark.once
+
+SERVER = Path(__file__).parents[1] / "support" / "servers" / "app_server.py"
+SHOWN = ["show_counter", "show_hostile", "show_remote"]
+SECRET = "the secret of the conversation"
+APP = "document.querySelector('.app-frame')"
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    """Return a reply that calls a tool."""
+    return {"tool_calls": [{"name": name, "arguments": arguments}]}
+
+
+@contextmanager
+def app_page(browser: Browser, folder: Path, *replies: Any) -> Iterator[tuple[Tab, str]]:
+    """Provide the page with a server of apps, whose apps are shown without approval, and a server without apps."""
+    servers = {"apps": python_server(SERVER, autoApprove=SHOWN), "library": python_server(SDK, "stdio")}
+    with serve_page(folder, list(replies), servers) as address:
+        yield open_page(browser, address), address
+
+
+def open_app(tab: Tab, ready: str, number: int = 0) -> Tab:
+    """Return the frame of an app of a tab, by its number from 0, once a condition is true in it."""
+    for _ in range(200):
+        tab.run("new Promise((resolve) => setTimeout(resolve, 50))")
+        if len(tab.frames) > number:
+            break
+    frame = tab.frames[number]
+    frame.call("Runtime.enable")
+    frame.until(ready)
+    return frame
+
+
+def test_an_app_shows_its_result_and_calls_tools_of_its_server_once_they_are_approved(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.") as (tab, address):
+        send_message(tab, "Count")
+        tab.until(DONE)
+        frame = open_app(tab, "find('count').textContent === '3'")
+        assert frame.run("origin") == "null"
+        assert frame.run("messages.map(({method}) => method).filter(Boolean)") == [
+            "ui/notifications/tool-input",
+            "ui/notifications/tool-result",
+        ]
+        context = frame.run("host.hostContext")
+        assert (context["theme"], context["displayMode"]) == ("light", "inline")
+        assert context["toolInfo"]["tool"]["name"] == "show_counter"
+        assert context["styles"]["variables"]["--color-text-primary"]
+        frame.run("find('more').click()")
+        assert read_text(tab, ".request h2") == "apps wants to run increase"
+        assert "The app asks for this call" in read_text(tab, ".request")
+        assert frame.run("find('count').textContent") == "3"
+        tab.click(".request .primary")
+        frame.until("find('count').textContent === '4'")
+        tab.until("!document.querySelector('.request')")
+        frame.run("find('more').click()")
+        tab.until("document.querySelector('.request')")
+        tab.click(".request-denial button")
+        frame.until("find('last').textContent.includes('did not allow')")
+        frame.run("find('other').click()")
+        frame.until("find('last').textContent.startsWith('error')")
+        frame.run("find('read').click()")
+        frame.until("find('last').textContent.includes('words of the server')")
+        frame.run("find('taller').click()")
+        tab.until(f"{APP}.clientHeight === Math.round(innerHeight * 0.75)")
+        tab.click("#theme")
+        frame.until("document.documentElement.style.colorScheme === 'dark'")
+        assert_harmless(tab, address)
+
+
+def test_an_app_is_there_again_after_a_reload_and_closed_with_its_conversation(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.") as (tab, address):
+        send_message(tab, "Count")
+        tab.until(DONE)
+        open_app(tab, "find('count').textContent === '3'")
+        tab.reload()
+        open_app(tab, "find('count').textContent === '3'", 1)
+        tab.click("#new")
+        tab.until("!document.querySelector('.app-frame')")
+        assert tab.run("frames.length") == 0
+        tab.click(".conversations a")
+        frame = open_app(tab, "find('count').textContent === '3'", 2)
+        tab.click(".app-head .icon-button")
+        tab.until("!document.querySelector('.app-frame')")
+        tab.click(".app-body .button")
+        frame = open_app(tab, "find('count').textContent === '3'", 3)
+        assert frame.run("messages.length") > 0
+        assert_harmless(tab, address)
+
+
+def test_messages_and_links_of_an_app_need_a_click_of_the_person(chromium: Browser, tmp_path: Path) -> None:
+    with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "More of it.") as (tab, address):
+        send_message(tab, "Count")
+        tab.until(DONE)
+        frame = open_app(tab, "find('count').textContent === '3'")
+        frame.run("find('say').click()")
+        assert "apps wants to send this message" in read_text(tab, ".app-consent")
+        assert read_text(tab, ".app-consent pre") == "Tell me more about 3"
+        assert tab.run("document.activeElement.closest('.app-consent')") is None
+        frame.run("find('link').click()")
+        frame.until("find('last').textContent.includes('Another question')")
+        tab.run("document.querySelector('.app-consent .button:last-child').click()")
+        frame.until("find('last').textContent.includes('Denied')")
+        assert tab.run("document.querySelectorAll('.user').length") == 1
+        frame.run("find('link').click()")
+        assert read_text(tab, ".request-url") == "https://example.test/path"
+        link = "(({href, target, rel}) => [href, target, rel])(document.querySelector('.app-consent a'))"
+        assert tab.run(link) == ["https://example.test/path", "_blank", "noopener noreferrer"]
+        tab.run("document.querySelector('.app-consent .button:last-child').click()")
+        frame.run("find('say').click()")
+        accept = "document.querySelector('.app-consent .primary')?.click()"
+        tab.until(f"({accept}, document.querySelectorAll('.user').length === 2)")
+        tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'More of it.'")
+        assert_harmless(tab, address)
+
+
+def test_an_app_that_needs_other_origins_opens_when_the_person_allows_them(chromium: Browser, tmp_path: Path) -> None:
+    with NetworkListener() as stranger, app_page(chromium, tmp_path, call("show_remote"), "Done.") as (tab, address):
+        send_message(tab, "Show")
+        tab.until(DONE)
+        assert "http://127.0.0.1:*, https://api.evil.test, https://cdn.evil.test" in read_text(tab, ".app-body p")
+        assert tab.frames == []
+        tab.click(".app-body .button")
+        frame = open_app(tab, "document.title === 'Counter'")
+        frame.run(f"fetch('{stranger.url}/declared', {{mode: 'no-cors'}}).then(() => 1)")
+        assert stranger.received == ["GET /declared HTTP/1.1"]
+        policy = tab.run(f"fetch({APP}.src).then(({{headers}}) => headers.get('content-security-policy'))")
+        assert "connect-src https://api.evil.test http://127.0.0.1:*;" in policy
+        assert "'self'" not in policy.replace("frame-ancestors 'self'", "")
+        assert_harmless(tab, address)
+
+
+REFUSED_BY_BROWSER = [
+    *("page", "token", "address", "local storage", "session storage", "cookie", "database", "sibling", "top"),
+    *("fetch", "fetch own", "socket", "image", "own image", "script", "style", "worker", "camera", "clipboard"),
+]
+EMPTY = ["referrer", "popup", "dialog"]
+ESCAPES = ["location.href = '{}/self?stolen'", "submit('{}/form')", "nest('{}/frame')", "nestCall('{}')"]
+REFUSED_BY_HOST = [
+    *("tool of another server", "tool with its server", "tool for the model", "file", "sampling", "list", "prototype"),
+    *("script link", "file link", "system message", "large"),
+]
+
+
+def test_a_hostile_app_reads_nothing_reaches_nobody_and_calls_nothing(chromium: Browser, tmp_path: Path) -> None:
+    calls = {"tool_calls": [*call("show_counter", start=3)["tool_calls"], *call("show_hostile")["tool_calls"]]}
+    with NetworkListener() as stranger, app_page(chromium, tmp_path, calls, SECRET) as (tab, address):
+        send_message(tab, SECRET)
+        tab.until(DONE)
+        open_app(tab, "document.title", 0)
+        open_app(tab, "document.title", 1)
+        frame = next(frame for frame in tab.frames if frame.run("document.title") == "Hostile")
+        home = address.partition("/#")[0]
+        frame.run(f"attack({json.dumps(stranger.url)}, {json.dumps(home)}); void 0")
+        frame.until("outcomes.done")
+        outcomes = frame.run("outcomes")
+        assert {name: outcomes[name] for name in REFUSED_BY_BROWSER if not outcomes[name].startswith("refused")} == {}
+        assert {name: outcomes[name] for name in EMPTY if outcomes[name] not in ("nothing", "true")} == {}
+        assert {name: outcomes[name] for name in REFUSED_BY_HOST if "error" not in outcomes[name].lower()} == {}
+        token = address.partition("token=")[2]
+        assert not [name for name, found in outcomes.items() if SECRET in found or token in found]
+        assert stranger.received == []
+        assert tab.run("location.href").startswith(home)
+        assert tab.run("document.querySelectorAll('.request, .toast').length") == 0
+        assert tab.dialogs == []
+        # What leads the frame itself away, or a frame within it, ends the app.
+        for number, escape in enumerate(ESCAPES, 2):
+            frame.run(f"setTimeout(() => {{ {escape.format(stranger.url)} }}, 0); void 0")
+            tab.run("new Promise((resolve) => setTimeout(resolve, 500))")
+            assert stranger.received == []
+            tab.run("document.querySelectorAll('.app-head .icon-button')[1].click()")
+            tab.until("document.querySelectorAll('.app-frame').length === 1")
+            tab.click(".app-body > .button")
+            frame = open_app(tab, "document.title === 'Hostile'", number)
+
+
+def test_an_app_that_floods_is_closed_and_one_that_hangs_leaves_the_page_alive(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    with app_page(chromium, tmp_path, call("show_hostile"), "Done.", "Still here.") as (tab, _):
+        send_message(tab, "Go")
+        tab.until(DONE)
+        frame = open_app(tab, "document.title")
+        frame.run("setInterval(() => { for (let i = 0; i < 1000; i++) send({method: 'x'}); }, 1); void 0")
+        tab.until("document.querySelector('.app-body p')?.textContent.includes('too many messages')")
+        tab.click(".app-body .button")
+        frame = open_app(tab, "document.title", 1)
+        frame.run("setTimeout(() => { for (;;); }, 10); void 0")
+        send_message(tab, "And now?")
+        tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'Still here.'")
+        tab.click(".app-head .icon-button")
+        tab.until("!document.querySelector('.app-frame')")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_an_app_fits_into_narrow_and_wide_windows(chromium: Browser, tmp_path: Path, theme: str) -> None:
+    with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.") as (tab, _):
+        tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        send_message(tab, "Count")
+        tab.until(DONE)
+        frame = open_app(tab, "find('count').textContent === '3'")
+        frame.run("find('say').click()")
+        tab.until("document.querySelector('.app-consent pre')")
+        for width in (320, 768, 1440):
+            tab.resize(width, 800)
+            tab.until("document.documentElement.scrollWidth <= innerWidth")
+            tab.screenshot(tmp_path / f"apps-{theme}-{width}.png")
+            frame.until(f"innerWidth <= {width}")
+        assert tab.run("document.documentElement.dataset.theme") == theme
