@@ -138,6 +138,7 @@ def test_an_app_that_needs_other_origins_opens_when_the_person_allows_them(chrom
     with NetworkListener() as stranger, app_page(chromium, tmp_path, call("show_remote"), "Done.") as (tab, address):
         send_message(tab, "Show")
         tab.until(DONE)
+        tab.until("document.querySelector('.app-body .button')")
         assert "http://127.0.0.1:*, https://api.evil.test, https://cdn.evil.test" in read_text(tab, ".app-body p")
         assert tab.frames == []
         tab.click(".app-body .button")
