@@ -219,7 +219,8 @@ export class TurnView {
     if (message.role === "tool") {
       const at = records.findIndex(({ id }) => id === message.tool_call_id);
       const duration = records[at]?.duration_s;
-      this.card(message.tool_call_id)?.finish({ success: !message.is_error, content: message.content, duration, app: message.app });
+      const { content, app } = message;
+      this.card(message.tool_call_id)?.finish({ success: !message.is_error, content, duration, app });
       return;
     }
     if (message.role === "assistant" && this.#end && CUT.includes(this.#end.stop_reason)) this.resume();
