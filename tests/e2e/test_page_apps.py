@@ -195,7 +195,7 @@ def test_a_hostile_app_reads_nothing_reaches_nobody_and_calls_nothing(chromium: 
             frame = open_app(tab, "document.title === 'Hostile'", number)
 
 
-def test_an_app_that_floods_is_closed_and_one_that_hangs_leaves_the_page_alive(
+def test_an_app_that_floods_is_closed_and_an_app_that_hangs_leaves_the_page_alive(
     chromium: Browser, tmp_path: Path
 ) -> None:
     with app_page(chromium, tmp_path, call("show_hostile"), "Done.", "Still here.") as (tab, _):
