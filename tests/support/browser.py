@@ -42,6 +42,8 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-background-networking",
     "--disable-dev-shm-usage",
+    # Each window of its own profile would start two renderers for suggestions below an address bar that is not there.
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup",
     "--force-color-profile=srgb",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
