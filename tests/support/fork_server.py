@@ -1,8 +1,8 @@
-"""Runs Python programs as forks of a process that has imported what takes most of their start: packages of others.
+"""Runs Python programs as forks of a process that has imported what takes most of their start.
 
-Each program is a process with its own arguments, environment, folder and standard streams, and it imports the modules
-of this repository itself. `ForkedProcess` is a `subprocess.Popen` of such a program. Programs are started as usual
-where DIAL_TEST_FRESH is set, and everywhere but on Linux, which alone forks after imports without harm.
+Each program is a process with its own arguments, environment, folder and standard streams. `ForkedProcess` is a
+`subprocess.Popen` of such a program. Programs are started as usual where DIAL_TEST_FRESH is set, and everywhere but on
+Linux, which alone forks after imports without harm.
 
 Protocol: a connection to a Unix socket for each program. The job is a line of JSON, with the three standard streams.
 The answers are the process id, and at the end the status of `waitpid`, a line each. The end of the connection kills the
@@ -40,6 +40,12 @@ PACKAGES = (
     *("starlette.routing", "typer", "uvicorn"),
 )
 """What programs import of other packages; a package that is not there is left to the program."""
+MODULES = (
+    *("dial_client.cli.one_shot", "dial_client.cli.repl", "dial_client.cli.serve_command"),
+    *("dial_client.providers.chat_api", "dial_client.servers.transports.stdio"),
+    *("dial_client.servers.transports.streamable_http", "dial_client.stores.sql_store"),
+)
+"""What `dial-chat` imports of this package, with all that these modules import: importing has no other effect."""
 
 
 class ForkedProcess(subprocess.Popen[AnyStr]):
@@ -118,7 +124,7 @@ def start_server() -> str:
 
 def serve(path: str) -> dict[str, Any]:
     """Serve until the standard input ends. Returns in each forked program, with its job."""
-    for package in PACKAGES:
+    for package in (*PACKAGES, *MODULES):
         try:
             importlib.import_module(package)
         except ImportError:
