@@ -144,7 +144,7 @@ def test_a_table_is_copied_as_csv_and_as_markdown(chromium: Browser, tmp_path: P
 
 def test_diagrams_are_images_and_a_hostile_one_reaches_nothing(chromium: Browser, tmp_path: Path) -> None:
     with answered(chromium, tmp_path, DIAGRAMS) as tab:
-        tab.until("document.querySelectorAll('.diagram img').length === 2")
+        tab.until("document.querySelectorAll('.diagram-picture:not([hidden]) img').length === 2")
         images = "[...document.querySelectorAll('.diagram img')]"
         assert tab.run(
             f"{images}.every((image) => image.src.startsWith('data:image/svg+xml') && image.naturalWidth > 9)"

@@ -97,7 +97,7 @@ export class CompletionList {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) this.#activate((this.#active + step + count) % count);
     else if (event.key === "Escape") this.close();
-    else if ((event.key === "Enter" && !event.shiftKey) || (event.key === "Tab" && !event.shiftKey)) this.#choose(this.#active);
+    else if (["Enter", "Tab"].includes(event.key) && !event.shiftKey) this.#choose(this.#active);
     else return;
     event.preventDefault();
     event.stopImmediatePropagation();

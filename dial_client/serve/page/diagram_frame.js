@@ -1,7 +1,10 @@
-// Draws diagrams, in a frame of an opaque origin without network. Receives {id, source, isDark}, responds {id, svg}; `svg` is
-// null if the source is not a diagram. The page shows the response as an image, in which no script runs.
+// Draws diagrams, in a frame of an opaque origin without network. Receives {id, source, isDark}, responds {id, svg};
+// `svg` is null if the source is not a diagram. The page shows the response as an image, in which no script runs.
 
 /* global mermaid */
+
+/** The namespace of links in SVG. */
+const XLINK = "http://www.w3.org/1999/xlink";
 
 addEventListener("message", async ({ data, source: sender }) => {
   if (sender !== parent || typeof data?.source !== "string") return;
@@ -14,6 +17,11 @@ async function draw({ id, source, isDark }) {
       startOnLoad: false,
       securityLevel: "strict",
       suppressErrorRendering: true,
+      // A diagram cannot change these: labels in HTML are no XML, and styles of its own could hide text.
+      secure: [
+        "secure", "securityLevel", "startOnLoad", "maxTextSize", "suppressErrorRendering", "maxEdges",
+        "htmlLabels", "themeCSS",
+      ],
       htmlLabels: false,
       flowchart: { htmlLabels: false },
       theme: isDark ? "dark" : "default",
@@ -27,16 +35,13 @@ async function draw({ id, source, isDark }) {
 }
 
 /** Return the SVG as XML with a size in pixels. */
-function toImage(markup) {
-  const holder = document.createElement("div");
-  holder.innerHTML = markup;
-  const svg = holder.firstElementChild;
-  const [, , width, height] = (svg.getAttribute("viewBox") ?? "").split(/[\s,]+/).map(Number);
-  if (width > 0 && height > 0) {
-    svg.setAttribute("width", width);
-    svg.setAttribute("height", height);
-  }
-  return new XMLSerializer().serializeToString(svg);
+function toImage(svg) {
+  const [, width, height] = /\sviewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"/.exec(svg) ?? [];
+  const head = svg.slice(0, svg.indexOf(">"));
+  const sized = width ? head.replace(/\s(?:width|height)="[^"]*"/g, "") + ` width="${width}" height="${height}"` : head;
+  // In HTML the prefix of links needs no declaration.
+  const named = sized.includes("xmlns:xlink=") ? sized : `${sized} xmlns:xlink="${XLINK}"`;
+  return (named + svg.slice(head.length)).replaceAll("&nbsp;", "&#160;");
 }
 
 parent.postMessage({ isReady: true }, "*");

@@ -39,11 +39,14 @@ export function renderDiagram(source) {
   const draw = () => request(source, (svg) => {
     if (!svg) return;
     const alt = `Diagram: ${source.trim().split("\n", 1)[0].slice(0, 100)}`;
-    picture.replaceChildren(el("img", { src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`, alt }));
-    picture.hidden = false;
-    toggle.hidden = false;
-    if (isFirst) toggle.click();
-    isFirst = false;
+    const onload = () => {
+      picture.hidden = false;
+      toggle.hidden = false;
+      if (isFirst) toggle.click();
+      isFirst = false;
+    };
+    const src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+    picture.replaceChildren(el("img", { src, alt, onload }));
   });
   if (source.length <= MAX_SOURCE) {
     shown.push({ block, draw });

@@ -5,7 +5,9 @@
 import highlighter from "./vendor/highlight/core.min.js";
 
 /** Languages in which code of other languages is embedded. */
-const EMBEDDED = { xml: ["css", "javascript"], markdown: ["xml"], php: ["xml"], dart: ["markdown"], dockerfile: ["bash"], shell: ["bash"] };
+const EMBEDDED = {
+  xml: ["css", "javascript"], markdown: ["xml"], php: ["xml"], dart: ["markdown"], dockerfile: ["bash"], shell: ["bash"],
+};
 
 /** Collects tokens in place of markup (the interface is that of Highlight.js, "__emitter"). */
 class TokenList {
@@ -49,8 +51,8 @@ const loading = new Map();
 function load(language) {
   if (!loading.has(language)) {
     const module = import(`./vendor/highlight/languages/${language}.min.js`);
-    const others = (EMBEDDED[language] ?? []).map(load);
-    loading.set(language, Promise.all([module.then(({ default: grammar }) => highlighter.registerLanguage(language, grammar)), ...others]));
+    const registered = module.then(({ default: grammar }) => highlighter.registerLanguage(language, grammar));
+    loading.set(language, Promise.all([registered, ...(EMBEDDED[language] ?? []).map(load)]));
   }
   return loading.get(language);
 }

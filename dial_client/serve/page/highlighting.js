@@ -50,7 +50,7 @@ const queue = [];
 let timer;
 
 /** True if code of this language gets colours. */
-export const isKnownLanguage = (language) => GRAMMARS.has(language.toLowerCase());
+const isKnownLanguage = (language) => GRAMMARS.has(language.toLowerCase());
 
 const observer = globalThis.IntersectionObserver && new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) {

@@ -26,7 +26,9 @@ function save(prompts) {
 
 /** Open the dialog that saves and removes prompts. */
 export function openSavedPrompts() {
-  const name = el("input", { type: "text", id: "prompt-name", required: true, maxlength: "40", pattern: "\\S+", autocomplete: "off" });
+  const name = el("input", {
+    type: "text", id: "prompt-name", required: true, maxlength: "40", pattern: "\\S+", autocomplete: "off",
+  });
   const text = el("textarea.prompt-text", { id: "prompt-text", required: true, rows: "5" });
   const problem = el("p.failure", { role: "alert" });
   const list = el("ul.saved-prompts");
@@ -47,7 +49,11 @@ export function openSavedPrompts() {
     text.value = "";
     render();
   };
-  const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", onclose: () => (dialog.remove(), byId("message").focus()) },
+  const onclose = () => {
+    dialog.remove();
+    byId("message").focus();
+  };
+  const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", onclose },
     el("h2", { id: "dialog-title" }, "Prompts of your own"),
     el("p.quiet", {}, "They are kept in this browser. Type / and their name to use them."),
     list,
