@@ -19,10 +19,11 @@ from anyio import to_thread
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.local import TEMPLATE, hub
 from dial_client.local.call_score import UNKNOWN_DISCOUNT
+from dial_client.local.chat_template import has_chat_template
 from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
 from dial_client.local.weight_downloads import OnProgress
 from dial_client.local.weights import QWEN, cache_folder, ensure
-from dial_client.model import Delta, ModelInfo, ModelRequest, Provider, StructuredOutput
+from dial_client.model import Delta, ModelInfo, ModelRequest, Provider, StructuredOutput, ToolFormat
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
@@ -89,6 +90,8 @@ class LocalProvider:
         if self._hub_name:
             hub.parse_name(self._hub_name)
         self._file = None if self._hub_name else _named(path)
+        if self._file is not None:
+            self.info = _with_tool_format(self.info, self._file)
         self._on_progress = on_progress
         self.endpoint: Endpoint | None = None
         """Where the model can be asked without this host; None before it was started."""
@@ -158,6 +161,7 @@ class LocalProvider:
     async def _start(self) -> Provider:
         file = self._file or await self._fetch()
         is_ours = await to_thread.run_sync(_size, file) == QWEN.size  # a copy of it elsewhere is ours as well
+        self.info = _with_tool_format(self.info, file)
         self._process = await ModelProcess.start(file, TEMPLATE if is_ours else None)
         key = self._process.key
         self.endpoint = endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
@@ -210,6 +214,13 @@ def _named(path: str | None) -> Path | None:
     if magic != b"GGUF":
         raise ConfigError(f"{where}: {file} is not a GGUF file", hint="the model must be in llama.cpp's format")
     return file
+
+
+def _with_tool_format(info: ModelInfo, file: Path) -> ModelInfo:
+    """Return what is known of a model: without a chat template its calls ride as text, held to a grammar."""
+    if _size(file) == QWEN.size or has_chat_template(file):
+        return info
+    return replace(info, tool_format=ToolFormat.REACT, guidance=None)
 
 
 def _size(file: Path) -> int:

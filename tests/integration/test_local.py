@@ -23,7 +23,7 @@ from dial_client.local import TEMPLATE
 from dial_client.local.process import ModelProcess
 from dial_client.local.weights import QWEN, cache_folder
 from dial_client.messages import Message, ToolCallResult, ToolSpec
-from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, TextChunk, ToolChoice
+from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, TextChunk, ToolChoice, ToolFormat
 from dial_client.providers.local import VARIABLE, LocalProvider
 
 pytestmark = [
@@ -115,6 +115,17 @@ def test_a_path_that_is_no_model_is_a_mistake_of_the_configuration(
     monkeypatch.setenv(VARIABLE, str(file))
     with pytest.raises(ConfigError, match=f"^{VARIABLE}: .*model.gguf {problem}"):
         LocalProvider()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "tool_format"), [(b"tokenizer.chat_template", None), (b"tokenizer.ggml.model", ToolFormat.REACT)]
+)
+def test_a_file_without_a_chat_template_takes_a_tool_format_of_the_client(
+    tmp_path: Path, metadata: bytes, tool_format: ToolFormat | None
+) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF" + bytes(64) + metadata + bytes(64))
+    assert LocalProvider(str(file)).info.tool_format is tool_format
 
 
 async def test_a_model_that_does_not_start_is_reported_with_its_last_output(broken: Path) -> None:
