@@ -47,9 +47,10 @@ from dial_client.conversations.chat_methods import ChatMethods
 from dial_client.conversations.compaction import KEPT_EXCHANGES, Compaction
 from dial_client.conversations.compactor import Compactor
 from dial_client.conversations.conversation_settings import to_turn_settings
+from dial_client.conversations.conversation_view import copy_messages
 from dial_client.conversations.history import count_last_rounds, repair_conversation, repair_history
 from dial_client.conversations.history_editor import HistoryEditor
-from dial_client.conversations.history_edits import build_removal, detach, find_edit, find_last_exchange
+from dial_client.conversations.history_edits import build_removal, find_edit, find_last_exchange
 from dial_client.conversations.message_tree import StoredMessage
 from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
 from dial_client.conversations.turn_input import CONTINUE, Continuation, TurnInput
@@ -163,7 +164,7 @@ class ConversationManager(ChatMethods, VersionMethods):
         await self._store.rename(conversation_id, title)
 
     async def fork(self, conversation_id: str, at: int | None = None, *, title: str | None = None) -> Conversation:
-        """Create a conversation from the first messages of another.
+        """Create a conversation from the first messages of another, with its settings and the details of its turns.
 
         Args:
             conversation_id: the other conversation.
@@ -175,15 +176,15 @@ class ConversationManager(ChatMethods, VersionMethods):
             ConversationNotFound: there is no such conversation.
             ConfigError: the conversation does not have so many messages.
         """
-        source = await self.get(conversation_id)
+        view = await self.view(conversation_id)
+        source = view.conversation
         end = len(source.messages) if at is None else at
         if not 0 <= end <= len(source.messages):
             raise ConfigError(f"the conversation has {len(source.messages)} messages, not {end}")
         while 0 < end < len(source.messages) and source.messages[end].role is Role.TOOL:
             end += 1
-        return await self._store.create(
-            source.title if title is None else title, tuple(map(detach, source.messages[:end]))
-        )
+        created = await self._store.create(source.title if title is None else title, copy_messages(view, end))
+        return repair_conversation(created)
 
     async def undo(self, conversation_id: str) -> tuple[Message, ...]:
         """Take back the last exchange, and return its messages, the question first; empty where there is none.

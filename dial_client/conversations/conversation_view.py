@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dial_client.conversations.history import repair_conversation
-from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_tree
+from dial_client.conversations.history_edits import detach
+from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_entry, build_tree
 from dial_client.messages import Message
+from dial_client.stored_entry import EntryKind
 from dial_client.stores.conversation_store import Conversation
 
 
@@ -124,3 +126,12 @@ def list_messages(stored: Conversation) -> list[dict[str, Any]]:
         for node in tree.messages.values()
         if not node.is_edit and node.position not in tree.removed
     ]
+
+
+def copy_messages(view: ConversationView, count: int) -> tuple[Message, ...]:
+    """Return the first `count` messages for another conversation, with the details of their turns and the settings."""
+    copied: list[Message] = [] if view.settings is None else [build_entry(EntryKind.SETTINGS, view.settings)]
+    for index, message in enumerate(view.conversation.messages[:count]):
+        copied.append(detach(message))
+        copied += [build_entry(EntryKind.TURN, details) for at, details in view.turns if at == index]
+    return tuple(copied)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from dial_client.client.dial_client import DialClient
 from dial_client.conversations.branches import build_deletion, build_switch
-from dial_client.conversations.conversation_settings import check_settings
+from dial_client.conversations.conversation_settings import check_settings, to_turn_settings
 from dial_client.conversations.conversation_view import ConversationView, build_view, hash_state, list_messages
 from dial_client.conversations.history_editor import HistoryEditor
 from dial_client.conversations.message_tree import build_entry
@@ -23,6 +24,7 @@ class VersionMethods:
     _store: ConversationStore
     _editor: HistoryEditor
     _locked_settings: frozenset[str]
+    _dial: DialClient
 
     async def view(self, conversation_id: str) -> ConversationView:
         """Return a conversation with the positions and versions of its messages, and the details of its turns.
@@ -80,9 +82,11 @@ class VersionMethods:
 
         Raises:
             ConversationNotFound: there is no such conversation.
-            ConfigError: a setting is unknown, wrong, or locked.
+            ConfigError: a setting is unknown, wrong, or locked; or there is no such model.
         """
         checked = check_settings(settings)
         if locked := sorted(self._locked_settings.intersection(checked)):
             raise ConfigError(f"the setting {locked[0]!r} is locked")
+        turn_settings, _ = to_turn_settings(checked, self._dial.limits)
+        self._dial.model.select(turn_settings)  # raises what the next turn would
         await self._store.append(conversation_id, [build_entry(EntryKind.SETTINGS, checked)])

@@ -15,9 +15,11 @@ from dial_client.errors import ConfigError
 from dial_client.limits import Limits
 from dial_client.model import InstructionSource
 from dial_client.providers.scripted import ScriptedProvider
+from dial_client.settings.config_types import ModelSettings, Wire
 from dial_client.stores.conversation_store import ConversationStore
 from tests.support.http_service import serve
 from tests.support.managed_conversations import ADD, Calculator, managed
+from tests.support.model_endpoint import Say, model_endpoint
 
 pytestmark = pytest.mark.anyio
 
@@ -74,6 +76,37 @@ async def test_locked_settings_are_refused_and_have_no_effect(store: Conversatio
         await locked.chat(made.id, "Hello?")
     assert [i.text for i in provider.requests[0].instructions if i.text == "Be rude."] == []
     assert provider.requests[0].max_tokens == 9
+
+
+async def test_a_conversation_asks_a_model_of_its_own_with_its_temperature(store: ConversationStore) -> None:
+    with model_endpoint([Say("The main one.")]) as main, model_endpoint([Say("The spare one.")]) as spare:
+        models = {
+            "main": ModelSettings("main", Wire.CHAT, main.url, "m", "key"),
+            "spare": ModelSettings("spare", Wire.CHAT, spare.url, "s", "key"),
+        }
+        async with DialClient({}, "main", models=models) as dial:
+            manager = ConversationManager(dial, store)
+            made = await manager.create()
+            for settings in ({"model": "gone"}, {"model": "spare", "tool_format": "yaml"}):
+                with pytest.raises(ConfigError):
+                    await manager.update_settings(made.id, settings)
+            await manager.update_settings(made.id, {"model": "spare", "temperature": 0.5})
+            turn = await manager.chat(made.id, "Hello?", output_type=None)
+            copied = await manager.fork(made.id)
+            view = await manager.view(copied.id)
+            assert (await manager.chat((await manager.create()).id, "Hello?")).text == "The main one."
+    assert turn.text == "The spare one."
+    assert [(sent.json["model"], sent.json.get("temperature")) for sent in spare.requests] == [("s", 0.5)]
+    assert [sent.json.get("temperature") for sent in main.requests] == [None]
+    assert view.settings == {"model": "spare", "temperature": 0.5}
+    assert [details["stop_reason"] for _, details in view.turns] == ["answered"]
+
+
+async def test_a_temperature_without_a_profile_is_refused_at_once(store: ConversationStore) -> None:
+    async with managed(store, ["One."]) as manager:
+        made = await manager.create()
+        with pytest.raises(ConfigError, match="profile"):
+            await manager.update_settings(made.id, {"temperature": 1})
 
 
 WRONG: list[Any] = [

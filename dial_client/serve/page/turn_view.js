@@ -130,7 +130,11 @@ export class TurnView {
 
   addFailure(text) {
     this.#endText();
-    const onclick = () => this.#actions.resend(this.message);
+    const onclick = () => {
+      const question = this.#stored?.question;
+      if (typeof question === "number") this.#actions.regenerate(question);
+      else this.#actions.resend(this.message);
+    };
     const resend = this.message && el("button.text-button", { type: "button", onclick }, "Ask again");
     this.#answer.append(el("div.failed", { role: "alert" }, el("p", {}, escapeInvisible(text)), resend));
   }
