@@ -33,11 +33,9 @@ from dial_client.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.recordings import replay
 from dial_client.schema.output_type import build_output_type
 from dial_client.servers.client_capabilities import ClientCapabilities
-from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.start_patience import STARTUP_PATIENCE
-from dial_client.servers.status import ServerStatus
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import policy_from
@@ -107,6 +105,10 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
 
     _tasks: BackgroundTasks | None = None
     """Those of the client while it is open."""
+    system: str | None
+    """Instructions of the next turns, for conversations that do not begin with their own."""
+    model: ClientModel
+    """The model, with its context window; `ClientModel.switch` changes it between two turns."""
     resources: Resources
     """The resources of all servers."""
     prompts: Prompts
@@ -142,10 +144,8 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         self._sync_lock = Lock()
         self._on_limit = on_limit
         self.system = system
-        """Instructions of the next turns, for conversations that do not begin with their own."""
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
         self.model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
-        """The model, with its context window; `ClientModel.switch` changes it between two turns."""
         features = client_setup.client_features(callbacks, self.model, approve, approval, self.limits, audit)
         setup = client_setup.recording_setup(self.model.provider, servers, approve, record, self.model.format_name)
         self._recording = setup.recording
@@ -155,7 +155,6 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         capabilities = ClientCapabilities(self._turns.announce, cache, features)
         self._servers = ServerManager(setup.targets, capabilities, setup.connect, startup_patience)
         self.approvals = client_setup.approval_checker(self._servers, setup.approve, approval)
-        """Decides which calls run."""
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
         self._tools = open_tools(self._servers, self.resources, tools, features, resource_tools=resource_tools)
         self._executor = ToolExecutor(
@@ -257,32 +256,6 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
     def model_name(self) -> str:
         """The name of the model's provider; empty for a client without a model."""
         return self.model.name
-
-    @property
-    def tools(self) -> tuple[ToolSpec, ...]:
-        """The tools as they are offered to the model, sorted by name."""
-        return self._tools.catalog().tools
-
-    @property
-    def tool_name_client_map(self) -> Mapping[str, Connection]:
-        """For each offered name the connection to the server that has the tool; functions have none."""
-        routes = self._tools.catalog().routes
-        servers = {name: self._servers.get(route.spec.server) for name, route in routes.items()}
-        return MappingProxyType({name: server for name, server in servers.items() if server is not None})
-
-    @property
-    def servers(self) -> Mapping[str, ServerStatus]:
-        """The status of each server: state, era, tools, why it failed, its last lines on stderr."""
-        return MappingProxyType({name: connection.status for name, connection in self._servers.items()})
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The problems with servers and tools, a line each: why one is missing, what is odd."""
-        return (
-            *self._servers.notes,
-            *self._tools.catalog().notes,
-            *self.approvals.notes(self._servers, self._tools.functions),
-        )
 
     def start(  # noqa: PLR0913 - the options of a turn, all but one by name
         self,

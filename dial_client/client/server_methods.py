@@ -1,13 +1,16 @@
-"""The methods that change the servers of a client, and wait for them."""
+"""The servers of a client: their tools, status and notes, and the methods that change servers or wait for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from dial_client.client import client_setup
 from dial_client.client.function_methods import check_name
 from dial_client.limits import Limits
+from dial_client.messages import ToolSpec
+from dial_client.servers.connection import Connection
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import ServerStatus
 from dial_client.tools.approval import ApprovalChecker
@@ -20,15 +23,42 @@ class ServerMethods:
     """The methods of a client that have to do with its servers."""
 
     approvals: ApprovalChecker
+    """Decides which calls run."""
     _servers: ServerManager
     _tools: ToolSnapshots
     _executor: ToolExecutor
-    _limits: Limits
+    limits: Limits
 
     @property
     def apps(self) -> Apps:
         """The MCP Apps of all servers, for a program that shows them (`Callbacks.apps`)."""
-        return Apps(self._servers, self._tools.catalog, self._executor, self._limits)
+        return Apps(self._servers, self._tools.catalog, self._executor, self.limits)
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools as they are offered to the model, sorted by name."""
+        return self._tools.catalog().tools
+
+    @property
+    def tool_name_client_map(self) -> Mapping[str, Connection]:
+        """For each offered name the connection to the server that has the tool; functions have none."""
+        routes = self._tools.catalog().routes
+        servers = {name: self._servers.get(route.spec.server) for name, route in routes.items()}
+        return MappingProxyType({name: server for name, server in servers.items() if server is not None})
+
+    @property
+    def servers(self) -> Mapping[str, ServerStatus]:
+        """The status of each server: state, era, tools, why it failed, its last lines on stderr."""
+        return MappingProxyType({name: connection.status for name, connection in self._servers.items()})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The problems with servers and tools, a line each: why one is missing, what is odd."""
+        return (
+            *self._servers.notes,
+            *self._tools.catalog().notes,
+            *self.approvals.notes(self._servers, self._tools.functions),
+        )
 
     async def add_server(self, name: str, entry: Any) -> ServerStatus:
         """Connect one more server, and return its status once it is ready or known not to be.

@@ -125,9 +125,10 @@ async def test_a_coroutine_that_takes_too_long_is_cancelled() -> None:
 
 
 async def test_a_thread_that_takes_too_long_is_left_behind_and_can_know_it() -> None:
-    release, noticed = threading.Event(), threading.Event()
+    begun, release, noticed = threading.Event(), threading.Event(), threading.Event()
 
     def block(context: Context) -> None:
+        begun.set()
         release.wait(60)
         try:
             context.raise_if_cancelled()
@@ -135,8 +136,11 @@ async def test_a_thread_that_takes_too_long_is_left_behind_and_can_know_it() -> 
             noticed.set()
 
     try:
-        turn = await run(calls("block"), "Done.", tools=[block], limits=Limits(tool_timeout=0.05))
-        assert (turn.tool_calls[0].result.failure, turn.text) == (Failure.TIMEOUT, "Done.")
+        for timeout in (0.05, 0.5, 5, 50):  # on a busy machine the time may be over before the thread begins
+            turn = await run(calls("block"), "Done.", tools=[block], limits=Limits(tool_timeout=timeout))
+            assert (turn.tool_calls[0].result.failure, turn.text) == (Failure.TIMEOUT, "Done.")
+            if begun.is_set():
+                break
     finally:
         release.set()
     assert await anyio.to_thread.run_sync(noticed.wait, 60)
