@@ -23,6 +23,7 @@ from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.request_bodies import read_json
 from dial_client.serve.served_model import ServedModel
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
+from dial_client.serve.text_attachments import to_text_parts
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.serve.version_routes import VersionRoutes, read_position
 
@@ -133,7 +134,9 @@ class ConversationRoutes:
         edited = read_position(body, "edits")
         del body  # it has a second copy of the images and documents
         mentions = await self._dial.attach(content)
-        message = replace(mentions.message, taint=mentions.message.taint or taint)
+        # After the mentions were found: what a file contains attaches nothing.
+        attached = to_text_parts(mentions.message.content)
+        message = replace(mentions.message, content=attached, taint=mentions.message.taint or taint)
         turn_input = message if edited is None else EditedMessage(edited, message)
         return await self._start_turn(_read_id(request), turn_input, stream=bool(stream), notes=mentions.notes)
 

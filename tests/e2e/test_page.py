@@ -92,16 +92,16 @@ def handed_over(event: str, name: str) -> str:
 
 
 def test_images_and_documents_go_along_with_a_message(chromium: Browser, tmp_path: Path) -> None:
-    pdf, image, script = (tmp_path / name for name in ("a report.pdf", "<b>dot.png", "run.html"))
+    pdf, image, script = (tmp_path / name for name in ("a report.pdf", "<b>dot.png", "run.bin"))
     pdf.write_bytes(b"%PDF-1.7")
     image.write_bytes(base64.b64decode(DOT))
-    script.write_text("<script>alert(1)</script>")
+    script.write_bytes(b"\x7fELF\0\xff")
     books = python_server(HERE / "servers" / "library.py", "stdio")
     with serve_page(tmp_path, ["I see a dot.", "Again."], {"books": books}) as address:
         tab = open_page(chromium, address)
         for path in (pdf, image, script):
             tab.choose_file("#attach-input", path)
-        assert "run.html was not attached" in read_text(tab, ".toast")
+        assert "run.bin was not attached" in read_text(tab, ".toast")
         assert tab.run(f"({CHIPS})") == ["a report.pdf", "<b>dot.png"]
         assert tab.run(handed_over("paste", "pasted.png")) is True
         assert tab.run(handed_over("drop", "dropped.png")) is True

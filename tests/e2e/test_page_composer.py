@@ -177,3 +177,29 @@ def test_hostile_names_of_prompts_are_text(chromium: Browser, tmp_path: Path) ->
         assert label.startswith("/books:<img src=https://evil.test/a.png")
         assert label.endswith("\\u{202e}")
         assert tab.run("document.querySelectorAll('.composer img').length") == 0
+
+
+def test_text_files_and_long_pasted_texts_are_attached_and_sound_is_refused(chromium: Browser, tmp_path: Path) -> None:
+    table, sound = tmp_path / "sums.csv", tmp_path / "talk.mp3"
+    table.write_text("name,sum\n<b>Ada</b>,2 @books:book://1\n")
+    sound.write_bytes(b"ID3")
+    paste = (
+        "(() => { const clipboardData = new DataTransfer(); "
+        "clipboardData.setData('text/plain', 'line\\n'.repeat(2000)); "
+        "const event = new ClipboardEvent('paste', {clipboardData, bubbles: true, cancelable: true}); "
+        "document.getElementById('message').dispatchEvent(event); return event.defaultPrevented; })()"
+    )
+    with opened(chromium, tmp_path, ["Done."]) as tab:
+        tab.choose_file("#attach-input", sound)
+        assert "take no sound" in read_text(tab, ".toast")
+        tab.choose_file("#attach-input", table)
+        assert tab.run(paste) is True
+        tab.until("document.querySelectorAll('.file .icon-button').length === 2")
+        send_message(tab, "Add them up")
+        tab.until(DONE)
+        tab.reload()
+        tab.until(DONE)
+        titles = tab.run("[...document.querySelectorAll('.resource summary')].map((title) => title.textContent)")
+        assert titles == ["[file sums.csv; the user attached it]", "[file pasted text.txt; the user attached it]"]
+        assert "<b>Ada</b>,2" in read_text(tab, ".resource .reasoning-text")
+        assert tab.run(SENT) == ["Add them up"]

@@ -1,4 +1,5 @@
-// Images and documents attached to the next message: pasted, dropped or chosen. Each is a chip with a remove button.
+// Images, PDF documents and text files attached to the next message: pasted, dropped or chosen. Each is a chip with a remove
+// button, and shows its progress while it is read. A long text that is pasted becomes a file.
 
 import { showToast } from "./dialogs.js";
 import { byId, el, createIcon, createIconButton, announce } from "./dom.js";
@@ -9,6 +10,11 @@ const DOCUMENTS = ["application/pdf"];
 /** Bytes of the files of a message: as base64 they must fit into a request. */
 const MAX_BYTES = 20_000_000;
 
+/** Bytes of a text file, as text_attachments.py allows. */
+const MAX_TEXT = 256_000;
+/** Characters of a pasted text from which on it becomes a file. */
+const LONG_PASTE = 8_000;
+
 /** The files of each conversation's draft. A file is a message part: {type, data (base64), mime_type, name}. */
 export class Attachments {
   #list = byId("files");
@@ -16,12 +22,13 @@ export class Attachments {
   #files = new Map();
   #key = "";
   #reading = Promise.resolve();
+  /** The file that is read at the moment: {name, progress (an element)}. */
+  #current = null;
 
   /** `onChange()` is called after every change. */
   constructor(onChange) {
     this.#onChange = onChange;
     const input = byId("attach-input");
-    input.accept = [...IMAGES, ...DOCUMENTS].join();
     byId("attach").addEventListener("click", () => input.click());
     input.addEventListener("change", () => {
       this.#add([...input.files]);
@@ -29,8 +36,14 @@ export class Attachments {
     });
     byId("message").addEventListener("paste", (event) => {
       const { files } = event.clipboardData;
+      const text = event.clipboardData.getData("text/plain");
+      if (text.length > LONG_PASTE && text.length <= MAX_TEXT) {
+        event.preventDefault();
+        this.#add([new File([text], "pasted text.txt", { type: "text/plain" })]);
+        return;
+      }
       // Formatted text and tables are on the clipboard as an image too: paste these as text.
-      if (!files.length || event.clipboardData.getData("text/plain")) return;
+      if (!files.length || text) return;
       event.preventDefault();
       this.#add([...files]);
     });
@@ -88,8 +101,10 @@ export class Attachments {
 
   async #addFile(key, file) {
     const isImage = IMAGES.includes(file.type);
-    if (!isImage && !DOCUMENTS.includes(file.type)) {
-      showToast(`${file.name} was not attached: attach PNG, JPEG, GIF or WebP images, or PDF documents.`);
+    const isMedia = isImage || DOCUMENTS.includes(file.type);
+    const problem = isMedia ? "" : await findProblem(file);
+    if (problem) {
+      showToast(`${file.name} was not attached: ${problem}`);
       return;
     }
     const size = this.filesOf(key).reduce((sum, { data }) => sum + (data.length * 3) / 4, file.size);
@@ -98,8 +113,11 @@ export class Attachments {
       showToast(`${file.name} was not attached: ${reason}.`);
       return;
     }
-    const data = await readBase64(file);
-    const part = { type: isImage ? "image" : "file", data, mime_type: file.type, name: file.name };
+    this.#current = { name: file.name, progress: el("progress", { max: file.size, value: 0, "aria-label": file.name }) };
+    if (key === this.#key) this.#render();
+    const data = await readBase64(file, this.#current.progress).finally(() => (this.#current = null));
+    const type = isMedia ? file.type : "text/plain";
+    const part = { type: isImage ? "image" : "file", data, mime_type: type, name: file.name };
     this.set(key, [...this.filesOf(key), part]);
     announce(`${file.name} attached`);
   }
@@ -112,20 +130,41 @@ export class Attachments {
 
   #render() {
     const { all } = this;
-    this.#list.hidden = all.length === 0;
-    this.#list.replaceChildren(...all.map((file) => {
+    const reading = this.#current;
+    this.#list.hidden = all.length === 0 && !reading;
+    const chip = reading && el("li.file", {}, el("span.file-name", {}, escapeInvisible(reading.name)), reading.progress);
+    const chips = all.map((file) => {
       const name = escapeInvisible(file.name ?? "") || file.mime_type;
       const remove = createIconButton("cross", `Remove ${name}`, () => this.#remove(file));
       const label = el("span.file-name", { title: name }, name);
       return el("li.file", {}, createIcon(file.type), label, el("span.quiet", {}, formatSize(file.data)), remove);
-    }));
+    });
+    this.#list.replaceChildren(...chips, ...(chip ? [chip] : []));
     this.#onChange();
   }
 }
 
-function readBase64(file) {
+/** Return why a file that is neither an image nor a PDF document cannot be attached; an empty string if it can. */
+async function findProblem(file) {
+  if (/^(audio|video)\//.test(file.type)) return "the models here take no sound and no video.";
+  if (file.size > MAX_TEXT) {
+    return `attach PNG, JPEG, GIF or WebP images, PDF documents, or text files of at most ${MAX_TEXT / 1000} kB.`;
+  }
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const encoding = (bytes[0] === 0xff && bytes[1] === 0xfe) ? "utf-16le" : "utf-8";
+  try {
+    const text = new TextDecoder(encoding, { fatal: true }).decode(bytes);
+    if (!text.includes("\0")) return "";
+  } catch {
+    // The file is not text.
+  }
+  return "attach text files, PNG, JPEG, GIF or WebP images, or PDF documents.";
+}
+
+function readBase64(file, progress) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
+    reader.onprogress = ({ loaded }) => (progress.value = loaded);
     reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
     reader.onerror = () => reject(reader.error);
     reader.readAsDataURL(file);
