@@ -63,7 +63,9 @@ export async function openSettings(api, { settings, save }) {
     openSettings(api, { settings: preset, save }).catch((error) => showToast(describeError(error)));
   };
   dialog.append(
-    el("header", {}, el("h2", { id: "settings-title" }, "Settings of this conversation"), createIconButton("cross", "Close", close)),
+    el("header", {},
+      el("h2", { id: "settings-title" }, "Settings of this conversation"),
+      createIconButton("cross", "Close", close)),
     el("form", { onsubmit: submit }, renderPresets(form, show), ...form.elements,
       el("div.dialog-buttons", {}, createButton("Reset", () => show({})), createButton("Cancel", close),
         el("button.button.primary", {}, "Save"))));
@@ -74,12 +76,14 @@ export async function openSettings(api, { settings, save }) {
 function renderPresets(form, show) {
   const name = el("input", { type: "text", maxlength: "60", "aria-label": "Name of the preset", placeholder: "Name" });
   const saved = readPresets();
-  const list = el("select", { "aria-label": "Preset", onchange: () => list.value && show(saved[Number(list.value)][1]) },
+  const onchange = () => list.value && show(saved[Number(list.value)][1]);
+  const list = el("select", { "aria-label": "Preset", onchange },
     el("option", { value: "" }, saved.length ? "Choose a preset" : "No presets yet"),
     ...saved.map(([title], at) => el("option", { value: String(at) }, title)));
   const store = () => {
     if (!name.value.trim()) return name.focus();
-    localStorage.setItem(PRESETS, JSON.stringify({ ...Object.fromEntries(readPresets()), [name.value.trim()]: form.read() }));
+    const presets = { ...Object.fromEntries(readPresets()), [name.value.trim()]: form.read() };
+    localStorage.setItem(PRESETS, JSON.stringify(presets));
     showToast("Saved in this browser");
     return null;
   };
@@ -91,7 +95,9 @@ function createForm(settings, { models, default: standard, locked }, tools) {
   const hint = el("span.quiet", { id: "model-hint" });
   const model = el("select", { "aria-describedby": "model-hint", onchange: () => describe() },
     el("option", { value: "" }, `${escapeInvisible(standard.name)} (of the server)`),
-    ...models.map(({ name }) => el("option", { value: name, selected: name === settings.model }, escapeInvisible(name))));
+    ...models.map(({ name }) => {
+      return el("option", { value: name, selected: name === settings.model }, escapeInvisible(name));
+    }));
   const describe = () => {
     const found = models.find(({ name }) => name === (model.value || standard.profile));
     hint.textContent = found ? escapeInvisible(describeModel(found)) : "";
@@ -131,7 +137,10 @@ function createForm(settings, { models, default: standard, locked }, tools) {
     isFree("disabled_tools") && isFree("disabled_servers") && picker.element,
     locked.length ? el("p.quiet", {}, `Fixed by the operator: ${locked.join(", ").replaceAll("_", " ")}.`) : null,
   ].filter(Boolean);
-  const read = () => Object.fromEntries(Object.entries(all).filter(([name]) => isFree(name)).map(([name, value]) => [name, value()]));
+  const read = () => {
+    const free = Object.entries(all).filter(([name]) => isFree(name));
+    return Object.fromEntries(free.map(([name, value]) => [name, value()]));
+  };
   return { elements, read };
 }
 
@@ -145,7 +154,8 @@ function createToolPicker(settings, tools) {
     return { box, element: el("label.choice", {}, box, escapeInvisible(label)) };
   };
   for (const { name, server } of tools) {
-    if (!servers.has(server)) servers.set(server, create(server || "this program", !settings.disabled_servers?.includes(server)));
+    const isServerOn = !settings.disabled_servers?.includes(server);
+    if (!servers.has(server)) servers.set(server, create(server || "this program", isServerOn));
     boxes.set(name, { server, ...create(name, !settings.disabled_tools?.includes(name)) });
   }
   const sections = [...servers].map(([server, { box, element }]) => {
@@ -157,8 +167,9 @@ function createToolPicker(settings, tools) {
     return el("div", {}, element, el("details", {}, el("summary", {}, `${own.length} tools`), list));
   });
   const off = (entries) => [...entries].filter(([, { box }]) => !box.checked).map(([name]) => name);
+  const content = sections.length ? sections : [el("p.quiet", {}, "No tools")];
   return {
-    element: el("fieldset", {}, el("legend", {}, "Tools"), ...(sections.length ? sections : [el("p.quiet", {}, "No tools")])),
+    element: el("fieldset", {}, el("legend", {}, "Tools"), ...content),
     servers: () => off(servers),
     tools: () => off(boxes),
   };
