@@ -22,7 +22,7 @@ JOBS ?= 4
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick conformance lint types man docs docs-serve bench soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick conformance lint types man docs docs-serve pictures bench soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
@@ -57,6 +57,9 @@ docs: $(DOCS)  ## build the documentation site into build/site; a broken link is
 
 docs-serve: docs  ## show the documentation site on loopback
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8080
+
+pictures: $(TEST)  ## draw the pictures of the terminal in docs/terminal, from real runs
+	$(BIN)/python -m tests.pictures docs/terminal
 
 bench: $(TEST)  ## what this host adds to the bare SDKs
 	$(BIN)/python -m benchmarks.dial $(BENCH_ARGS)

@@ -45,6 +45,10 @@ class ScreenReader:
         above = ("".join(row[at].data for at in sorted(row)).rstrip() for row in self._screen.history.top)
         return "\n".join([*above, *self.lines])
 
+    def cells(self) -> tuple[list[dict[int, Any]], int]:
+        """The rows of `lines` with the style of each cell, and the number of columns."""
+        return [self._screen.buffer[row] for row in range(len(self.lines))], self._screen.columns
+
     def until(self, text: str, count: int = 1) -> str:
         """Read until a text has appeared so often, and return everything that was printed."""
         end = time.monotonic() + LONG

@@ -1,0 +1,145 @@
+"""Runs of `dial-chat` whose screens are the pictures in docs/terminal; each scene yields a screen at its moment."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.model_endpoint import Answer, Call, Say, model_endpoint
+from tests.support.program import write_config
+from tests.support.screens import ScreenReader, screen
+
+SERVERS = Path(__file__).with_name("trip_servers.py")
+QUESTION = "Please compare three cities"
+COMPARISON = """# Three cities
+
+| city | Monday | Tuesday | what to take |
+|:--|--:|--:|:--|
+| Berlin | 12 °C | 14 °C | an umbrella, because it rains in the evening |
+| São Paulo | 24 °C | 26 °C | sun cream |
+| 東京 | 18 °C | 17 °C | nothing special |
+
+The mean is $\\bar{x} = (12 + 24 + 18)/3 = 18$ °C. To compute it:
+
+```python
+def mean(values: list[float]) -> float:
+    \"\"\"Return the arithmetic mean.\"\"\"
+    return sum(values) / len(values)  # 18.0
+```
+
+- [x] forecasts compared
+- [ ] bags packed: see [the list](https://example.com/list)
+
+> The station on the Zugspitze did not answer.
+"""
+CALLS = (
+    Call("read_station", {"name": "Zugspitze"}, "call_1"),
+    Call("get_forecast", {"city": "Berlin"}, "call_2"),
+    Call("get_forecast", {"city": "São Paulo", "days": 2}, "call_3"),
+    Call("get_forecast", {"city": "東京"}, "call_4"),
+)
+COMPARED = (Say("", CALLS, usage=(1_480, 96)), Say(COMPARISON, usage=(2_099, 184), pieces=40))
+
+
+def _entry(name: str, **settings: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": ["-W", "ignore", str(SERVERS), name], **settings}
+
+
+@contextmanager
+def _trip(
+    folder: Path, answers: tuple[Answer, ...], *words: str, columns: int = 90, rows: int = 44, servers: Any = None
+) -> Iterator[ScreenReader]:
+    """Yield the screen of `dial-chat` in a folder with a model endpoint and servers."""
+    trip = folder / "trip"
+    trip.mkdir()
+    (trip / "notes.md").write_text("# Trip\n\n- umbrella\n- coat\n", encoding="utf-8")
+    with model_endpoint(answers) as endpoint:
+        model = {"wire": "chat", "base_url": f"{endpoint.url}/v1", "model": "qwen3"}
+        entries = servers or {"weather": _entry("weather", autoApprove=["*"]), "files": _entry("files")}
+        write_config(trip, entries, models={"qwen3": model}, defaultModel="qwen3")
+        with screen(trip, "--no-save", *words, columns=columns, rows=rows, HOME=str(folder)) as person:
+            yield person
+
+
+@contextmanager
+def answer(folder: Path, columns: int = 90) -> Iterator[ScreenReader]:
+    """Three cities are compared: tool calls with the first lines of their results, a table, a formula, code."""
+    with _trip(folder, COMPARED, columns=columns, rows=60) as person:
+        person.until("tools on offer")
+        person.until_last(">")
+        person.type(f"{QUESTION}\r")
+        person.until("2 rounds")
+        person.until_last(">")
+        yield person
+
+
+@contextmanager
+def narrow(folder: Path) -> Iterator[ScreenReader]:
+    """The same answer in 60 columns."""
+    with answer(folder, columns=60) as person:
+        yield person
+
+
+@contextmanager
+def commands(folder: Path) -> Iterator[ScreenReader]:
+    """The commands that are proposed behind a slash."""
+    with _trip(folder, (Say("The coat stays at home."),), rows=24) as person:
+        person.until("tools on offer")
+        person.until_last(">")
+        person.type("/")
+        person.until("/undo")
+        yield person
+
+
+@contextmanager
+def calls(folder: Path) -> Iterator[ScreenReader]:
+    """Two calls, one of them with a progress bar, and a message that waits."""
+    radar = Call("download_radar", {"region": "Brandenburg"}, "call_2")
+    with _trip(folder, (Say("", (CALLS[1], radar)),), rows=24) as person:
+        person.until("tools on offer")
+        person.until_last(">")
+        person.type("Get the radar pictures\r")
+        person.until("tile 13.png")
+        person.type("And then compare the cities\r")
+        person.until("queued: And then")
+        yield person
+
+
+@contextmanager
+def approval(folder: Path) -> Iterator[ScreenReader]:
+    """An approval with its arguments."""
+    content = "# Trip\n\n- umbrella\n- sun cream\n- sandals, because it will be 東京-warm\n"
+    call = Call("write_file", {"path": "notes.md", "content": content})
+    with _trip(folder, (Say("", (call,)),), "Write a note about sun cream", rows=24, columns=80) as person:
+        person.until("Run write_file of files?")
+        yield person
+
+
+@contextmanager
+def start_up(folder: Path) -> Iterator[ScreenReader]:
+    """A question waits for a server that is starting; one server has failed."""
+    servers = {
+        "weather": _entry("weather"),
+        "files": _entry("files"),
+        "archive": _entry("slow"),
+        "maps": {"command": sys.executable, "args": ["-c", "raise SystemExit('there is no API key')"]},
+    }
+    with _trip(folder, COMPARED, rows=16, servers=servers) as person:
+        person.until("qwen3")
+        person.type("Compare the cities\r")
+        person.until("2 ready, 1 failed, starting: archive")
+        person.until("Waiting for servers")
+        yield person
+
+
+SCENES: Mapping[str, Callable[[Path], Any]] = {
+    "answer": answer,
+    "approval": approval,
+    "calls": calls,
+    "commands": commands,
+    "narrow": narrow,
+    "start-up": start_up,
+}
