@@ -94,7 +94,9 @@ export class AppBridge {
 
   async #answer(id, method, params) {
     try {
-      if (!Object.hasOwn(this.#methods, method)) throw new AppError(`This host has no method ${method.slice(0, 100)}`, "unknown");
+      if (!Object.hasOwn(this.#methods, method)) {
+        throw new AppError(`This host has no method ${method.slice(0, 100)}`, "unknown");
+      }
       if (this.#inProgress >= MAX_IN_PROGRESS) throw new AppError("Too many requests are in progress");
       if (JSON.stringify(params).length > MAX_PARAMS) throw new AppError("The request is too large", "invalid");
       this.#inProgress += 1;

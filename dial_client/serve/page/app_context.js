@@ -18,13 +18,17 @@ const COLORS = {
 };
 const FIXED = {
   "--color-background-ghost": "transparent", "--color-border-ghost": "transparent",
-  "--font-weight-normal": "400", "--font-weight-medium": "500", "--font-weight-semibold": "600", "--font-weight-bold": "700",
-  "--font-text-xs-size": "0.75rem", "--font-text-sm-size": "0.875rem", "--font-text-md-size": "1rem", "--font-text-lg-size": "1.125rem",
-  "--font-text-xs-line-height": "1.4", "--font-text-sm-line-height": "1.5", "--font-text-md-line-height": "1.6", "--font-text-lg-line-height": "1.6",
-  "--font-heading-xs-size": "0.875rem", "--font-heading-sm-size": "1rem", "--font-heading-md-size": "1.1rem", "--font-heading-lg-size": "1.25rem",
+  "--font-weight-normal": "400", "--font-weight-medium": "500",
+  "--font-weight-semibold": "600", "--font-weight-bold": "700",
+  "--font-text-xs-size": "0.75rem", "--font-text-sm-size": "0.875rem",
+  "--font-text-md-size": "1rem", "--font-text-lg-size": "1.125rem",
+  "--font-text-xs-line-height": "1.4", "--font-text-sm-line-height": "1.5",
+  "--font-text-md-line-height": "1.6", "--font-text-lg-line-height": "1.6",
+  "--font-heading-xs-size": "0.875rem", "--font-heading-sm-size": "1rem",
+  "--font-heading-md-size": "1.1rem", "--font-heading-lg-size": "1.25rem",
   "--font-heading-xl-size": "1.5rem", "--font-heading-2xl-size": "1.75rem", "--font-heading-3xl-size": "2rem",
-  "--border-radius-xs": "0.25rem", "--border-radius-sm": "0.4rem", "--border-radius-md": "0.65rem", "--border-radius-lg": "0.9rem",
-  "--border-radius-xl": "1.1rem", "--border-radius-full": "9999px", "--border-width-regular": "1px",
+  "--border-radius-xs": "0.25rem", "--border-radius-sm": "0.4rem", "--border-radius-md": "0.65rem",
+  "--border-radius-lg": "0.9rem", "--border-radius-xl": "1.1rem", "--border-radius-full": "9999px", "--border-width-regular": "1px",
 };
 
 /** Pixels of an app's height at most. */
@@ -63,7 +67,9 @@ export function describeHost(width, tool) {
     timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
     userAgent: "dial-chat",
     platform: "web",
-    deviceCapabilities: { touch: matchMedia("(any-pointer: coarse)").matches, hover: matchMedia("(any-hover: hover)").matches },
+    deviceCapabilities: {
+      touch: matchMedia("(any-pointer: coarse)").matches, hover: matchMedia("(any-hover: hover)").matches,
+    },
     safeAreaInsets: { top: 0, right: 0, bottom: 0, left: 0 },
   };
 }

@@ -128,7 +128,9 @@ export class AppFrame {
   #open() {
     this.#release();
     const query = new URLSearchParams();
-    for (const [name, sources] of Object.entries(this.#resource.policy)) for (const source of sources) query.append(name, source);
+    for (const [name, sources] of Object.entries(this.#resource.policy)) {
+      for (const source of sources) query.append(name, source);
+    }
     this.#frame = el("iframe.app-frame", {
       sandbox: "allow-scripts allow-forms",
       allow: "",

@@ -17,7 +17,8 @@ const MAX_MESSAGE = 20_000;
 export async function callTool({ api, hooks, signal }, { conversation, server, tool, given }) {
   const pending = new Set();
   try {
-    const response = await api.fetch("POST", "apps/call", { body: { conversation, server, tool, arguments: given }, signal });
+    const body = { conversation, server, tool, arguments: given };
+    const response = await api.fetch("POST", "apps/call", { body, signal });
     for await (const { name, data } of readEvents(response)) {
       const event = JSON.parse(data);
       if (name === "result") return event;
@@ -56,19 +57,22 @@ export class Consent {
   /** Ask whether a message may be sent. Resolves to its text, or rejects. */
   askToSend(params) {
     const blocks = Array.isArray(params.content) ? params.content : [params.content];
-    const text = blocks.map((block) => (block?.type === "text" && typeof block.text === "string" ? block.text : "")).join("\n").trim();
+    const isText = (block) => block?.type === "text" && typeof block.text === "string";
+    const text = blocks.map((block) => (isText(block) ? block.text : "")).join("\n").trim();
     if (params.role !== "user" || !text || text.length > MAX_MESSAGE) throw new AppError("Invalid message", "params");
     const pre = el("pre", { tabindex: "0", "aria-label": "Message" });
     const block = el("div", {}, pre);
     setText(pre, escapeInvisible(text), block);
-    return this.#ask("wants to send this message in your name:", block, (accept) => createButton("Send", accept, ".primary"), text);
+    const createSend = (accept) => createButton("Send", accept, ".primary");
+    return this.#ask("wants to send this message in your name:", block, createSend, text);
   }
 
   /** Ask whether an address may be opened; the click opens it. Resolves or rejects. */
   askToOpen(params) {
     const url = parseSafeUrl(String(params.url ?? ""));
     if (!url || url.protocol === "mailto:") throw new AppError("Invalid URL", "params");
-    const place = el("div", {}, el("p.request-url", {}, escapeInvisible(url.href)), el("p", {}, "Host: ", el("strong", {}, url.host)));
+    const host = el("p", {}, "Host: ", el("strong", {}, url.host));
+    const place = el("div", {}, el("p.request-url", {}, escapeInvisible(url.href)), host);
     const createOpen = (accept) => {
       const link = createLink(url, "Open");
       link.className = "button primary";

@@ -54,6 +54,12 @@ export function describeError(error) {
   return "This page had an unexpected error. Reload it to continue.";
 }
 
+/** Describe a request that needs the user's answer, for screen readers. */
+export function describeRequest({ kind, call, server }) {
+  const text = kind === "approval" ? `Approval needed for ${call.name}.` : `${server} asks for input.`;
+  return `${text} Press Shift+Tab to reach it.`;
+}
+
 const ANNOTATIONS = {
   readOnlyHint: { true: "that it only reads" },
   destructiveHint: { true: "that it may destroy data", false: "that it destroys no data" },

@@ -6,7 +6,7 @@ import { followTurn, pause } from "./turn_stream.js";
 import { countCalls, cutAfter, toTurns } from "./stored_turns.js";
 import { toRequestBody, parseUserMessage } from "./user_message.js";
 import { TurnView } from "./turn_view.js";
-import { describeError } from "./strings.js";
+import { describeError, describeRequest } from "./strings.js";
 
 /** Turns of a long conversation that are shown at first; a button shows earlier turns. */
 const PAGE_SIZE = 30;
@@ -355,9 +355,7 @@ export class Transcript extends EventTarget {
     if (this.requests.has(request.id)) return;
     this.requests.set(request.id, request);
     this.#last?.card(request.call?.id)?.setWaiting(true);
-    const isApproval = request.kind === "approval";
-    const text = isApproval ? `Approval needed for ${request.call.name}.` : `${request.server} asks for input.`;
-    announce(`${text} Press Shift+Tab to reach it.`, { isUrgent: true });
+    announce(describeRequest(request), { isUrgent: true });
     this.#dispatchChange();
   }
 
