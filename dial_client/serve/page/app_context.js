@@ -28,7 +28,8 @@ const FIXED = {
   "--font-heading-md-size": "1.1rem", "--font-heading-lg-size": "1.25rem",
   "--font-heading-xl-size": "1.5rem", "--font-heading-2xl-size": "1.75rem", "--font-heading-3xl-size": "2rem",
   "--border-radius-xs": "0.25rem", "--border-radius-sm": "0.4rem", "--border-radius-md": "0.65rem",
-  "--border-radius-lg": "0.9rem", "--border-radius-xl": "1.1rem", "--border-radius-full": "9999px", "--border-width-regular": "1px",
+  "--border-radius-lg": "0.9rem", "--border-radius-xl": "1.1rem", "--border-radius-full": "9999px",
+  "--border-width-regular": "1px",
 };
 
 /** Pixels of an app's height at most. */
