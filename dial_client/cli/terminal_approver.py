@@ -33,7 +33,6 @@ from dial_client.cli.approval_prompt import (
 from dial_client.cli.argument_editor import changed_arguments, edit_arguments, nothing_suspended
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.chat_commands.command_screen import CommandScreen
-from dial_client.cli.file_changes import FileChange, find_changes
 from dial_client.cli.markdown.themes import MONO, Theme, style
 from dial_client.cli.plain_screen import PlainScreen
 from dial_client.cli.terminal.screen import Screen
@@ -43,6 +42,7 @@ from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.settings.config_types import ServerSettings
 from dial_client.text.safe_text import one_line
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision
+from dial_client.tools.file_changes import FileChange, find_changes
 from dial_client.turns.sampling import SAMPLING
 
 MAX_NUMBER = 9

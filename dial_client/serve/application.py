@@ -18,11 +18,11 @@ from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_routes import ConversationRoutes
 from dial_client.serve.http_responses import HttpError, json_response
-from dial_client.serve.human_input import APPROVAL, QUESTION, HumanInputBroker
+from dial_client.serve.human_input import HumanInputBroker
+from dial_client.serve.human_input_routes import HumanInputRoutes
 from dial_client.serve.model_routes import ModelRoutes
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
 from dial_client.serve.prompt_routes import PromptRoutes
-from dial_client.serve.request_bodies import read_json
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
 from dial_client.serve.served_model import ServedModel
 from dial_client.serve.static_files import StaticFiles
@@ -66,7 +66,7 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
         *ModelRoutes(dial, model, context.locked_settings).routes(),
         *_ServerRoutes(dial).routes(),
         *AppRoutes(dial, context.human_input).routes(),
-        *_HumanInputRoutes(context.human_input).routes(),
+        *HumanInputRoutes(context.human_input).routes(),
     ]
     return SecurityMiddleware(Router(routes, redirect_slashes=False, default=_not_found), policy)
 
@@ -120,34 +120,3 @@ class _ServerRoutes:
             for tool in self._dial.tools
         ]
         return json_response({"tools": tools})
-
-
-class _HumanInputRoutes:
-    """The routes for approvals and elicitations."""
-
-    def __init__(self, human_input: HumanInputBroker) -> None:
-        self._human_input = human_input
-
-    def routes(self) -> list[Route]:
-        return [
-            Route("/approvals", self._list_approvals),
-            Route("/approvals/{id}", self._decide, methods=["POST"]),
-            Route("/questions", self._list_questions),
-            Route("/questions/{id}", self._answer, methods=["POST"]),
-        ]
-
-    async def _list_approvals(self, request: Request) -> Response:  # noqa: ARG002
-        return json_response({"approvals": await self._human_input.list_pending(APPROVAL)})
-
-    async def _list_questions(self, request: Request) -> Response:  # noqa: ARG002
-        return json_response({"questions": await self._human_input.list_pending(QUESTION)})
-
-    async def _decide(self, request: Request) -> Response:
-        body = await read_json(request)
-        await self._human_input.decide(request.path_params["id"], body.get("decision"), body.get("reason", ""))
-        return Response(status_code=204)
-
-    async def _answer(self, request: Request) -> Response:
-        body = await read_json(request)
-        await self._human_input.answer(request.path_params["id"], body.get("action"), body.get("content") or {})
-        return Response(status_code=204)

@@ -18,13 +18,14 @@ from typing import Any, Protocol, TypeVar
 
 import anyio
 
-from dial_client.callbacks.approval_request import count_unseen_arguments, quote_name, to_claims
+from dial_client.callbacks.approval_request import quote_name
 from dial_client.callbacks.elicitation_form import Form
 from dial_client.callbacks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.errors import DialError
 from dial_client.events import Event, InputReceived, InputRequested
 from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.serve.approval_details import describe_call, describe_changed_call, find_problems
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.pending_requests import PendingRequest, PendingRequests
 from dial_client.serve.http_responses import HttpError
@@ -41,7 +42,11 @@ ANSWER_TIMEOUT = 300.0
 """Seconds a person has to answer."""
 
 APPROVAL, QUESTION = "approval", "question"
-_DECISIONS = ", ".join(f'"{decision}"' for decision in Decision)
+CONVERSATION = "conversation"
+"""A decision beside those of `Decision`: allow the tool in this conversation."""
+_CHOICES = (*Decision, CONVERSATION)
+_DECISIONS = ", ".join(f'"{decision}"' for decision in _CHOICES)
+_FOR_CONVERSATION = "the user, for the conversation"
 _LASTING = (Decision.SESSION, Decision.ALWAYS)
 
 T = TypeVar("T")
@@ -62,7 +67,7 @@ class _WaitingRequest:
     def set_answer(self, body: Mapping[str, Any]) -> None:
         """Set the answer from the form in which `HumanInputBroker.decide` and `HumanInputBroker.answer` send it."""
         if self.request.kind == APPROVAL:
-            self.answer = Approval(body["decision"], _check_type(body["reason"], str))
+            self.answer = _parse_approval(body)
         else:
             self.answer = ElicitationAnswer(ElicitationAction(body["action"]), _check_type(body["content"], dict))
         self.answered.set()
@@ -81,8 +86,8 @@ class _WaitingRequest:
     def outcome(self) -> str:
         """The decision or action, as the stream of the turn reports it."""
         match self.answer:
-            case Approval(decision):
-                return str(decision)
+            case Approval(decision, _, decided_by):
+                return CONVERSATION if decided_by == _FOR_CONVERSATION else str(decision)
             case ElicitationAnswer(action):
                 return str(action)
             case None:
@@ -159,14 +164,21 @@ class HumanInputBroker:
         turn = self._find_listener(context.turn_id)
         if turn is None:
             return self._deny(tool, context)
+        conversation_key = _hash(grant_key, CONVERSATION, turn.conversation_id)
+        if not context.why_asked and await self._requests.is_granted(conversation_key):
+            return Approval(Decision.ONCE, decided_by="grant for the conversation")
         # A call that must be approved in spite of grants is granted on its own, with its arguments.
         key = _hash(grant_key, call.arguments) if context.why_asked else grant_key
-        about = {"conversation": turn.conversation_id, "turn": turn.id, **_describe_call(call, tool, context)}
+        details = await describe_call(call, tool, context, self._find_settings(context.server))
+        about = {"conversation": turn.conversation_id, "turn": turn.id, **details}
         answer = await self._ask(PendingRequest(secrets.token_hex(16), APPROVAL, about, key), (turn,))
         if not isinstance(answer, Approval):
             return Approval(Decision.DENY, "nobody answered the request for approval", NO_APPROVER)
-        if answer.decision in _LASTING and not context.why_asked:
-            await self._requests.grant(grant_key)
+        if not context.why_asked:
+            if answer.decision in _LASTING:
+                await self._requests.grant(grant_key)
+            elif answer.decided_by == _FOR_CONVERSATION:
+                await self._requests.grant(conversation_key)
         return answer
 
     def _find_listener(self, id_: str) -> Listener | None:
@@ -234,9 +246,13 @@ class HumanInputBroker:
         return waiting.is_withdrawn
 
     def _compute_grant_key(self, tool: ToolSpec, server: str) -> str:
-        settings = self._servers.get(server)
-        endpoint = self._identify(settings) if isinstance(settings, ServerSettings) else ()
+        settings = self._find_settings(server)
+        endpoint = self._identify(settings) if settings is not None else ()
         return _hash(server, endpoint, definition(tool))
+
+    def _find_settings(self, server: str) -> ServerSettings | None:
+        settings = self._servers.get(server)
+        return settings if isinstance(settings, ServerSettings) else None
 
     def _identify(self, settings: ServerSettings) -> tuple[str, str]:
         # The same program works on other files if it starts in another folder.
@@ -250,8 +266,24 @@ class HumanInputBroker:
         """
         return [{**request.about, "id": request.id} for request in await self._list(kind)]
 
-    async def decide(self, id_: str, decision: Any, reason: Any) -> None:
-        """Answer an approval. A decision for the session or for always answers all requests for the same tool.
+    async def check_arguments(self, id_: str, arguments: Any) -> dict[str, Any]:
+        """Return what a person reads about a waiting call with changed arguments: see `describe_changed_call`.
+
+        Raises:
+            HttpError: the request does not exist, or its arguments cannot be changed to these.
+            DialError: the database failed.
+        """
+        about = _find(await self._list(APPROVAL), id_, APPROVAL).about
+        return await describe_changed_call(about, arguments, self._find_settings(about["server"]))
+
+    async def decide(self, id_: str, decision: Any, reason: Any, arguments: Any = None) -> None:
+        """Answer an approval. A decision that lasts answers all requests for the same tool that it holds for.
+
+        Args:
+            id_: of the request.
+            decision: a `Decision`, or `CONVERSATION`.
+            reason: of a denial.
+            arguments: to call the tool with, in place of the model's; None to leave them.
 
         Raises:
             HttpError: the request does not exist, or the answer is invalid.
@@ -259,14 +291,18 @@ class HumanInputBroker:
         """
         requests = await self._list(APPROVAL)
         request = _find(requests, id_, APPROVAL)
-        if decision not in tuple(Decision) or not isinstance(reason, str):
+        if decision not in _CHOICES or not isinstance(reason, str):
             raise HttpError(400, f"decision must be one of {_DECISIONS}", "bad_decision", param="decision")
+        if arguments is not None and (problems := find_problems(request.about, arguments)):
+            raise HttpError(400, "; ".join(problems), "bad_arguments", param="arguments")
         answer = {"decision": decision, "reason": (reason or "the user said no") if decision == Decision.DENY else ""}
-        if not await self._deliver(request, answer):
+        if not await self._deliver(request, {**answer, "arguments": arguments}):
             raise _not_found(APPROVAL)
-        if decision in _LASTING:
+        # A call that is asked about on its own account is granted with its arguments: its others are not the person's.
+        is_changed_alone = arguments is not None and request.about.get("why_asked")
+        if decision in (*_LASTING, CONVERSATION) and not is_changed_alone:
             for similar in requests:
-                if similar.grant_key == request.grant_key and similar is not request:
+                if similar is not request and _is_covered(similar, request, decision):
                     await self._deliver(similar, answer)
 
     async def answer(self, id_: str, action: Any, content: Any) -> None:
@@ -312,23 +348,6 @@ class HumanInputBroker:
         return waiting.answer is None and self._waiting.get(waiting.request.id) is waiting
 
 
-def _describe_call(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> dict[str, Any]:
-    return {
-        "call": call.to_dict(),
-        "server": context.server,
-        "tool": tool.tool,
-        "names": {"server": quote_name(context.server), "tool": quote_name(tool.tool)},
-        "title": tool.title,
-        "description": tool.description,
-        "read_only": tool.read_only,
-        "claims": to_claims(tool),
-        "change": context.change,
-        "why_asked": context.why_asked,
-        "removed_invisible": tool.removed_invisible,
-        "invisible_in_arguments": count_unseen_arguments(call),
-    }
-
-
 def _describe_elicitation(question: Elicitation) -> dict[str, Any]:
     return {
         "server": question.server,
@@ -351,6 +370,21 @@ def _find(requests: Sequence[PendingRequest], id_: str, kind: str) -> PendingReq
     if found is None:
         raise _not_found(kind)
     return found
+
+
+def _is_covered(similar: PendingRequest, request: PendingRequest, decision: str) -> bool:
+    """Return True if a lasting decision about a request also answers another."""
+    is_same_place = similar.about.get("conversation") == request.about.get("conversation")
+    return similar.grant_key == request.grant_key and (decision != CONVERSATION or is_same_place)
+
+
+def _parse_approval(body: Mapping[str, Any]) -> Approval:
+    arguments = body.get("arguments")
+    arguments = None if arguments is None else _check_type(arguments, dict)
+    reason = _check_type(body["reason"], str)
+    if body["decision"] == CONVERSATION:
+        return Approval(Decision.ONCE, reason, _FOR_CONVERSATION, arguments)
+    return Approval(body["decision"], reason, arguments=arguments)
 
 
 def _check_type(value: Any, kind: type[T]) -> T:

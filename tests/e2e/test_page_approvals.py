@@ -13,7 +13,7 @@ import pytest
 from dial_client.callbacks.approval_request import format_arguments
 from dial_client.messages import ToolCallRequest
 from dial_client.serve.static_files import FOLDER
-from tests.support.browser import Browser
+from tests.support.browser import Browser, Tab
 from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page, two_servers
 
 NODE = shutil.which("node")
@@ -54,7 +54,7 @@ def test_arguments_are_written_as_the_terminal_writes_them(tmp_path: Path) -> No
     assert json.loads(run.stdout) == [format_arguments(ToolCallRequest("1", "x", given)) for given in ARGUMENTS]
 
 
-@pytest.mark.parametrize(("width", "height"), [(375, 667), (1280, 800)])
+@pytest.mark.parametrize(("width", "height"), [(320, 568), (375, 667), (1280, 800)])
 def test_whatever_is_asked_about_every_button_can_be_reached(
     chromium: Browser, tmp_path: Path, width: int, height: int
 ) -> None:
@@ -94,4 +94,89 @@ def test_always_is_an_answer(chromium: Browser, tmp_path: Path) -> None:
         tab.until("document.querySelector('.request')")
         tab.click(".request-buttons .button:nth-child(3)")
         tab.until(f"{DONE} && document.querySelectorAll('.tool[data-state=done]').length === 2")
+        assert_harmless(tab, address)
+
+
+def wait_for_keys(tab: Tab) -> None:
+    """Wait until a key counts: the request has been shown for a while without any key."""
+    tab.until("document.querySelector('.request')")
+    tab.run("new Promise((kept) => setTimeout(kept, 800))")
+
+
+def test_arguments_are_changed_reviewed_and_run_as_they_were_shown(chromium: Browser, tmp_path: Path) -> None:
+    call = {"tool_calls": [{"name": "echo", "arguments": {"text": "one\r\ntwo"}}]}
+    with serve_page(tmp_path, [call, "Done."], two_servers()) as address:
+        tab = open_page(chromium, address)
+        tab.resize(320, 568, phone=True)
+        tab.click("#message")
+        tab.type("Go")
+        tab.click("#send")
+        tab.click(".request [data-shortcut=e]")
+        tab.until("document.activeElement.matches('.argument-editor textarea')")
+        assert tab.run("document.querySelector('.request [data-shortcut=y]')") is None
+        tab.run("document.activeElement.select()")
+        tab.type("y<b>\u202e\nn")
+        tab.until(f"({OUTSIDE}).length === 0")
+        tab.click(".request .primary")
+        shown = "text: |\n  y<b>\\u{202e}\n  n"
+        tab.until(f"document.querySelector('.request pre')?.textContent === {json.dumps(shown)}")
+        assert "1 invisible character is escaped" in read_text(tab, ".request-warning")
+        assert "with your changes" in read_text(tab, ".request-question")
+        tab.until(f"({OUTSIDE}).length === 0")
+        tab.click(".request .primary")
+        tab.until(DONE)
+        assert "y<b>" in read_text(tab, ".tool-result pre")
+        assert_harmless(tab, address)
+
+
+def test_arguments_that_do_not_fit_are_said_to_the_person_and_dropped_with_escape(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    call = {"tool_calls": [{"name": "big", "arguments": {"size": 3}}]}
+    with serve_page(tmp_path, [call, "Done."], two_servers()) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Go")
+        tab.click(".request [data-shortcut=e]")
+        tab.until("document.activeElement.matches('.argument-editor textarea')")
+        tab.run("document.activeElement.select()")
+        tab.type("one")
+        tab.click(".request .primary")
+        tab.until("document.querySelector('.request [role=alert]')?.textContent === 'size is not JSON.'")
+        tab.run("document.querySelector('.argument-editor textarea').select()")
+        tab.type('"one"')
+        tab.click(".request .primary")
+        tab.until("document.querySelector('.request [role=alert]')?.textContent.startsWith('The arguments do not fit')")
+        tab.press("Escape")
+        tab.until("document.querySelector('.request pre')?.textContent === 'size: 3'")
+        tab.click(".request .primary")
+        tab.until(DONE)
+        assert "xxx" in read_text(tab, ".tool-result pre")
+        assert_harmless(tab, address)
+
+
+def test_keys_answer_but_never_while_typing_nor_typed_ahead(chromium: Browser, tmp_path: Path) -> None:
+    call = {"tool_calls": [{"name": "echo", "arguments": {"text": "x"}}]}
+    with serve_page(tmp_path, [call, call, "Done."], two_servers()) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Go")
+        wait_for_keys(tab)
+        tab.press("y")
+        assert tab.run("document.getElementById('message').value") == "y"
+        tab.run("document.getElementById('message').value = ''; document.activeElement.blur()")
+        tab.press("y")  # typed ahead: the key before it is recent
+        assert tab.run("document.querySelectorAll('.request').length") == 1
+        wait_for_keys(tab)
+        first = tab.run("document.querySelector('.request').dataset.request")
+        tab.press("y")
+        tab.until(
+            f"document.querySelector('.request') && document.querySelector('.request').dataset.request !== '{first}'"
+        )
+        tab.run("document.activeElement.blur()")
+        wait_for_keys(tab)
+        tab.press("n")
+        tab.until("document.activeElement.id === 'request-reason'")
+        tab.type("enough")
+        tab.press("Enter")
+        tab.until(f"{DONE} && document.querySelectorAll('.tool').length === 2")
+        assert "enough" in tab.run("[...document.querySelectorAll('.tool-result pre')].at(-1).textContent")
         assert_harmless(tab, address)

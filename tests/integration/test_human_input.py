@@ -111,6 +111,13 @@ async def test_a_call_waits_until_it_is_allowed() -> None:
         "why_asked": "",
         "removed_invisible": 0,
         "invisible_in_arguments": 0,
+        "schema": {
+            "type": "object",
+            "title": "writeArguments",
+            "properties": {"what": {"title": "What", "type": "string"}},
+            "required": ["what"],
+        },
+        "file_changes": [],
     }
     assert done.data == {"id": asked["id"], "decision": "once"}
     assert (pen.written, outcomes, empty["approvals"]) == (["a"], ["written: a"], [])
@@ -235,3 +242,73 @@ async def test_a_server_that_connects_and_ends_is_an_event_of_the_stream() -> No
         assert (await until(events, "server")).data["name"] == "pen"
         await server.json("POST", f"/approvals/{asked}", 204, json={"decision": "once"})
         assert server.dial.servers["pen"].state is ServerState.READY
+
+
+async def test_a_call_runs_with_the_arguments_that_the_person_changed_and_the_model_is_told() -> None:
+    pen = Pen()
+    async with chat_events([CALL, "Done."], {"pen": pen.server}) as (server, events):
+        asked = (await until(events, "approval")).data["id"]
+        answer = {"decision": "once", "arguments": {"what": "b"}}
+        await server.json("POST", f"/approvals/{asked}", 204, json=answer)
+        outcomes = await results(events)
+    assert pen.written == ["b"]
+    assert "The user changed the arguments" in outcomes[0]
+
+
+@pytest.mark.parametrize("arguments", [{"what": 5}, {}, [], "what"])
+async def test_changed_arguments_that_do_not_fit_answer_nothing(arguments: Any) -> None:
+    pen = Pen()
+    async with chat_events([CALL, "Done."], {"pen": pen.server}) as (server, events):
+        asked = (await until(events, "approval")).data["id"]
+        answer = {"decision": "once", "arguments": arguments}
+        refused = await server.json("POST", f"/approvals/{asked}", 400, json=answer)
+        assert refused["error"]["code"] == "bad_arguments"
+        assert len((await server.json("GET", "/approvals"))["approvals"]) == 1
+        await server.json("POST", f"/approvals/{asked}", 204, json={"decision": "deny"})
+    assert pen.written == []
+
+
+async def test_changed_arguments_are_of_one_call_when_the_answer_is_for_all_that_wait() -> None:
+    pen = Pen()
+    async with chat_events([TWO, "Done."], {"pen": pen.server}) as (server, events):
+        first = (await until(events, "approval")).data
+        await until(events, "approval")
+        answer = {"decision": "session", "arguments": {"what": "changed"}}
+        await server.json("POST", f"/approvals/{first['id']}", 204, json=answer)
+        await results(events)
+    unchanged = "b" if first["call"]["arguments"]["what"] == "a" else "a"
+    assert sorted(pen.written) == [unchanged, "changed"]
+
+
+async def test_changed_arguments_are_checked_before_they_are_allowed() -> None:
+    pen = Pen()
+    async with chat_events([CALL, "Done."], {"pen": pen.server}) as (server, events):
+        asked = (await until(events, "approval")).data["id"]
+        path = f"/approvals/{asked}/check"
+        wrong = await server.json("POST", path, json={"arguments": {"what": 5}})
+        unseen = await server.json(
+            "POST", path, json={"arguments": {"what": "a\u200bb", "old_text": "1", "new_text": "2"}}
+        )
+        await server.json("POST", path, 400, json={"arguments": "no object"})
+        await server.json("POST", f"/approvals/{asked}", 204, json={"decision": "deny"})
+    assert wrong["problems"] == ['what: 5 is not of type "string"']
+    assert (unseen["problems"], unseen["invisible_in_arguments"]) == ([], 1)
+    assert unseen["file_changes"][0]["lines"] == ["-1", "+2"]
+
+
+async def test_what_is_allowed_in_a_conversation_is_asked_about_in_the_next() -> None:
+    pen = Pen()
+    async with serve([TWO, CALL, "Done.", CALL, "Done."], {"pen": pen.server}) as server:
+        async with stream_chat(server, await server.conversation()) as (events, _):
+            first = (await until(events, "approval")).data["id"]
+            await until(events, "approval")
+            await server.json("POST", f"/approvals/{first}", 204, json={"decision": "conversation"})
+            done = (await until(events, "approval_done")).data
+            await results(events)
+        assert sorted(pen.written) == ["a", "a", "b"]
+        async with stream_chat(server, await server.conversation()) as (events, _):
+            asked = (await until(events, "approval")).data["id"]
+            await server.json("POST", f"/approvals/{asked}", 204, json={"decision": "deny"})
+            await results(events)
+    assert done["decision"] == "conversation"
+    assert sorted(pen.written) == ["a", "a", "b"]

@@ -99,13 +99,16 @@ class PendingRequests:
 
     async def grant(self, key: str) -> None:
         """Share a grant with all processes for as long as this process runs."""
-        if self._mailbox is not None and key not in self._granted:
-            self._granted.add(key)
-            if await self._send(grant_topic(key), "") is None:
-                self._granted.discard(key)
+        if key in self._granted:
+            return
+        self._granted.add(key)
+        if self._mailbox is not None:
+            await self._send(grant_topic(key), "")
 
     async def is_granted(self, key: str) -> bool:
         """Return True if a running process has the grant."""
+        if key in self._granted:
+            return True
         try:
             return self._mailbox is not None and bool(await self._mailbox.read({grant_topic(key): 0}))
         except DialError as error:

@@ -1,6 +1,7 @@
 // The page: connects its parts and keeps track of the open conversation.
 
 import { Api } from "./api.js";
+import { connectApprovalKeys } from "./approval_keys.js";
 import { renderRequest } from "./approvals.js";
 import { connectApps, closeDetachedApps } from "./app_frame.js";
 import { Composer } from "./composer.js";
@@ -274,7 +275,8 @@ function renderRequests() {
     await transcript.answer(request, body).catch((error) => showToast(describeError(error)));
     container.inert = false;
   };
-  container.replaceChildren(...(request ? [renderRequest(request, answer)] : []));
+  const check = (given) => api.fetchJson("POST", `approvals/${encodeURIComponent(request.id)}/check`, { arguments: given });
+  container.replaceChildren(...(request ? [renderRequest(request, { answer, check })] : []));
   if (hadFocus) composer.focus();
 }
 
@@ -330,6 +332,7 @@ function connectEvents() {
     openConversation(idFromHash());
   });
   addEventListener("keydown", onKeyDown);
+  connectApprovalKeys(byId("requests"));
   document.addEventListener("visibilitychange", () => document.hidden || sidebar.refresh());
   for (const element of document.querySelectorAll("[data-icon]")) element.prepend(createIcon(element.dataset.icon));
   const example = (text) => el("button.example", { type: "button", onclick: () => send({ text, files: [] }) }, text);

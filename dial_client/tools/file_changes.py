@@ -65,6 +65,11 @@ def find_changes(arguments: Mapping[str, Any], settings: ServerSettings | None) 
     return changes
 
 
+def names_same_file(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return True if changed arguments name the same file as before, by the usual names of such arguments."""
+    return all(before.get(name) == after.get(name) for name in _PATHS)
+
+
 def _find_pairs(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     for old, new in _PAIRS:
         before, after = arguments.get(old), arguments.get(new)

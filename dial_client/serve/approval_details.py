@@ -1,0 +1,85 @@
+"""What a person reads about a call that waits for approval, and about the call with changed arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import anyio.to_thread
+
+from dial_client.callbacks.approval_request import count_unseen_arguments, quote_name, to_claims
+from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.schema.argument_check import ArgumentCheck
+from dial_client.serve.http_responses import HttpError
+from dial_client.settings.config_types import ServerSettings
+from dial_client.tools.approval import ApprovalContext
+from dial_client.tools.file_changes import find_changes, names_same_file
+from dial_client.turns.sampling import SAMPLING
+
+
+async def describe_call(
+    call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext, settings: ServerSettings | None
+) -> dict[str, Any]:
+    """Return the details of a call, of JSON types only.
+
+    Args:
+        call: the call.
+        tool: the tool as it was offered.
+        context: the circumstances of the call.
+        settings: of the server; files in its folders are compared with what the call would write.
+    """
+    return {
+        "call": call.to_dict(),
+        "server": context.server,
+        "tool": tool.tool,
+        "names": {"server": quote_name(context.server), "tool": quote_name(tool.tool)},
+        "title": tool.title,
+        "description": tool.description,
+        "read_only": tool.read_only,
+        "claims": to_claims(tool),
+        "change": context.change,
+        "why_asked": context.why_asked,
+        "removed_invisible": tool.removed_invisible,
+        "invisible_in_arguments": count_unseen_arguments(call),
+        "schema": None if tool.tool == SAMPLING else dict(tool.original_schema or tool.input_schema),
+        "file_changes": await _compare(call.arguments, settings),
+    }
+
+
+async def describe_changed_call(
+    about: Mapping[str, Any], arguments: Any, settings: ServerSettings | None
+) -> dict[str, Any]:
+    """Return the details that differ with changed arguments, and what is wrong with the arguments.
+
+    Args:
+        about: the details of the call, as `describe_call` returned them.
+        arguments: in place of the call's.
+        settings: of the server. A file is read only if the call itself names the file.
+
+    Raises:
+        HttpError: the arguments are no object, or the call cannot be changed.
+    """
+    problems = find_problems(about, arguments)
+    call = ToolCallRequest("", "", arguments)
+    is_same_file = names_same_file(about["call"]["arguments"], arguments)
+    return {
+        "problems": problems,
+        "invisible_in_arguments": count_unseen_arguments(call),
+        "file_changes": await _compare(arguments, settings) if is_same_file else [],
+    }
+
+
+def find_problems(about: Mapping[str, Any], arguments: Any) -> list[str]:
+    """Return why changed arguments do not fit the tool's schema. Other arguments and errors as above."""
+    schema = about.get("schema")
+    if not isinstance(arguments, dict):
+        raise HttpError(400, "arguments must be an object", "bad_arguments", param="arguments")
+    if not isinstance(schema, Mapping):
+        raise HttpError(400, "the arguments of this call cannot be changed", "bad_arguments", param="arguments")
+    return list(ArgumentCheck(schema).problems(arguments))
+
+
+async def _compare(arguments: Mapping[str, Any], settings: ServerSettings | None) -> list[dict[str, Any]]:
+    changes = await anyio.to_thread.run_sync(find_changes, arguments, settings)
+    return [asdict(change) for change in changes]

@@ -1,0 +1,189 @@
+// A call of a tool that waits for approval: the real names, the server's claims, the arguments, and the decisions.
+// What is shown is what runs: changed arguments are shown again, as the server has read them, before they can be allowed.
+
+import { formatArguments } from "./argument_block.js";
+import { ArgumentEditor } from "./argument_editor.js";
+import { createButton, el, createIcon, setText } from "./dom.js";
+import { escapeInvisible } from "./invisible_characters.js";
+import { describeAnnotations, describeError, describeInvisible } from "./strings.js";
+
+export class ApprovalCard {
+  #request;
+  #send;
+  #check;
+  #server;
+  #tool;
+  #arguments = el("div.request-arguments", {});
+  #decisions = el("div.request-decisions", {});
+  /** The arguments as the user changed them, with what the server found; null if they are the caller's. */
+  #changed = null;
+
+  /** `answer(body)` sends the decision. `check(given)` returns what changes with changed arguments. */
+  constructor(request, { answer, check }) {
+    this.#request = request;
+    this.#check = check;
+    this.#server = request.names?.server ?? escapeInvisible(request.server);
+    this.#tool = request.names?.tool ?? escapeInvisible(request.tool);
+    this.#send = (body) => {
+      const isChanged = this.#changed && body.decision !== "deny";
+      answer(isChanged ? { ...body, arguments: this.#changed.given } : body);
+    };
+    this.#show();
+  }
+
+  /** The details scroll; the question and its buttons stay visible below them. */
+  get children() {
+    const request = this.#request;
+    const why = request.why_asked ? renderWarning(`Why you are asked: ${escapeInvisible(request.why_asked)}`) : null;
+    const heading = [el("strong", {}, this.#server), " wants to run ", el("strong", {}, this.#tool)];
+    return [
+      el("div.request-body", {},
+        el("h2", { id: "request-title" }, createIcon("shield"), ...heading),
+        request.isOfApp ? renderWarning("The app asks for this call, not the model.") : null,
+        renderChange(request.change), renderClaims(request, this.#server), why, this.#arguments),
+      this.#decisions,
+    ];
+  }
+
+  #show() {
+    const { call, removed_invisible: removed } = this.#request;
+    const given = this.#changed?.given ?? call.arguments ?? {};
+    const { invisible_in_arguments: hidden, file_changes: changes } = this.#changed ?? this.#request;
+    this.#arguments.replaceChildren(
+      ...describeInvisible({ removed_invisible: removed, invisible_in_arguments: hidden }).map(renderWarning),
+      ...(this.#changed ? [el("p.request-note", {}, "You changed the arguments. The call runs with these:")] : []),
+      ...renderArguments(given, changes ?? []));
+    this.#showDecisions();
+  }
+
+  #showDecisions() {
+    const reason = el("input", {
+      type: "text", id: "request-reason", maxlength: "500", placeholder: "Reason (optional)",
+      "aria-label": "Reason for the model", "data-shortcut": "n", "aria-keyshortcuts": "n",
+    });
+    const deny = (event) => {
+      event.preventDefault();
+      this.#send({ decision: "deny", reason: reason.value.trim() });
+    };
+    const allow = (text, decision) => createButton(text, () => this.#send({ decision }));
+    const once = createShortcutButton("Allow once", "y", () => this.#send({ decision: "once" }), ".primary");
+    const names = [el("strong", {}, this.#server), " to run ", el("strong", {}, this.#tool)];
+    this.#decisions.replaceChildren(
+      el("p.request-question", {}, "Allow ", ...names, this.#changed ? " with your changes?" : "?"),
+      el("div.request-buttons", {}, once,
+        this.#request.why_asked ? null : allow("This conversation", "conversation"),
+        this.#request.why_asked ? null : allow("Always", "always"),
+        this.#request.schema ? createShortcutButton("Edit", "e", () => this.#edit()) : null),
+      el("form.request-denial", { onsubmit: deny }, reason, el("button.button", {}, "Deny", createKey("n"))));
+  }
+
+  /** Replace the arguments with a form. The call cannot be allowed until the form is closed. */
+  #edit() {
+    const editor = new ArgumentEditor(this.#request.schema, this.#changed?.given ?? this.#request.call.arguments);
+    const problem = el("p.failure", { role: "alert" });
+    const use = el("button.button.primary", {}, "Review");
+    const cancel = () => this.#close();
+    const onkeydown = (event) => {
+      if (event.key !== "Escape" || event.isComposing) return;
+      event.preventDefault();
+      cancel();
+    };
+    let isChecking = false; // a disabled button would lose the focus, and Escape with it
+    const onsubmit = async (event) => {
+      event.preventDefault();
+      if (isChecking) return;
+      isChecking = true;
+      problem.textContent = escapeInvisible(await this.#apply(editor));
+      isChecking = false;
+    };
+    const id = "request-editor";
+    this.#arguments.replaceChildren(el("form.request-form", { id, onsubmit, onkeydown }, editor.element));
+    use.setAttribute("form", id);
+    this.#decisions.replaceChildren(problem, el("div.request-buttons", { onkeydown }, use, createButton("Cancel", cancel)));
+    editor.focus();
+  }
+
+  /** Use the arguments of the form if the server accepts them; return what is wrong otherwise. */
+  async #apply(editor) {
+    const { given, problem } = editor.read();
+    if (problem) return problem;
+    try {
+      const checked = await this.#check(given);
+      if (checked.problems.length) return `The arguments do not fit: ${checked.problems.join("; ")}`;
+      const isChanged = JSON.stringify(given) !== JSON.stringify(this.#request.call.arguments ?? {});
+      this.#changed = isChanged ? { ...checked, given } : null;
+    } catch (error) {
+      return describeError(error);
+    }
+    this.#close();
+    return "";
+  }
+
+  #close() {
+    this.#show();
+    // The focus must not land on a button that allows the call.
+    this.#arguments.querySelector("pre")?.focus();
+  }
+}
+
+const renderWarning = (text) => el("p.request-warning", {}, text);
+const createKey = (key) => el("kbd", { "aria-hidden": "true" }, key);
+
+function createShortcutButton(text, key, onclick, classes) {
+  const button = createButton(text, onclick, classes);
+  button.dataset.shortcut = key;
+  button.setAttribute("aria-keyshortcuts", key);
+  button.append(createKey(key));
+  return button;
+}
+
+/** The server's own description of its tool, marked as such. A long description is folded. */
+function renderClaims(request, server) {
+  const claims = request.claims ?? { title: request.title, description: request.description, annotations: {} };
+  const title = escapeInvisible(claims.title ?? "").replace(/\s+/g, " ").trim();
+  const text = escapeInvisible(claims.description ?? "").trim();
+  const annotations = describeAnnotations(claims.annotations);
+  if (!text && !annotations && (!title || title === request.tool)) return null;
+  return el("div.request-claims", {},
+    title && title !== request.tool ? el("p", {}, "Its own title: “", title, "”") : null,
+    text ? renderDescription(text, server) : null,
+    annotations ? el("p", {}, `${server} says ${annotations}.`) : null);
+}
+
+function renderDescription(text, server) {
+  if (text.length <= 160) return el("p.request-description", {}, `${server} says: `, text);
+  return el("details.request-description", {}, el("summary", {}, `Description from ${server}`), el("p", {}, text));
+}
+
+function renderChange(change) {
+  if (!change) return null;
+  const text = el("p", {}, "The tool's definition has changed since you allowed it:");
+  return el("div.request-warning", {}, text, el("pre", {}, escapeInvisible(change)));
+}
+
+/** The arguments: changes of texts as diffs first, the other arguments, and all of them folded. */
+function renderArguments(given, changes) {
+  if (!Object.keys(given).length) return [el("p.quiet", {}, "No arguments.")];
+  if (!changes.length) return [renderBlock(given, "Arguments")];
+  const covered = new Set(changes.flatMap(({ argument, replaces }) => [argument, ...replaces]));
+  const others = Object.fromEntries(Object.entries(given).filter(([name]) => !covered.has(name)));
+  const all = el("details.request-description", {}, el("summary", {}, "All arguments"), renderBlock(given, "All arguments"));
+  return [...(Object.keys(others).length ? [renderBlock(others, "Arguments")] : []), ...changes.map(renderDiff), all];
+}
+
+function renderBlock(given, label) {
+  const pre = el("pre", { tabindex: "0", "aria-label": label });
+  const block = el("div", {}, pre);
+  setText(pre, formatArguments(given), block);
+  return block;
+}
+
+const LINE_KINDS = { "+": "added", "-": "removed", "@": "gap" };
+
+function renderDiff({ argument, title, lines, unchanged }) {
+  const name = escapeInvisible(argument);
+  const rows = lines.map((line) => el(`span.${LINE_KINDS[line[0]] ?? "kept"}`, {}, `${escapeInvisible(line)}\n`));
+  const rest = unchanged ? el("p.quiet", {}, `${unchanged.toLocaleString("en")} further lines are unchanged.`) : null;
+  return el("div.request-diff", {}, el("p", {}, el("strong", {}, name), ` ${title}`),
+    el("pre", { tabindex: "0", "aria-label": `Changes of ${name}` }, ...rows), rest);
+}

@@ -1,0 +1,133 @@
+// A form for the arguments of a tool, from its JSON Schema. The names and texts of the schema are a server's: plain text.
+// A field that the user leaves alone keeps its value exactly.
+
+import { el } from "./dom.js";
+import { escapeInvisible } from "./invisible_characters.js";
+
+const MAX_ROWS = 12;
+const MAX_HINT = 300;
+let lastNumber = 0;
+
+export class ArgumentEditor {
+  element = el("div.argument-editor", {});
+  #fields;
+  #whole = null;
+
+  /** `schema`: of all arguments. `given`: the arguments to begin with. */
+  constructor(schema, given = {}) {
+    const properties = isObject(schema?.properties) ? schema.properties : {};
+    const required = new Set(Array.isArray(schema?.required) ? schema.required : []);
+    const names = [...new Set([...Object.keys(given), ...Object.keys(properties)])];
+    this.#fields = names.map((name) => {
+      const own = Object.hasOwn(properties, name) && isObject(properties[name]) ? properties[name] : {};
+      const isGiven = Object.hasOwn(given, name);
+      return new Field(name, own, { isRequired: required.has(name), isGiven, value: given[name] });
+    });
+    const whole = { isRequired: true, isGiven: true, value: {} };
+    if (!names.length) this.#whole = new Field("Arguments as JSON", { type: "object" }, whole);
+    this.element.append(...(this.#whole ? [this.#whole] : this.#fields).map(({ element }) => element));
+  }
+
+  /** Return `{given, problem}`: the arguments, or what is wrong with a field. */
+  read() {
+    try {
+      if (this.#whole) {
+        const given = this.#whole.read();
+        return isObject(given) ? { given, problem: "" } : { given: {}, problem: "The arguments are not a JSON object." };
+      }
+      const included = this.#fields.filter((field) => field.isIncluded);
+      return { given: Object.fromEntries(included.map((field) => [field.name, field.read()])), problem: "" };
+    } catch (error) {
+      return { given: {}, problem: error.message };
+    }
+  }
+
+  focus() {
+    this.element.querySelector("textarea, select")?.focus();
+  }
+}
+
+/** One argument. An optional argument has a box that includes it; typing includes it too. */
+class Field {
+  element;
+  name;
+  #value;
+  #isGiven;
+  #isText;
+  #choices;
+  #control;
+  #initial;
+  #box = null;
+
+  constructor(name, schema, { isRequired, isGiven, value }) {
+    this.name = name;
+    this.#isGiven = isGiven;
+    this.#value = isGiven ? value : schema.default;
+    this.#isText = typeof this.#value === "string" || (this.#value === undefined && findType(schema) === "string");
+    this.#choices = this.#listChoices(schema);
+    const id = `argument-${++lastNumber}`;
+    const hint = this.#createHint(schema, id);
+    this.#control = this.#createControl({ id, "aria-describedby": hint && `${id}-hint` });
+    this.#initial = this.#control.value;
+    const label = el("label", { for: id }, escapeInvisible(name), el("span.quiet", {}, ` ${isRequired ? "" : "optional"}`));
+    if (!isRequired) {
+      this.#box = el("input", { type: "checkbox", checked: isGiven, "aria-label": `Include ${escapeInvisible(name)}` });
+      this.#control.addEventListener("input", () => { this.#box.checked = true; });
+    }
+    this.element = el("div.field", {}, el("div.argument-label", {}, this.#box, label), this.#control, hint);
+  }
+
+  get isIncluded() {
+    return this.#box?.checked ?? true;
+  }
+
+  /** Return the value; throws an Error for a person if it is not JSON. */
+  read() {
+    const text = this.#control.value;
+    if (this.#choices) return this.#choices[Number(text)];
+    if (text === this.#initial && this.#value !== undefined) return this.#value;
+    if (this.#isText) return typeof this.#value === "string" && isCrLf(this.#value) ? text.replaceAll("\n", "\r\n") : text;
+    try {
+      return JSON.parse(text);
+    } catch {
+      throw new Error(`${escapeInvisible(this.name)} is not JSON.`);
+    }
+  }
+
+  #listChoices(schema) {
+    const listed = Array.isArray(schema.enum) ? schema.enum : schema.type === "boolean" ? [true, false] : null;
+    if (!listed?.length) return null;
+    const isListed = listed.some((choice) => JSON.stringify(choice) === JSON.stringify(this.#value));
+    return isListed || !this.#isGiven ? listed : [this.#value, ...listed];
+  }
+
+  #createControl(attributes) {
+    if (this.#choices) {
+      const current = this.#choices.findIndex((choice) => JSON.stringify(choice) === JSON.stringify(this.#value));
+      const options = this.#choices.map((choice, at) => {
+        const text = typeof choice === "string" ? choice : JSON.stringify(choice);
+        return el("option", { value: at, selected: at === Math.max(0, current) }, escapeInvisible(text));
+      });
+      return el("select", attributes, ...options);
+    }
+    const text = this.#value === undefined ? "" : this.#isText ? this.#value : JSON.stringify(this.#value, null, 2);
+    const rows = Math.min(MAX_ROWS, Math.max(1, text.split("\n").length, Math.ceil(text.length / 60)));
+    const field = el("textarea", { ...attributes, rows, spellcheck: "false", autocomplete: "off" });
+    field.value = text;
+    return field;
+  }
+
+  #createHint(schema, id) {
+    const type = this.#isText || this.#choices ? "" : `${findType(schema) || "any value"}, as JSON. `;
+    const text = type + (typeof schema.description === "string" ? schema.description : "");
+    return text ? el("p.quiet", { id: `${id}-hint` }, escapeInvisible(text).slice(0, MAX_HINT)) : null;
+  }
+}
+
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const isCrLf = (text) => text.includes("\r\n") && !/(^|[^\r])\n/.test(text);
+
+function findType(schema) {
+  const types = [schema.type].flat().filter((type) => typeof type === "string" && type !== "null");
+  return types[0] ?? "";
+}
