@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from dial_client.providers import open_provider
-from dial_client.settings import configuration
+from dial_client.settings import configuration, jsonc
 from dial_client.settings.model_config import MODEL_KEYS
 from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS
 from tests.support.program import dial_chat, run_example, write_config
@@ -43,7 +44,7 @@ def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_the_example_of_conversations_runs_as_it_stands(tmp_path: Path) -> None:
-    example, _ = blocks(ROOT / "docs" / "conversations.md", "python")
+    example, *_ = blocks(ROOT / "docs" / "conversations.md", "python")
     write_config(tmp_path, {}, ["It is noon.", "It is early."])
     ran = run_example(tmp_path, example)
     assert ran.stderr == ""
@@ -53,7 +54,15 @@ def test_the_example_of_conversations_runs_as_it_stands(tmp_path: Path) -> None:
     assert lines[-1] == "['What time is it in Tokyo?', 'What time is it in Tokyo?']"
 
 
-EXAMPLES_IN = ("extending.md", "library.md", "middleware.md", "testing.md", "traces.md", "typed-answers.md")
+EXAMPLES_IN = (
+    "extending.md",
+    "functions.md",
+    "library.md",
+    "middleware.md",
+    "testing.md",
+    "traces.md",
+    "typed-answers.md",
+)
 EXAMPLES = [block for name in EXAMPLES_IN for block in blocks(ROOT / "docs" / name, "python")]
 
 
@@ -61,6 +70,74 @@ EXAMPLES = [block for name in EXAMPLES_IN for block in blocks(ROOT / "docs" / na
 def test_the_examples_of_custom_parts_run_as_they_stand(example: str, tmp_path: Path) -> None:
     ran = run_example(tmp_path, example)
     assert (ran.returncode, ran.stdout.splitlines()) == (0, re.findall("# prints: (.*)", example)), ran.stderr
+
+
+CALL = {"tool_calls": [{"name": "count_words", "arguments": {"text": "to be or not to be"}}]}
+STOCK = {"tool_calls": [{"name": "stock", "arguments": {"article": "tea"}}]}
+ORDER = '{"article": "tea", "count": 3}'
+PROGRAMS: list[tuple[str, int, list[object], list[str]]] = [
+    (
+        "start-library.md",
+        0,
+        [clock("Asia/Tokyo"), "Noon."],
+        [
+            "tools: convert_time, get_current_time",
+            "answer: Noon.",
+            "call: time get_current_time {'timezone': 'Asia/Tokyo'}",
+        ],
+    ),
+    ("start-library.md", 1, [clock("Asia/Tokyo"), "Noon."], ["[time: get_current_time]", "[done]", "Noon."]),
+    ("start-library.md", 2, [CALL, "Six."], ["Six."]),
+    ("start-library.md", 3, ['{"name": "Tokyo", "country": "Japan"}'], ["Tokyo Japan"]),
+    ("start-library.md", 4, ["Hello, Ada.", "Ada."], ["Hello, Ada.", "Ada."]),
+    ("durable.md", 0, [clock("Asia/Tokyo"), "Noon."], ["Noon."]),
+    ("migrate-openai-agents.md", 0, [clock("Asia/Tokyo"), "Noon."], ["Noon."]),
+    ("migrate-openai-agents.md", 1, [STOCK, ORDER], ["called", "3"]),
+    ("migrate-pydantic-ai.md", 0, [clock("Asia/Tokyo"), "Noon."], ["Noon."]),
+    ("migrate-pydantic-ai.md", 1, [STOCK, ORDER], ["3"]),
+    ("migrate-mcp-use.md", 0, [clock("Asia/Tokyo"), "Noon."], ["Noon."]),
+    ("migrate-mcp-use.md", 1, [], ["True"]),
+]
+"""Programs of pages that use the servers.json of a reader: page, number of the block, replies, what is printed."""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("page", "number", "replies", "printed"), PROGRAMS, ids=[f"{page}-{number}" for page, number, *_ in PROGRAMS]
+)
+def test_programs_with_the_configuration_of_a_reader_run_as_they_stand(
+    page: str, number: int, replies: list[object], printed: list[str], tmp_path: Path
+) -> None:
+    example = blocks(ROOT / "docs" / page, "python")[number]
+    example = example.replace('"openai:gpt-6-luna"', '"scripted:replies.json"')
+    write_config(tmp_path, {"time": TIME}, replies)
+    ran = run_example(tmp_path, example)
+    assert (ran.returncode, ran.stdout.splitlines()) == (0, printed), ran.stderr
+
+
+def test_every_program_of_the_first_steps_is_run() -> None:
+    count = len(blocks(ROOT / "docs" / "start-library.md", "python"))
+    assert [number for page, number, *_ in PROGRAMS if page == "start-library.md"] == list(range(count))
+
+
+FIRST_STEPS = (
+    ("init", "--yes", "--model", "local", "--server", "time"),
+    ("servers",),
+    ("tools",),
+    ("call", "get_current_time", '{"timezone": "Asia/Tokyo"}'),
+)
+
+
+@pytest.mark.once
+def test_the_first_steps_work_in_an_empty_folder(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "start-terminal.md").read_text(encoding="utf-8")
+    commands = [shlex.split(line)[1:] for line in page.splitlines() if line.startswith("dial-chat ")]
+    assert [list(words) for words in FIRST_STEPS] == commands[: len(FIRST_STEPS)]
+    printed = [dial_chat(tmp_path, *words) for words in FIRST_STEPS]
+    assert [ran.returncode for ran in printed] == [0] * len(FIRST_STEPS), [ran.stderr for ran in printed]
+    assert printed[1].stdout.startswith("time: ready")
+    [shown] = blocks(ROOT / "docs" / "start-terminal.md", "json")
+    assert jsonc.read((tmp_path / "servers.json").read_text(encoding="utf-8")).value == json.loads(shown)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
