@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -118,6 +119,25 @@ def test_programs_with_the_configuration_of_a_reader_run_as_they_stand(
 def test_every_program_of_the_first_steps_is_run() -> None:
     count = len(blocks(ROOT / "docs" / "start-library.md", "python"))
     assert [number for page, number, *_ in PROGRAMS if page == "start-library.md"] == list(range(count))
+
+
+@pytest.mark.once
+def test_the_applications_of_fastapi_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    testclient = pytest.importorskip("starlette.testclient")
+    stream, conversations = blocks(ROOT / "docs" / "fastapi.md", "python")
+    write_config(tmp_path, {}, ["It is noon.", "It is early."])
+    monkeypatch.chdir(tmp_path)
+    answers = []
+    for number, code in enumerate((stream, conversations)):
+        (tmp_path / f"app_{number}.py").write_text(code, encoding="utf-8")
+        with testclient.TestClient(runpy.run_path(f"app_{number}.py")["app"]) as browser:
+            if number:
+                path = f"/conversations/{browser.post('/conversations').json()['id']}/messages"
+                answers.append(browser.post(path, json={"text": "What time is it?"}).json())
+            else:
+                answers.append(browser.post("/chat", json={"question": "What time is it?"}).text)
+    assert "noon" in answers[0]
+    assert answers[1] == {"text": "It is noon.", "stop_reason": "answered"}
 
 
 FIRST_STEPS = (
