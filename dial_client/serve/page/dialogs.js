@@ -83,7 +83,7 @@ export function openMenu(opener, entries) {
     event.stopPropagation();
   };
   const menu = el("div.menu", { role: "menu", "aria-label": opener.getAttribute("aria-label"), onkeydown }, ...items);
-  document.body.append(menu);
+  (opener.closest("header, nav") ?? document.body).append(menu);
   const rect = opener.getBoundingClientRect();
   const isBelow = rect.bottom + menu.offsetHeight + 8 <= innerHeight;
   menu.style.left = `${Math.max(8, Math.min(rect.left, innerWidth - menu.offsetWidth - 8))}px`;

@@ -63,7 +63,7 @@ export async function openSettings(api, { settings, save }) {
     openSettings(api, { settings: preset, save }).catch((error) => showToast(describeError(error)));
   };
   dialog.append(
-    el("header", {},
+    el("header", { role: "none" },
       el("h2", { id: "settings-title" }, "Settings of this conversation"),
       createIconButton("cross", "Close", close)),
     el("form", { onsubmit: submit }, renderPresets(form, show), ...form.elements,

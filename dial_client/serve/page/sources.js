@@ -50,7 +50,7 @@ export function renderSources(citations) {
       url ? el("span.quiet", {}, ` ${url.host}`) : null,
       quote ? el("q.quiet", {}, escapeInvisible(shorten(quote))) : null);
   });
-  return el("section.sources", { "aria-label": "Sources" }, el("h4", {}, "Sources"), el("ol", {}, ...items));
+  return el("section.sources", { "aria-label": "Sources" }, el("h3", {}, "Sources"), el("ol", {}, ...items));
 }
 
 function shorten(text) {

@@ -122,7 +122,7 @@ function previewArguments(given, unreadable) {
 
 function renderSection(title, text, isFailure = false) {
   const pre = el("pre", { tabindex: "0", "aria-label": title });
-  const head = el("div.tool-head", {}, el("h4", {}, title), createCopyButton(() => text, `Copy ${title.toLowerCase()}`));
+  const head = el("div.tool-head", {}, el("h3", {}, title), createCopyButton(() => text, `Copy ${title.toLowerCase()}`));
   const section = el("section", { class: isFailure ? "failure" : null }, head, pre);
   setText(pre, text, section);
   return section;

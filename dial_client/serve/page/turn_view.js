@@ -54,7 +54,8 @@ export class TurnView {
     this.#actions = actions;
     this.#user = message && el("div.user");
     const label = message ? `Message ${number + 1} and its answer` : "Beginning";
-    this.element = el("section.turn", { "aria-label": label }, this.#user, this.#answer);
+    const heading = el("h2.visually-hidden", {}, label);
+    this.element = el("section.turn", {}, heading, this.#user, this.#answer);
     this.#renderUser();
   }
 
