@@ -111,7 +111,7 @@ def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, logs
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the answer has enough of it: nothing may be written any more, not even at exit.
+        # The reader of the output has closed it: nothing may be written any more, not even at exit.
         _discard(sys.stdout)
         return ExitCode.UNEXPECTED
     except Exception as error:

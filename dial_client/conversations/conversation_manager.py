@@ -87,8 +87,8 @@ class ConversationManager(ChatMethods, VersionMethods):
     programs that use the store; turns of different conversations run side by side.
 
     Args:
-        dial: answers, and asks for approval; opened and closed by whoever made it.
-        store: stores the conversations; closed by whoever made it.
+        dial: answers, and asks for approval; opened and closed by the caller.
+        store: stores the conversations; closed by the caller.
         when_busy: ``"wait"``: a request waits while another turn of its conversation runs; ``"refuse"``: it fails.
         patience: seconds a request waits at most.
         lease: seconds for which a turn holds its conversation without a heartbeat.

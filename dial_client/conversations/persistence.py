@@ -71,7 +71,7 @@ class TurnPersister(TurnObserver):
         try:
             await self._store.end(turn.conversation_id, turn.id, (*rest, *details))
         except DialError:
-            # Whoever comes next need not wait until the lease is over.
+            # The next turn need not wait until the lease is over.
             await self._store.end(turn.conversation_id, turn.id)
             raise
 

@@ -1,7 +1,7 @@
 """The turns of a conversation, one after the other: in this process, and among all processes that use the store.
 
 Within a process turns wait in the order in which they were requested. Among processes the lease in the store decides
-(`ConversationStore.begin`); whoever waits for it looks again every quarter of a second.
+(`ConversationStore.begin`); a turn that waits for it looks again every quarter of a second.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class DurableTurns:
     """Runs the turns of conversations as workflows. One at a time in a process, on asyncio only.
 
     Args:
-        dial: answers; opened and closed by whoever made it.
+        dial: answers; opened and closed by the caller.
         store: keeps the conversations; one that other processes share.
         database: where DBOS keeps its own tables: ``postgresql://…``, ``sqlite:///file.db``, or that file's path.
         timings: how often DBOS is asked, and how long it may take.

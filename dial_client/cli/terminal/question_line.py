@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 QUIET = 0.4
 """Seconds without a key, after which a key is meant for the question."""
 BUSY = 1.0
-"""Seconds since the last key within which somebody was typing when the question was shown."""
+"""Seconds since the last key within which the user was typing when the question was shown."""
 
 
 _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "s-tab": -1, "tab": 1, "pageup": -10, "pagedown": 10}

@@ -45,7 +45,7 @@ MAX_LINE = 300
 MAX_IMAGES = 8
 """Of one result."""
 CHARS_PER_TOKEN = 4
-"""Of a text whose tokens nobody has counted yet."""
+"""Of a text whose tokens are not counted yet."""
 PATIENCE = 1.0
 """Seconds a question waits until its call is shown."""
 
