@@ -41,7 +41,7 @@ from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import policy_from
 from dial_client.telemetry.instrument_lookup import find_instruments
 from dial_client.tools.approval import Approver
-from dial_client.tools.executor import ToolExecutor
+from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.function_definition import FunctionTool
 from dial_client.tools.function_signature import Function
 from dial_client.tools.prompts import Prompts
@@ -317,17 +317,23 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         self._turns.start(turn, observers, self._tasks)
         return turn
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolCallResult:
+    async def call(self, name: str, arguments: Mapping[str, Any], *, origin: Origin | None = None) -> ToolCallResult:
         """Call one tool by its offered name, without a model, and return the result; a failure is a result too.
 
         Permission, checks and limits are those of a turn.
+
+        Args:
+            name: of the tool, as in `tools`.
+            arguments: of the call.
+            origin: the conversation and the turn, for the approver and the audit log; None for neither.
         """
 
         async def discard(event: Event) -> None:
             pass
 
         request = ToolCallRequest("call_1", name, arguments)
-        return await self._executor.execute(request, discard, Deadline(self.limits.timeout))
+        executor = self._executor.derive(self._tools.catalog, CallScope(), origin) if origin else self._executor
+        return await executor.execute(request, discard, Deadline(self.limits.timeout))
 
     def find_taint(self, messages: Sequence[Message]) -> tuple[str, ...]:
         """Return the sources of untrusted content in a conversation; empty for none."""

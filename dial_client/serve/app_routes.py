@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 
-import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from dial_client import __version__
 from dial_client.audit.entries import Origin
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import DialError, ServerError, ServerGone
-from dial_client.events import Event
+from dial_client.errors import ServerError, ServerGone
 from dial_client.mcp_apps import MAX_SOURCES, parse_policy
-from dial_client.serve.http_responses import HttpError, json_response, to_http_error
+from dial_client.serve.direct_calls import DirectCall, DirectCalls
+from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.request_bodies import read_json
 from dial_client.serve.security import APP_FRAME
-from dial_client.serve.sse_response import OPENING_COMMENT, SSEResponse, encode_event
-from dial_client.sinks.sse_encoder import to_json
-
-MAX_CALLS = 32
-"""Calls of apps at a time, those included that wait for approval."""
-_MAX_EVENTS = 64
-"""Events of one call that are not sent yet."""
 
 _FRAME = b"""<!doctype html>
 <meta charset="utf-8">
@@ -59,8 +47,7 @@ class AppRoutes:
 
     def __init__(self, dial: DialClient, human_input: HumanInputBroker) -> None:
         self._dial = dial
-        self._human_input = human_input
-        self._running = 0
+        self._calls = DirectCalls(human_input)
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -118,69 +105,12 @@ class AppRoutes:
         arguments = body.get("arguments") or {}
         if not isinstance(arguments, dict):
             raise HttpError(400, "arguments must be an object", "bad_arguments", param="arguments")
-        if self._running >= MAX_CALLS:
-            message = f"{MAX_CALLS} calls of apps are running: try again later"
-            raise HttpError(429, message, "too_many_calls", kind="rate_limit_error", headers={"retry-after": "2"})
-        call = AppCall(_text(body, "conversation"), _text(body, "server"), _text(body, "tool"), arguments)
-        return _AppCallResponse(self, call)
+        server, tool = _text(body, "server"), _text(body, "tool")
 
-    async def run(self, call: AppCall) -> None:
-        """Make a call, and send its events; the last is ``result``, or ``error`` where there is none."""
-        self._running += 1
-        try:
-            with call.events, self._human_input.listen(call, call.server):
-                origin = Origin(call.conversation_id, call.id)
-                try:
-                    result = await self._dial.apps.call(call.server, call.tool, call.arguments, origin=origin)
-                    await call.events.send(_encode("result", result))
-                except DialError as error:
-                    await call.events.send(_encode("error", {"message": to_http_error(error).error["message"]}))
-        finally:
-            self._running -= 1
+        async def call(origin: Origin) -> Mapping[str, Any]:
+            return await self._dial.apps.call(server, tool, arguments, origin=origin)
 
-
-class AppCall:
-    """A call that an app makes, outside of any turn: requests for input are announced in its response."""
-
-    def __init__(self, conversation_id: str, server: str, tool: str, arguments: Mapping[str, Any]) -> None:
-        self.id = secrets.token_hex(16)
-        self.conversation_id = conversation_id
-        self.server = server
-        self.tool = tool
-        self.arguments = arguments
-        self.events: MemoryObjectSendStream[str]
-        self.received: MemoryObjectReceiveStream[str]
-        self.events, self.received = anyio.create_memory_object_stream[str](_MAX_EVENTS)
-
-    def announce(self, event: Event) -> None:
-        """Send an event, unless too many are unsent or the client is gone."""
-        with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self.events.send_nowait(encode_event(event, self.id, {}))
-
-
-class _AppCallResponse:
-    """The events of one call; a client that disconnects ends the call."""
-
-    def __init__(self, routes: AppRoutes, call: AppCall) -> None:
-        self._routes = routes
-        self._call = call
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._routes.run, self._call)
-            await SSEResponse(_read_events(self._call))(scope, receive, send)
-            group.cancel_scope.cancel()
-
-
-async def _read_events(call: AppCall) -> AsyncGenerator[str, None]:
-    yield OPENING_COMMENT
-    with call.received:
-        async for event in call.received:
-            yield event
-
-
-def _encode(name: str, data: Mapping[str, Any]) -> str:
-    return f"event: {name}\ndata: {to_json(data)}\n\n"
+        return self._calls.start(DirectCall(_text(body, "conversation"), server, call))
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,6 +25,7 @@ from dial_client.serve.prompt_routes import PromptRoutes
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
 from dial_client.serve.served_model import ServedModel
 from dial_client.serve.static_files import StaticFiles
+from dial_client.serve.tool_routes import ToolRoutes
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
@@ -65,6 +65,7 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
         *PromptRoutes(dial).routes(),
         *ModelRoutes(dial, model, context.locked_settings).routes(),
         *_ServerRoutes(dial).routes(),
+        *ToolRoutes(dial, context.human_input).routes(),
         *AppRoutes(dial, context.human_input).routes(),
         *HumanInputRoutes(context.human_input).routes(),
     ]
@@ -86,7 +87,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noq
 
 
 class _ServerRoutes:
-    """The routes for MCP servers and their tools."""
+    """The routes for MCP servers."""
 
     def __init__(self, dial: DialClient) -> None:
         self._dial = dial
@@ -95,7 +96,6 @@ class _ServerRoutes:
         return [
             Route("/servers", self._servers),
             Route("/servers/{name:path}/restart", self._restart, methods=["POST"]),
-            Route("/tools", self._tools),
         ]
 
     async def _servers(self, request: Request) -> Response:  # noqa: ARG002
@@ -107,16 +107,3 @@ class _ServerRoutes:
             raise HttpError(404, f"there is no server {name!r}", "not_found")
         await self._dial.restart_server(name)
         return Response(status_code=204)
-
-    async def _tools(self, request: Request) -> Response:  # noqa: ARG002
-        tools: list[dict[str, Any]] = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "server": tool.server,
-                "title": tool.title,
-                "read_only": tool.read_only,
-            }
-            for tool in self._dial.tools
-        ]
-        return json_response({"tools": tools})

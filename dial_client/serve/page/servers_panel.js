@@ -4,6 +4,7 @@ import { byId, el, createIcon } from "./dom.js";
 import { showToast } from "./dialogs.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { describeError } from "./strings.js";
+import { openToolForm } from "./tool_form.js";
 
 /** Milliseconds between refreshes while the panel is open. */
 const REFRESH_INTERVAL = 3_000;
@@ -93,13 +94,17 @@ export class ServersPanel {
       server.error ? el("p.failure", {}, escapeInvisible(server.error)) : null,
       ...(server.notes ?? []).map((note) => el("p.note", {}, escapeInvisible(note))),
       this.#renderTools(server, open),
+      this.#renderLogs(server, open),
       this.#renderStderr(server, open));
   }
 
   #renderStderr({ name, stderr }, open) {
-    if (!stderr?.length) return null;
-    const text = el("pre", { tabindex: "0" }, escapeInvisible(stderr.join("\n")));
-    return createDetails(`${name}:errors`, open, "Latest error output", text);
+    return renderLines(`${name}:errors`, open, "Latest error output", stderr ?? []);
+  }
+
+  #renderLogs({ name, logs }, open) {
+    const lines = (logs ?? []).map(({ level, logger, text }) => `${level}${logger ? ` ${logger}` : ""}: ${text}`);
+    return renderLines(`${name}:logs`, open, "Latest log messages", lines);
   }
 
   #renderTools({ name, tools }, open) {
@@ -107,9 +112,16 @@ export class ServersPanel {
     if (!offered.length) return null;
     const label = `${offered.length} ${offered.length === 1 ? "tool" : "tools"}`;
     const items = offered.map((tool) => el("div", {},
-      el("dt", {}, escapeInvisible(tool.name), tool.read_only ? el("span.badge", {}, "read-only") : null),
+      el("dt", {}, escapeInvisible(tool.name), tool.read_only ? el("span.badge", {}, "read-only") : null,
+        tool.server ? this.#createCallButton(tool.name) : null),
       el("dd", {}, escapeInvisible((tool.description ?? "").trim().split("\n")[0]).slice(0, 300))));
     return createDetails(`${name}:tools`, open, label, el("dl", {}, ...items));
+  }
+
+  #createCallButton(name) {
+    const onclick = () => openToolForm(this.#api, name).catch((error) => showToast(describeError(error)));
+    const label = `Call ${escapeInvisible(name)}`;
+    return el("button.text-button", { type: "button", "aria-label": label, onclick }, "Call…");
   }
 
   #createRestartButton(name) {
@@ -127,6 +139,12 @@ export class ServersPanel {
     const button = el("button.text-button", { type: "button", "aria-label": `Restart ${name}`, onclick }, "Restart");
     return button;
   }
+}
+
+function renderLines(key, open, label, lines) {
+  if (!lines.length) return null;
+  const text = el("pre", { tabindex: "0", "aria-label": label }, escapeInvisible(lines.join("\n")));
+  return createDetails(key, open, label, text);
 }
 
 function createDetails(key, open, label, ...children) {

@@ -128,7 +128,8 @@ function renderSection(title, text, isFailure = false) {
   return section;
 }
 
-function renderResult(content, success) {
+/** Return the elements that show the content of a result. */
+export function renderResult(content, success) {
   const title = success ? "Result" : "Error";
   if (typeof content === "string") return [renderSection(title, formatResult(content), !success)];
   return content.map((part) => {

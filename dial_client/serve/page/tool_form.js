@@ -1,0 +1,106 @@
+// A dialog in which the user calls one tool: its schema, a form for its arguments, the approval, and the result.
+//
+// The call passes the approvals and the audit log like a call of the model. No conversation has it, and no model reads it.
+
+import { readEvents } from "./api.js";
+import { renderRequest } from "./approvals.js";
+import { ArgumentEditor } from "./argument_editor.js";
+import { createButton, el, toJson } from "./dom.js";
+import { escapeInvisible } from "./invisible_characters.js";
+import { describeError } from "./strings.js";
+import { renderResult } from "./tool_card.js";
+
+/** Open the dialog for a tool by the name under which it is offered. */
+export async function openToolForm(api, name) {
+  const tool = await api.fetchJson("GET", `tools/${encodeURIComponent(name)}`);
+  new ToolForm(api, tool).open();
+}
+
+class ToolForm {
+  #api;
+  #tool;
+  #editor;
+  #requests = el("div", {});
+  #result = el("div.tool-form-result", { "aria-live": "polite" });
+  #button = el("button.button.primary", {}, "Call");
+  #abort = null;
+
+  constructor(api, tool) {
+    this.#api = api;
+    this.#tool = tool;
+    this.#editor = new ArgumentEditor(tool.schema);
+  }
+
+  open() {
+    const { names, claims, schema } = this.#tool;
+    const onsubmit = (event) => {
+      event.preventDefault();
+      if (!this.#abort) this.#call();
+    };
+    const onclose = () => {
+      this.#abort?.abort();
+      dialog.remove();
+    };
+    const text = escapeInvisible((claims.description ?? "").trim());
+    const schemaBlock = el("pre", { tabindex: "0", "aria-label": "Schema of the arguments" }, toJson(schema));
+    const dialog = el("dialog.small.tool-form", { "aria-labelledby": "tool-form-title", onclose },
+      el("h2", { id: "tool-form-title" }, "Call ", el("strong", {}, names.tool), " of ", el("strong", {}, names.server)),
+      text ? el("p.request-message.quiet", {}, `${names.server} says: ${text}`) : null,
+      el("details.more", {}, el("summary", {}, "Schema"), schemaBlock),
+      el("form.request-form", { onsubmit }, this.#editor.element,
+        el("div.dialog-buttons", {}, createButton("Close", () => dialog.close()), this.#button)),
+      this.#requests, this.#result);
+    document.body.append(dialog);
+    dialog.showModal();
+    this.#editor.focus();
+  }
+
+  async #call() {
+    const { given, problem } = this.#editor.read();
+    if (problem) return this.#showFailure(problem);
+    this.#abort = new AbortController();
+    this.#button.textContent = "Calling…";
+    this.#result.replaceChildren();
+    try {
+      await this.#run(given);
+    } catch (error) {
+      if (!this.#abort.signal.aborted) this.#showFailure(describeError(error));
+    }
+    this.#abort = null;
+    this.#button.textContent = "Call";
+    this.#requests.replaceChildren();
+  }
+
+  async #run(given) {
+    const body = { name: this.#tool.name, arguments: given };
+    const response = await this.#api.fetch("POST", "tools/call", { body, signal: this.#abort.signal });
+    for await (const { name, data } of readEvents(response)) {
+      const event = JSON.parse(data);
+      if (name === "approval" || name === "question") this.#showRequest({ ...event, kind: name });
+      else if (name === "approval_done" || name === "question_done") this.#requests.replaceChildren();
+      else if (name === "error") return this.#showFailure(event.message);
+      else if (name === "result") return this.#showResult(event);
+    }
+    return this.#showFailure("The connection was lost.");
+  }
+
+  #showRequest(request) {
+    const path = `${request.kind}s/${encodeURIComponent(request.id)}`;
+    const answer = (body) => this.#api.fetchJson("POST", path, body).catch((error) => {
+      this.#showFailure(describeError(error));
+    });
+    const check = (given) => this.#api.fetchJson("POST", `${path}/check`, { arguments: given });
+    this.#requests.replaceChildren(renderRequest(request, { answer, check }));
+    this.#requests.scrollIntoView({ block: "nearest" });
+  }
+
+  #showResult({ success, content, error }) {
+    const text = content?.length ? content : error ?? "No output.";
+    this.#result.replaceChildren(...renderResult(text, success));
+    this.#result.scrollIntoView({ block: "nearest" });
+  }
+
+  #showFailure(text) {
+    this.#result.replaceChildren(el("p.failure", { role: "alert" }, escapeInvisible(text)));
+  }
+}

@@ -1,0 +1,81 @@
+"""The HTTP API for tools: what there is, the schema of a tool, and a call by a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dial_client.audit.entries import Origin
+from dial_client.callbacks.approval_request import quote_name, to_claims
+from dial_client.client.dial_client import DialClient
+from dial_client.messages import ToolSpec
+from dial_client.serve.direct_calls import DirectCall, DirectCalls
+from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.human_input import HumanInputBroker
+from dial_client.serve.request_bodies import read_json
+
+
+class ToolRoutes:
+    """The routes under ``/tools``.
+
+    Args:
+        dial: the client, entered.
+        human_input: asks for approval of calls.
+    """
+
+    def __init__(self, dial: DialClient, human_input: HumanInputBroker) -> None:
+        self._dial = dial
+        self._calls = DirectCalls(human_input)
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("/tools", self._list),
+            Route("/tools/call", self._call, methods=["POST"]),
+            Route("/tools/{name:path}", self._get, methods=["GET"]),
+        ]
+
+    async def _list(self, request: Request) -> Response:  # noqa: ARG002
+        return json_response({"tools": [_summarize(tool) for tool in self._dial.tools]})
+
+    async def _get(self, request: Request) -> Response:
+        tool = self._find(request.path_params["name"])
+        details = {
+            "tool": tool.tool,
+            "names": {"server": quote_name(tool.server or ""), "tool": quote_name(tool.tool)},
+            "claims": to_claims(tool),
+            "schema": dict(tool.original_schema or tool.input_schema),
+        }
+        return json_response({**_summarize(tool), **details})
+
+    async def _call(self, request: Request) -> Any:
+        body = await read_json(request)
+        arguments = body.get("arguments") or {}
+        if not isinstance(arguments, dict):
+            raise HttpError(400, "arguments must be an object", "bad_arguments", param="arguments")
+        tool = self._find(body.get("name"))
+
+        async def call(origin: Origin) -> Mapping[str, Any]:
+            return (await self._dial.call(tool.name, arguments, origin=origin)).to_dict()
+
+        return self._calls.start(DirectCall("", tool.server or "", call))
+
+    def _find(self, name: Any) -> ToolSpec:
+        for tool in self._dial.tools:
+            if tool.name == name:
+                return tool
+        raise HttpError(404, "there is no such tool", "not_found", param="name")
+
+
+def _summarize(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "server": tool.server,
+        "title": tool.title,
+        "read_only": tool.read_only,
+    }

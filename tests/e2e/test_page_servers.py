@@ -1,0 +1,33 @@
+"""The panel of servers on the page: tools called by the user, and the words of servers as plain text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.browser import Browser
+from tests.support.web_page import assert_harmless, open_page, read_text, serve_page, two_servers
+
+OVERFLOW = "document.querySelector('.tool-form').scrollWidth <= document.querySelector('.tool-form').clientWidth"
+
+
+def test_a_tool_is_called_through_its_form_and_its_approval(chromium: Browser, tmp_path: Path) -> None:
+    with serve_page(tmp_path, ["Hello."], two_servers()) as address:
+        tab = open_page(chromium, address)
+        tab.resize(320, 568, phone=True)
+        tab.click("#servers-button")
+        tab.until("document.querySelector('[aria-label=\"Call echo\"]')")
+        tab.run("document.querySelector('[aria-label=\"Call echo\"]').closest('details').open = true")
+        tab.click("[aria-label='Call echo']")
+        tab.until("document.activeElement.matches('.tool-form textarea')")
+        assert read_text(tab, ".tool-form h2") == "Call echo of library"
+        tab.type("<img src=x>\u202e")
+        assert tab.run(OVERFLOW) is True
+        tab.click(".tool-form .dialog-buttons .primary")
+        tab.until("document.querySelector('.tool-form .request pre')")
+        assert read_text(tab, ".tool-form .request pre") == "text: <img src=x>\\u{202e}"
+        assert tab.run(OVERFLOW) is True
+        tab.click(".tool-form .request [data-shortcut=y]")
+        tab.until("document.querySelector('.tool-form-result pre')")
+        assert "<img src=x>" in read_text(tab, ".tool-form-result pre")
+        assert tab.run("document.querySelectorAll('.tool-form img').length") == 0
+        assert_harmless(tab, address)

@@ -1,0 +1,80 @@
+"""Calls of tools by a person, over HTTP: approved and recorded like the calls of a model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from mcp.server import MCPServer
+
+from tests.support.http_service import HttpService, ServerSentEvent, read_events, serve
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def build_server(written: list[str]) -> MCPServer:
+    server = MCPServer("pen")
+
+    @server.tool()
+    def write(what: str) -> str:
+        """Writes."""
+        written.append(what)
+        return f"written: {what}"
+
+    return server
+
+
+async def read_call(service: HttpService, body: dict[str, Any], decision: dict[str, Any]) -> list[ServerSentEvent]:
+    """Return the events of a call whose approval gets a decision."""
+    found = []
+    async with service.http.stream("POST", "/tools/call", json=body) as response:
+        events: AsyncIterator[ServerSentEvent] = read_events(response)
+        async for event in events:
+            found.append(event)
+            if event.name == "approval":
+                await service.json("POST", f"/approvals/{event.data['id']}", 204, json=decision)
+    return found
+
+
+async def test_a_tool_has_a_schema_of_its_own() -> None:
+    async with serve([], {"pen": build_server([])}) as service:
+        tool = await service.json("GET", "/tools/write")
+        await service.json("GET", "/tools/unknown", 404)
+    assert (tool["name"], tool["server"], tool["tool"]) == ("write", "pen", "write")
+    assert tool["schema"]["required"] == ["what"]
+    assert tool["claims"]["description"] == "Writes."
+
+
+async def test_a_call_of_a_person_waits_for_approval_and_returns_the_result() -> None:
+    written: list[str] = []
+    async with serve([], {"pen": build_server(written)}) as service:
+        body = {"name": "write", "arguments": {"what": "a"}}
+        events = await read_call(service, body, {"decision": "once"})
+    assert written == ["a"]
+    assert events[-1].name == "result"
+    assert (events[-1].data["success"], events[-1].data["content"]) == (True, "written: a")
+
+
+async def test_a_denied_call_of_a_person_does_not_run() -> None:
+    written: list[str] = []
+    async with serve([], {"pen": build_server(written)}) as service:
+        body = {"name": "write", "arguments": {"what": "a"}}
+        events = await read_call(service, body, {"decision": "deny", "reason": "no"})
+    assert written == []
+    assert events[-1].data["success"] is False
+
+
+async def test_arguments_that_do_not_fit_are_a_failure_and_unknown_tools_a_refusal() -> None:
+    written: list[str] = []
+    async with serve([], {"pen": build_server(written)}) as service:
+        events = await read_call(service, {"name": "write", "arguments": {}}, {"decision": "once"})
+        await service.json("POST", "/tools/call", 404, json={"name": "unknown"})
+        await service.json("POST", "/tools/call", 400, json={"name": "write", "arguments": "x"})
+    assert written == []
+    assert events[-1].data["success"] is False
