@@ -6,8 +6,17 @@ import shutil
 import sys
 from pathlib import Path
 
-from site_pages import api_pages, command_pages, llms_text, root_pages
+from site_pages import api_pages, command_pages, http_pages, llms_text, root_pages, schema_pages
 from site_pages.root_pages import ROOT
+
+PROGRAM_PAGES = {
+    "codes": schema_pages.write_codes,
+    "commands": command_pages.write_commands,
+    "http-api": http_pages.write_http_api,
+    "servers-json": schema_pages.write_servers_json,
+    "testing": api_pages.write_testing_page,
+}
+"""The references beside those of `api_pages.SUBJECTS`."""
 
 
 def write_pages(folder: Path) -> None:
@@ -18,8 +27,7 @@ def write_pages(folder: Path) -> None:
     made = {name: root_pages.adapt_links(text, f"docs/{name}") for name, text in pages.items()}
     made |= {page: root_pages.read_root_page(name) for name, page in root_pages.PAGES.items()}
     made |= {f"reference/{subject}.md": api_pages.write_api_page(subject) for subject in api_pages.SUBJECTS}
-    made["reference/testing.md"] = api_pages.write_testing_page()
-    made["reference/commands.md"] = command_pages.write_commands()
+    made |= {f"reference/{name}.md": write() for name, write in PROGRAM_PAGES.items()}
     for name, text in made.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -51,12 +51,18 @@ class AppContext:
 
 def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     """Return the ASGI application."""
+    router = Router(build_routes(context), redirect_slashes=False, default=_not_found)
+    return SecurityMiddleware(router, policy)
+
+
+def build_routes(context: AppContext) -> list[Route]:
+    """Return the routes: those of docs/openapi.yaml, and those of the page's files."""
     dial, turns, model, durable = context.dial, context.turns, context.model, context.durable
     manager = durable.manager if durable else build_manager(context)
     database = context.store if isinstance(context.store, SQLStore) else None
     remote_turns = RemoteTurns(database, context.peers) if database else None
     files = StaticFiles()
-    routes = [
+    return [
         Route(HEALTH, _health),
         Route("/", files.index),
         Route("/assets/{name:path}", files.asset),
@@ -69,7 +75,6 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
         *AppRoutes(dial, context.human_input).routes(),
         *HumanInputRoutes(context.human_input).routes(),
     ]
-    return SecurityMiddleware(Router(routes, redirect_slashes=False, default=_not_found), policy)
 
 
 def build_manager(context: AppContext) -> ConversationManager:

@@ -48,6 +48,7 @@ class HttpService:
     turns: TurnRegistry
     server: HttpServer
     provider: Provider
+    context: AppContext
 
     async def json(self, method: str, path: str, status: int = 200, **more: Any) -> Any:
         """Send a request and return the JSON of the response; None if it has no body."""
@@ -115,7 +116,7 @@ async def serve(
             server = HttpServer(app, listener, turns, grace=grace, head_timeout=head_timeout, limits=limits)
             group.start_soon(server.run, lambda: None)
             group.start_soon(peers.run)
-            yield HttpService(url, http, dial, conversations, turns, server, provider)
+            yield HttpService(url, http, dial, conversations, turns, server, provider, context)
             await http.aclose()
             await turns.end(0.0)
             server.shut_down()

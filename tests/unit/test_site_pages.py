@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from site_pages import api_pages, command_pages, root_pages
+from dial_client.doctor.finding_codes import CODES
+from site_pages import api_pages, command_pages, root_pages, schema_pages
+from site_pages.__main__ import PROGRAM_PAGES
 from site_pages.root_pages import ROOT, adapt_links
 
 pytestmark = pytest.mark.once
@@ -31,7 +33,7 @@ def test_every_page_has_a_place_in_the_navigation() -> None:
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("*.md")}
     made = {*root_pages.PAGES.values(), *(f"reference/{subject}.md" for subject in api_pages.SUBJECTS)}
     assert sorted(set(nav) - {"adr/README.md"}) == sorted(
-        pages | made | {"reference/commands.md", "reference/testing.md"}
+        pages | made | {f"reference/{name}.md" for name in PROGRAM_PAGES}
     )
     assert len(nav) == len(set(nav))
 
@@ -56,3 +58,15 @@ def test_the_reference_of_commands_has_every_command(tmp_path: Path) -> None:
     assert {"## dial-chat doctor", "## dial-chat servers add", "### Examples", "## Exit codes"} <= set(
         page.splitlines()
     )
+
+
+def test_the_reference_of_servers_json_has_every_key() -> None:
+    page = schema_pages.write_servers_json()
+    assert "| `command` | text | |" in page.replace("|  |", "| |")
+    assert "| `mcpServers` | object of [a server](#a-server) |" in page
+
+
+def test_the_reference_of_codes_leads_to_each_finding() -> None:
+    page = schema_pages.write_codes()
+    assert "| [DC101](../doctor.md#dc101-the-file-is-not-json) | error | the file is not JSON |" in page
+    assert page.count("../doctor.md#dc") == len(CODES)

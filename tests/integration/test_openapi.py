@@ -1,0 +1,116 @@
+"""The OpenAPI description of the HTTP API is that of the running service."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from mcp.server import MCPServer
+
+from dial_client.serve.application import build_routes
+from dial_client.serve.security import APP_FRAME, HEALTH
+from site_pages.http_pages import list_operations, read_openapi, resolve
+from tests.support.http_service import HttpService, serve
+
+pytestmark = [pytest.mark.once, pytest.mark.anyio]
+
+DESCRIPTION = read_openapi()
+OPERATIONS = {(method, path): operation for method, path, operation in list_operations(DESCRIPTION)}
+PAGE = {"/", "/assets/{name}", APP_FRAME}
+"""Paths of the page's files, which are no part of the API."""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+notes = MCPServer("notes")
+
+
+@notes.tool()
+def read(name: str) -> str:
+    """Read a note."""
+    return name
+
+
+@notes.prompt()
+def review(topic: str) -> str:
+    """Review a topic."""
+    return topic
+
+
+def list_routes(service: HttpService) -> set[tuple[str, str]]:
+    """Return the methods and paths of a service, with parameters as the description has them."""
+    paths = [(route, re.sub(r":\w+}", "}", route.path)) for route in build_routes(service.context)]
+    methods = {(method, path) for route, path in paths for method in route.methods or ()}
+    return {(method, path) for method, path in methods if method != "HEAD" and path not in PAGE}
+
+
+async def request(service: HttpService, method: str, path: str, status: int = 200, **more: Any) -> Any:
+    """Send a request, check its response against the description, and return the JSON."""
+    response = await service.http.request(method, path, **more)
+    assert response.status_code == status, response.text
+    matches = [key for key in OPERATIONS if key[0] == method and is_path_of(path, key[1])]
+    operation = OPERATIONS[min(matches, key=lambda key: key[1].count("{"))]
+    described = operation["responses"].get(str(status), operation["responses"].get("default"))
+    assert described is not None, f"{method} {path}: the status {status} is not described"
+    content = resolve(described, DESCRIPTION).get("content", {})
+    if not response.content:
+        assert content == {}
+        return None
+    schema = content["application/json"]["schema"]
+    jsonschema_rs.validate(schema | {"components": DESCRIPTION["components"]}, response.json())
+    return response.json()
+
+
+def is_path_of(path: str, template: str) -> bool:
+    """Return whether a path is one of a template with parameters."""
+    pattern = re.sub(r"\{\w+\}", "[^/]+", template)
+    return re.fullmatch(pattern, path.partition("?")[0]) is not None
+
+
+async def test_the_description_has_the_routes_of_the_service() -> None:
+    async with serve([]) as service:
+        assert list_routes(service) ^ OPERATIONS.keys() == set()
+
+
+async def test_responses_are_those_of_the_description() -> None:
+    async with serve(["It is noon.", "It is twelve.", "Noon."], {"notes": notes}) as service:
+        for path in (HEALTH, "/servers", "/tools", "/models", "/v1/models", "/approvals", "/questions"):
+            await request(service, "GET", path)
+        for path in ("/prompts", "/resources"):
+            await request(service, "GET", path)
+        prompt = {"server": "notes", "name": "review", "arguments": {"topic": "tea"}}
+        await request(service, "POST", "/prompts/get", json=prompt)
+        await request(service, "POST", "/servers/other/restart", 404)
+        created = await request(service, "POST", "/conversations", 201, json={"title": "Time"})
+        path = f"/conversations/{created['id']}"
+        await request(service, "POST", f"{path}/chat", json={"text": "What time is it?", "stream": False})
+        await request(service, "POST", f"{path}/regenerate", json={"stream": False})
+        await request(service, "POST", f"{path}/switch", json={"message": 1})
+        for part in ("", "/state", "/messages", "/export?format=json"):
+            await request(service, "GET", f"{path}{part}")
+        await request(service, "PATCH", path, json={"title": "Noon"})
+        await request(service, "POST", f"{path}/fork", 201, json={"at": 1})
+        await request(service, "POST", f"{path}/undo")
+        await request(service, "POST", f"{path}/restore", json={"edit": "undo"})
+        assert len((await request(service, "GET", "/conversations?limit=1"))["conversations"]) == 1
+        await request(service, "GET", "/conversations?limit=0", 400)
+        await request(service, "GET", f"{path}/turns/none/events", 404)
+        await request(service, "POST", "/approvals/none", 404, json={"decision": "once"})
+        await request(service, "DELETE", path, 204)
+        await request(service, "GET", path, 404)
+        question = {"model": "the-model", "messages": [{"role": "user", "content": "What time is it?"}]}
+        await request(service, "POST", "/v1/chat/completions", json=question)
+
+
+async def test_events_of_a_stream_have_names_of_the_description() -> None:
+    replies = [{"text": "Let me see.", "tool_calls": [{"name": "read", "arguments": {"name": "a"}}]}, "It is a."]
+    async with serve(replies, {"notes": notes}, allow=["notes/*"]) as service:
+        path = await service.conversation()
+        response = await service.http.post(f"{path}/chat", json={"text": "Read a."})
+    names = set(re.findall("^event: (.*)$", response.text, re.MULTILINE))
+    assert {"tool_call", "tool_result", "done"} <= names <= DESCRIPTION["x-events"].keys()
