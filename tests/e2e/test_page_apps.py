@@ -195,6 +195,26 @@ def test_a_hostile_app_reads_nothing_reaches_nobody_and_calls_nothing(chromium: 
             frame = open_app(tab, "document.title === 'Hostile'", number)
 
 
+def test_an_app_that_leads_its_frame_to_another_policy_gets_its_own_policy_back(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    with NetworkListener() as stranger, app_page(chromium, tmp_path, call("show_hostile"), "Done.") as (tab, _):
+        send_message(tab, "Go")
+        tab.until(DONE)
+        frame = open_app(tab, "document.title === 'Hostile'")
+        tab.run(f"void (window.first = {APP})")
+        query = f"?connect={stranger.url}"
+        frame.run(f"setTimeout(() => {{ location.search = {json.dumps(query)} }}, 0); void 0")
+        tab.until("[...document.querySelectorAll('.app-frame')].find((frame) => frame !== first)")
+        tab.run("new Promise((resolve) => setTimeout(resolve, 500))")
+        frame = open_app(tab, "document.title === 'Hostile' && !location.search", 1)
+        assert (
+            frame.run(f"fetch('{stranger.url}/stolen', {{mode: 'no-cors'}}).then(() => '', () => 'refused')")
+            == "refused"
+        )
+        assert stranger.received == []
+
+
 def test_an_app_that_floods_is_closed_and_an_app_that_hangs_leaves_the_page_alive(
     chromium: Browser, tmp_path: Path
 ) -> None:

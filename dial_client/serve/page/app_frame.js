@@ -48,6 +48,8 @@ export class AppFrame {
   #abort = new AbortController();
   #stopWatching = null;
   #loads = 0;
+  /** True once the frame has been sent its HTML. */
+  #hasDocument = false;
   #isInitialized = false;
   #end = null;
 
@@ -126,6 +128,12 @@ export class AppFrame {
   }
 
   #open() {
+    this.#loads = 0;
+    this.#createFrame();
+    if (openFrames.size > MAX_OPEN) [...openFrames][0].close("Closed: other apps are open.");
+  }
+
+  #createFrame() {
     this.#release();
     const query = new URLSearchParams();
     for (const [name, sources] of Object.entries(this.#resource.policy)) {
@@ -138,7 +146,6 @@ export class AppFrame {
       title: `App of ${this.#name}`,
       src: `apps/frame?${query}`,
     });
-    this.#loads = 0;
     this.#bridge = new AppBridge(this.#frame, {
       methods: this.#createMethods(),
       onNotification: (name, params) => this.#handle(name, params),
@@ -150,7 +157,6 @@ export class AppFrame {
     this.element.classList.toggle("borderless", this.#resource.prefers_border === false);
     this.#body.replaceChildren(this.#frame);
     openFrames.add(this);
-    if (openFrames.size > MAX_OPEN) [...openFrames][0].close("Closed: other apps are open.");
   }
 
   get #width() {
@@ -171,6 +177,7 @@ export class AppFrame {
     this.#stopWatching?.();
     this.#frame?.remove();
     this.#frame = null;
+    this.#hasDocument = false;
     this.#isInitialized = false;
     openFrames.delete(this);
   }
@@ -178,10 +185,11 @@ export class AppFrame {
   #handle(name, params) {
     switch (name) {
       case "ui/notifications/sandbox-proxy-ready":
-        this.#isInitialized = false;
         this.#loads += 1;
         if (this.#loads > MAX_LOADS) this.#stop("The app was closed: it reloads itself.");
-        else this.#bridge.notify("ui/notifications/sandbox-resource-ready", { html: this.#resource.html });
+        // An app can lead its frame to the empty document with another policy: only a new frame has its own.
+        else if (this.#hasDocument) this.#createFrame();
+        else this.#sendDocument();
         break;
       case "ui/notifications/initialized":
         if (this.#isInitialized) return;
@@ -197,6 +205,11 @@ export class AppFrame {
         this.close("Closed by the app.");
         break;
     }
+  }
+
+  #sendDocument() {
+    this.#hasDocument = true;
+    this.#bridge.notify("ui/notifications/sandbox-resource-ready", { html: this.#resource.html });
   }
 
   #setHeight(height) {
