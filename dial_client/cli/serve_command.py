@@ -14,6 +14,7 @@ import anyio
 
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli import process_runner
+from dial_client.cli.audit_setup import audit_folder
 from dial_client.cli.bootstrap import provider_of, say_notes, settings_of, warn
 from dial_client.cli.client_start import opened
 from dial_client.cli.configuration_reload import apply_configuration
@@ -101,7 +102,12 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
                 durable = (
                     await stack.enter_async_context(_durable(dial, store, turns, locked)) if address.durable else None
                 )
-            context = AppContext(dial, store, human_input, turns, model, durable, peers=peers, locked_settings=locked)
+            context = AppContext(
+                *(dial, store, human_input, turns, model, durable),
+                peers=peers,
+                audit_folder=audit_folder(),
+                locked_settings=locked,
+            )
             app = build_application(context, build_policy(address.host, token, address.allowed_hosts))
             shown = _shown(listener.getsockname(), token, came_from)
             reload = ConfigurationReload(dial, options, settings, human_input, model)

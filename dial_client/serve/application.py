@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
+from dial_client.serve.access_routes import AccessRoutes
 from dial_client.serve.app_routes import AppRoutes
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
@@ -45,6 +47,8 @@ class AppContext:
     """Runs the turns of conversations; None for turns that end with this process."""
     peers: PeerBus = field(kw_only=True)
     """The other processes over the same database."""
+    audit_folder: Path | None = None
+    """The folder of the user's audit log."""
     locked_settings: frozenset[str] = frozenset()
     """The settings that conversations cannot have."""
 
@@ -72,6 +76,7 @@ def build_routes(context: AppContext) -> list[Route]:
         *ModelRoutes(dial, model, context.locked_settings).routes(),
         *_ServerRoutes(dial).routes(),
         *ToolRoutes(dial, context.human_input).routes(),
+        *AccessRoutes(dial, context.human_input.requests, context.audit_folder).routes(),
         *AppRoutes(dial, context.human_input).routes(),
         *HumanInputRoutes(context.human_input).routes(),
     ]

@@ -27,7 +27,7 @@ from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.serve.approval_details import describe_call, describe_changed_call, find_problems
 from dial_client.serve.cluster.peers import PeerBus
-from dial_client.serve.cluster.pending_requests import PendingRequest, PendingRequests
+from dial_client.serve.cluster.pending_requests import GrantedTool, PendingRequest, PendingRequests
 from dial_client.serve.http_responses import HttpError
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.servers.json_cache import identity
@@ -134,7 +134,8 @@ class HumanInputBroker:
     ) -> None:
         self._turns = turns
         self._peers = peers
-        self._requests = PendingRequests(peers)
+        self.requests = PendingRequests(peers)
+        """The requests and grants, shared with the other processes."""
         self._timeout = timeout
         self._servers = servers or {}
         self._working_folder = os.getcwd()  # noqa: PTH109 - a string
@@ -159,13 +160,13 @@ class HumanInputBroker:
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         """Ask for approval of a call: a `tools.approvals.Approver`."""
         grant_key = self._compute_grant_key(tool, context.server)
-        if not context.why_asked and await self._requests.is_granted(grant_key):
+        if not context.why_asked and await self.requests.is_granted(grant_key):
             return Approval(Decision.ONCE, decided_by="grant for the session")
         turn = self._find_listener(context.turn_id)
         if turn is None:
             return self._deny(tool, context)
         conversation_key = _hash(grant_key, CONVERSATION, turn.conversation_id)
-        if not context.why_asked and await self._requests.is_granted(conversation_key):
+        if not context.why_asked and await self.requests.is_granted(conversation_key):
             return Approval(Decision.ONCE, decided_by="grant for the conversation")
         # A call that must be approved in spite of grants is granted on its own, with its arguments.
         key = _hash(grant_key, call.arguments) if context.why_asked else grant_key
@@ -176,9 +177,10 @@ class HumanInputBroker:
             return Approval(Decision.DENY, "nobody answered the request for approval", NO_APPROVER)
         if not context.why_asked:
             if answer.decision in _LASTING:
-                await self._requests.grant(grant_key)
+                await self.requests.grant(GrantedTool(grant_key, context.server, tool.tool))
             elif answer.decided_by == _FOR_CONVERSATION:
-                await self._requests.grant(conversation_key)
+                granted = GrantedTool(conversation_key, context.server, tool.tool, turn.conversation_id)
+                await self.requests.grant(granted)
         return answer
 
     def _find_listener(self, id_: str) -> Listener | None:
@@ -211,7 +213,7 @@ class HumanInputBroker:
 
     async def _ask(self, request: PendingRequest, turns: Sequence[Listener]) -> Approval | ElicitationAnswer | None:
         # Shared before it is announced: the answer may arrive at any process at once.
-        waiting = _WaitingRequest(await self._requests.publish(request))
+        waiting = _WaitingRequest(await self.requests.publish(request))
         self._waiting[request.id] = waiting
         for turn in turns:
             turn.announce(InputRequested(request.id, request.kind, request.about))
@@ -220,7 +222,7 @@ class HumanInputBroker:
                 await self._wait(waiting)
         finally:
             self._waiting.pop(request.id, None)
-            self._requests.stop_renewing(waiting.request)
+            self.requests.stop_renewing(waiting.request)
             with anyio.CancelScope(shield=True):
                 await self._withdraw(waiting)
             for turn in turns:
@@ -239,7 +241,7 @@ class HumanInputBroker:
         if waiting.answer is not None or waiting.is_withdrawn:
             return True
         try:
-            waiting.is_withdrawn = await self._requests.withdraw(waiting.request)
+            waiting.is_withdrawn = await self.requests.withdraw(waiting.request)
         except DialError as error:
             log.warning("request_not_withdrawn", error=type(error).__name__)
             return True
@@ -324,7 +326,7 @@ class HumanInputBroker:
             raise _not_found(QUESTION)
 
     async def _list(self, kind: str) -> list[PendingRequest]:
-        requests = await self._requests.list_remote(kind)
+        requests = await self.requests.list_remote(kind)
         waiting = [entry for entry in self._waiting.values() if entry.answer is None]
         requests += [entry.request for entry in waiting if entry.request.kind == kind]
         return sorted(requests, key=lambda request: request.message_id or 0)
@@ -333,10 +335,10 @@ class HumanInputBroker:
         """Deliver an answer to the process that waits for it; return False if the request is already answered."""
         waiting = self._waiting.get(request.id)
         if waiting is None:
-            return await self._requests.answer(request, answer)
+            return await self.requests.answer(request, answer)
         if waiting.answer is not None:
             return False
-        if not await self._requests.withdraw(request) and not await self._has_expired(waiting):
+        if not await self.requests.withdraw(request) and not await self._has_expired(waiting):
             return False
         waiting.set_answer(answer)
         return True

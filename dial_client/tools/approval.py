@@ -224,9 +224,12 @@ class ApprovalChecker:
             return approval
         return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
 
-    def forget(self, server: str) -> None:
-        """Drop the session's grants of a server's tools: another server may have its name next."""
-        self._session.drop_server(server)
+    def forget(self, server: str, tool: str | None = None) -> None:
+        """Drop the session's grants of a server's tools, or of one tool: another server may have its name next."""
+        if tool is None:
+            self._session.drop_server(server)
+        else:
+            self._session.drop_tool(server, tool)
 
     def add_rule(self, effect: Effect, pattern: str) -> None:
         """Allow or deny the tools that a pattern names, as the options of the client do, until the client is closed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.browser import Browser
-from tests.support.web_page import assert_harmless, open_page, read_text, serve_page, two_servers
+from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page, two_servers
 
 OVERFLOW = "document.querySelector('.tool-form').scrollWidth <= document.querySelector('.tool-form').clientWidth"
 
@@ -30,4 +30,26 @@ def test_a_tool_is_called_through_its_form_and_its_approval(chromium: Browser, t
         tab.until("document.querySelector('.tool-form-result pre')")
         assert "<img src=x>" in read_text(tab, ".tool-form-result pre")
         assert tab.run("document.querySelectorAll('.tool-form img').length") == 0
+        assert_harmless(tab, address)
+
+
+def test_grants_are_revoked_and_the_audit_log_is_read(chromium: Browser, tmp_path: Path) -> None:
+    call = {"tool_calls": [{"name": "echo", "arguments": {"text": "x"}}]}
+    with serve_page(tmp_path, [call, "Done."], two_servers()) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Go")
+        tab.until("document.querySelector('.request')")
+        tab.click("#servers-button")
+        tab.until("document.querySelector('[data-key=waiting] a')")
+        assert "library/echo" in read_text(tab, "[data-key=waiting] li")
+        tab.click("[data-key=waiting] a")
+        tab.until("!document.getElementById('servers').open")
+        tab.click(".request-buttons .button:nth-child(2)")
+        tab.until(DONE)
+        tab.click("#servers-button")
+        tab.until("document.querySelector('[data-key=grants] li')")
+        tab.run("document.querySelectorAll('.access details').forEach((details) => { details.open = true; })")
+        assert "library/echo" in read_text(tab, "[data-key=audit] li")
+        tab.click("[data-key=grants] .text-button")
+        tab.until("document.querySelector('[data-key=grants] p')?.textContent === 'None.'")
         assert_harmless(tab, address)

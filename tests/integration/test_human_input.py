@@ -312,3 +312,23 @@ async def test_what_is_allowed_in_a_conversation_is_asked_about_in_the_next() ->
             await results(events)
     assert done["decision"] == "conversation"
     assert sorted(pen.written) == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize("decision", ["conversation", "session", "always"])
+async def test_a_grant_is_listed_and_after_its_revocation_the_tool_is_asked_about_again(decision: str) -> None:
+    pen = Pen()
+    async with serve([CALL, "Done.", CALL, "Done."], {"pen": pen.server}) as server:
+        where = await server.conversation()
+        async with stream_chat(server, where) as (events, _):
+            asked = (await until(events, "approval")).data["id"]
+            await server.json("POST", f"/approvals/{asked}", 204, json={"decision": decision})
+            await results(events)
+        (grant,) = (await server.json("GET", "/grants"))["grants"]
+        await server.json("DELETE", f"/grants/{grant['id']}", 204)
+        await server.json("DELETE", f"/grants/{grant['id']}", 404)
+        async with stream_chat(server, where) as (events, _):
+            asked = (await until(events, "approval")).data["id"]
+            await server.json("POST", f"/approvals/{asked}", 204, json={"decision": "deny"})
+            await results(events)
+    assert (grant["server"], grant["tool"]) == ("pen", "write")
+    assert pen.written == ["a"]

@@ -36,6 +36,17 @@ class PendingRequest:
     """The message in the mailbox; None if it was not sent."""
 
 
+@dataclass(frozen=True, slots=True)
+class GrantedTool:
+    """A tool that this process has granted, for a person to read."""
+
+    key: str
+    server: str
+    tool: str
+    conversation_id: str = ""
+    """The conversation that the grant holds in; empty for all."""
+
+
 class PendingRequests:
     """The pending requests and grants of all processes.
 
@@ -46,7 +57,8 @@ class PendingRequests:
     def __init__(self, peers: PeerBus) -> None:
         self._peers = peers
         self._mailbox = peers.mailbox
-        self._granted: set[str] = set()
+        self._granted: dict[str, tuple[GrantedTool, int | None]] = {}
+        """The grants of this process by their keys, with their messages in the mailbox."""
 
     async def publish(self, request: PendingRequest) -> PendingRequest:
         """Send a request to all processes and return it with its message id.
@@ -97,20 +109,37 @@ class PendingRequests:
         body = sse_encoder.to_json({"id": request.id, **answer})
         return await self._mailbox.swap(request.message_id, request.reply_to, body, REQUEST_TTL)
 
-    async def grant(self, key: str) -> None:
+    @property
+    def granted(self) -> tuple[GrantedTool, ...]:
+        """The grants of this process."""
+        return tuple(tool for tool, _ in self._granted.values())
+
+    async def grant(self, granted: GrantedTool) -> None:
         """Share a grant with all processes for as long as this process runs."""
-        if key in self._granted:
+        if granted.key in self._granted:
             return
-        self._granted.add(key)
+        self._granted[granted.key] = granted, None
         if self._mailbox is not None:
-            await self._send(grant_topic(key), "")
+            self._granted[granted.key] = granted, await self._send(grant_topic(granted.key), "")
+
+    async def revoke(self, key: str) -> None:
+        """Revoke a grant at all processes.
+
+        Raises:
+            DialError: the database failed.
+        """
+        _, message_id = self._granted.pop(key, (None, None))
+        self._peers.stop_renewing(message_id)
+        if self._mailbox is not None:
+            messages = await self._mailbox.read({grant_topic(key): 0})
+            await self._mailbox.take(*(message.id for message in messages))
 
     async def is_granted(self, key: str) -> bool:
         """Return True if a running process has the grant."""
-        if key in self._granted:
-            return True
+        if self._mailbox is None:
+            return key in self._granted
         try:
-            return self._mailbox is not None and bool(await self._mailbox.read({grant_topic(key): 0}))
+            return bool(await self._mailbox.read({grant_topic(key): 0}))
         except DialError as error:
             log.warning("grants_unreadable", error=type(error).__name__)
             return False

@@ -1,5 +1,6 @@
 // The panel of MCP servers: their states, tools and errors.
 
+import { AccessPanel } from "./access_panel.js";
 import { byId, el, createIcon } from "./dom.js";
 import { showToast } from "./dialogs.js";
 import { escapeInvisible } from "./invisible_characters.js";
@@ -20,6 +21,7 @@ export class ServersPanel {
   #dialog = byId("servers");
   #list = byId("servers-list");
   #button = byId("servers-button");
+  #access;
   #rendered = "";
   #interval = null;
   #timeout = null;
@@ -31,14 +33,21 @@ export class ServersPanel {
     this.#api = api;
     this.#button.addEventListener("click", () => this.open());
     byId("servers-close").addEventListener("click", () => this.#dialog.close());
+    this.#access = new AccessPanel(api);
+    this.#list.after(this.#access.element);
+    this.#access.element.addEventListener("click", (event) => event.target.closest("a") && this.#dialog.close());
     this.#dialog.addEventListener("click", (event) => event.target === this.#dialog && this.#dialog.close());
     this.#dialog.addEventListener("close", () => clearInterval(this.#interval));
   }
 
   open() {
     this.#dialog.showModal();
-    this.refresh();
-    this.#interval = setInterval(() => this.refresh(), REFRESH_INTERVAL);
+    const refresh = () => {
+      this.refresh();
+      this.#access.refresh();
+    };
+    refresh();
+    this.#interval = setInterval(refresh, REFRESH_INTERVAL);
   }
 
   /** Refresh after a delay; calls in the meantime are merged. */

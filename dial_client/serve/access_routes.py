@@ -1,0 +1,125 @@
+"""The HTTP API for what was allowed: the grants, which can be revoked, and the end of the audit log."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dial_client.audit.record_format import log_files
+from dial_client.client.dial_client import DialClient
+from dial_client.serve.cluster.pending_requests import PendingRequests
+from dial_client.serve.http_responses import HttpError, json_response
+
+MAX_ENTRIES = 200
+MAX_BYTES = 512 * 1024
+"""Bytes of the audit log that are read, from its end."""
+
+
+class AccessRoutes:
+    """The routes ``/grants`` and ``/audit``.
+
+    Args:
+        dial: the client, entered.
+        requests: has the grants of this server.
+        audit_folder: of the user's audit log; None if there is none.
+    """
+
+    def __init__(self, dial: DialClient, requests: PendingRequests, audit_folder: Path | None) -> None:
+        self._dial = dial
+        self._requests = requests
+        self._audit_folder = audit_folder
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("/grants", self._list, methods=["GET"]),
+            Route("/grants/{id}", self._revoke, methods=["DELETE"]),
+            Route("/audit", self._audit, methods=["GET"]),
+        ]
+
+    async def _list(self, request: Request) -> Response:  # noqa: ARG002
+        return json_response({"grants": self._list_grants()})
+
+    def _list_grants(self) -> list[dict[str, Any]]:
+        stored = [{**grant.to_dict(), "scope": "always"} for grant in self._dial.approvals.stored_grants]
+        in_conversations = [
+            {"id": tool.key, "server": tool.server, "tool": tool.tool, "scope": "conversation"}
+            | {"conversation": tool.conversation_id}
+            for tool in self._requests.granted
+            if tool.conversation_id
+        ]
+        always = {(grant["server"], grant["tool"]) for grant in stored}
+        of_broker = {(tool.server, tool.tool) for tool in self._requests.granted if not tool.conversation_id}
+        session = sorted({*self._dial.approvals.session_grants, *(of_broker - always)})
+        for_session = [
+            {"id": _compute_id(server, tool), "server": server, "tool": tool, "scope": "session"}
+            for server, tool in session
+        ]
+        return [*stored, *for_session, *in_conversations]
+
+    async def _revoke(self, request: Request) -> Response:
+        id_ = request.path_params["id"]
+        grant = next((grant for grant in self._list_grants() if grant["id"] == id_), None)
+        if grant is None:
+            raise HttpError(404, "there is no such grant", "not_found")
+        if grant["scope"] == "conversation":
+            await self._requests.revoke(id_)
+        else:
+            await self._revoke_tool(grant)
+        return Response(status_code=204)
+
+    async def _revoke_tool(self, grant: dict[str, Any]) -> None:
+        """Revoke a grant and the grants for the session, which the same answer may have given."""
+        if grant["scope"] == "always":
+            self._dial.approvals.revoke(grant["id"])
+        self._dial.approvals.forget(grant["server"], grant["tool"])
+        for tool in self._requests.granted:
+            if (tool.server, tool.tool, tool.conversation_id) == (grant["server"], grant["tool"], ""):
+                await self._requests.revoke(tool.key)
+
+    async def _audit(self, request: Request) -> Response:
+        limit = request.query_params.get("limit", "50")
+        if not (limit.isascii() and limit.isdigit() and 0 < int(limit) <= MAX_ENTRIES):
+            raise HttpError(400, f"limit must be a number from 1 to {MAX_ENTRIES}", "bad_limit", param="limit")
+        folder = self._audit_folder
+        entries = await anyio.to_thread.run_sync(read_last_entries, folder, int(limit)) if folder else []
+        return json_response({"entries": entries})
+
+
+def read_last_entries(folder: Path, limit: int) -> list[dict[str, Any]]:
+    """Return the last entries of an audit log, the newest first; those of its last `MAX_BYTES` bytes at most."""
+    entries: list[dict[str, Any]] = []
+    left = MAX_BYTES
+    for path in reversed(log_files(folder)):
+        data = _read_end(path, left)
+        left -= len(data)
+        for line in reversed(data.split(b"\n")):
+            try:
+                fields = json.loads(line)
+            except ValueError:  # a line that was cut, or is being written
+                continue
+            if isinstance(fields, dict) and "event" in fields:
+                entries.append(fields)
+        if left <= 0 or len(entries) >= limit:
+            break
+    return entries[:limit]
+
+
+def _read_end(path: Path, most: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - most))
+            return file.read(most)
+    except OSError:
+        return b""
+
+
+def _compute_id(server: str, tool: str) -> str:
+    return hashlib.sha256(json.dumps(["session", server, tool]).encode()).hexdigest()

@@ -1,0 +1,80 @@
+// What waits for approval in all conversations, what was allowed, and the end of the audit log. Names are plain text.
+
+import { el, createIcon } from "./dom.js";
+import { showToast } from "./dialogs.js";
+import { escapeInvisible } from "./invisible_characters.js";
+import { describeError } from "./strings.js";
+
+const SCOPES = { always: "always", session: "until the server stops", conversation: "in one conversation" };
+const MAX_NAME = 200;
+
+export class AccessPanel {
+  element = el("div.access", {});
+  #api;
+  #rendered = "";
+
+  constructor(api) {
+    this.#api = api;
+  }
+
+  async refresh() {
+    const paths = ["approvals", "grants", "audit"];
+    try {
+      const [{ approvals }, { grants }, { entries }] = await Promise.all(
+        paths.map((path) => this.#api.fetchJson("GET", path)));
+      this.#render(approvals, grants, entries);
+    } catch (error) {
+      this.#rendered = "";
+      this.element.replaceChildren(el("p.failed", {}, describeError(error)));
+    }
+  }
+
+  #render(approvals, grants, entries) {
+    const content = JSON.stringify([approvals, grants, entries]);
+    if (content === this.#rendered) return;
+    this.#rendered = content;
+    const open = new Set([...this.element.querySelectorAll("details[open]")].map(({ dataset }) => dataset.key));
+    if (approvals.length) open.add("waiting");
+    this.element.replaceChildren(
+      renderSection("waiting", open, `Waiting for approval: ${approvals.length}`, approvals.map(renderWaiting)),
+      renderSection("grants", open, `Allowed tools: ${grants.length}`, grants.map((grant) => this.#renderGrant(grant))),
+      renderSection("audit", open, "Latest decisions and calls", entries.map(renderEntry)));
+  }
+
+  #renderGrant(grant) {
+    const name = formatTool(grant);
+    const onclick = async () => {
+      await this.#api.fetchJson("DELETE", `grants/${encodeURIComponent(grant.id)}`)
+        .catch((error) => showToast(describeError(error)));
+      this.refresh();
+    };
+    const label = `Revoke ${name}, ${SCOPES[grant.scope]}`;
+    const revoke = el("button.text-button", { type: "button", "aria-label": label, onclick }, "Revoke");
+    const facts = [SCOPES[grant.scope], grant.since, grant.reached].filter(Boolean).join(" · ");
+    const head = el("div.access-head", {}, el("strong", {}, name), revoke);
+    return el("li", {}, head, el("p.quiet", {}, escapeInvisible(facts)));
+  }
+}
+
+function renderSection(key, open, label, items) {
+  const list = items.length ? el("ul", {}, ...items) : el("p.quiet", {}, "None.");
+  const summary = el("summary", {}, label, createIcon("chevron"));
+  return el("details.more", { "data-key": key, open: open.has(key) }, summary, list);
+}
+
+function renderWaiting({ server, tool, conversation }) {
+  const name = el("strong", {}, formatTool({ server, tool }));
+  if (!conversation) return el("li", {}, name);
+  return el("li", {}, name, " ", el("a", { href: `#/${encodeURIComponent(conversation)}` }, "Open the conversation"));
+}
+
+function renderEntry(entry) {
+  const verdict = entry.decision || entry.outcome || "";
+  const facts = [entry.time, entry.event, verdict, entry.decided_by && `by ${entry.decided_by}`].filter(Boolean);
+  return el("li", {}, el("strong", {}, formatTool(entry)), el("p.quiet", {}, escapeInvisible(facts.join(" · "))));
+}
+
+function formatTool({ server, tool }) {
+  const name = `${server || "host"}/${tool ?? ""}`.replace(/\s+/g, " ");
+  return escapeInvisible(name.slice(0, MAX_NAME));
+}
