@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dial_client
+from site_pages.example_links import find_examples
 
 SUBJECTS = {
     "client": ("The client", ("client", "durable", "settings")),
@@ -16,6 +17,8 @@ SUBJECTS = {
     "errors": ("Errors", ("errors",)),
 }
 """The pages: a title, and the first parts of the modules whose names they have."""
+MAX_EXAMPLES = 5
+"""Links to examples of a name."""
 
 
 def list_names(subject: str) -> list[str]:
@@ -35,7 +38,7 @@ def write_api_page(subject: str) -> str:
     title, _ = SUBJECTS[subject]
     lines = [f"# {title}", "", "All names are imported from `dial_client`.", ""]
     for name in list_names(subject):
-        lines += [f"::: dial_client.{_homes()[name]}.{name}", *_options(name), ""]
+        lines += [f"::: dial_client.{_homes()[name]}.{name}", *_options(name), "", *_examples(name)]
     return "\n".join(lines)
 
 
@@ -50,6 +53,20 @@ def write_testing_page() -> str:
 def _options(name: str) -> list[str]:
     inherited = name in ("DialClient", "ConversationManager")
     return ["    options:", "      inherited_members: true"] if inherited else []
+
+
+def _examples(name: str) -> list[str]:
+    sections = find_examples().get(name, [])[:MAX_EXAMPLES]
+    return [f"Examples of `{name}`: {' · '.join(section.to_link() for section in sections)}", ""] if sections else []
+
+
+def list_classes_without_example() -> list[str]:
+    """Return the public classes that no program of the guides uses, and whose docstring has no example."""
+    shown = find_examples()
+    classes = {name: value for name in _homes() if isinstance(value := getattr(dial_client, name), type)}
+    return sorted(
+        name for name, value in classes.items() if name not in shown and "Example" not in (value.__doc__ or "")
+    )
 
 
 def _homes() -> dict[str, str]:

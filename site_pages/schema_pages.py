@@ -47,7 +47,7 @@ def write_codes() -> str:
     lines += [f"- `{reason.value}`" for reason in StopReason]
     lines += ["", "## Findings of dial-chat doctor", "", "| code | level | finding |", "|---|---|---|"]
     for code, finding in CODES.items():
-        anchor = _anchor(f"{code}: {finding.title}")
+        anchor = make_anchor(f"{code}: {finding.title}")
         lines.append(f"| [{code}](../doctor.md#{anchor}) | {finding.level.value} | {_cell(finding.title)} |")
     lines += ["", "## Errors", "", "[Errors](errors.md) has the exceptions of the library."]
     return "\n".join(lines) + "\n"
@@ -57,7 +57,7 @@ def describe_type(schema: Mapping[str, Any]) -> str:
     """Return the type of a value in words: ``text, or list of text``."""
     if "$ref" in schema:
         heading, _ = DEFINITIONS[schema["$ref"].rpartition("/")[2]]
-        return f"[{heading.lower()}](#{_anchor(heading)})"
+        return f"[{heading.lower()}](#{make_anchor(heading)})"
     if "enum" in schema:
         return ", ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
     if "const" in schema:
@@ -87,7 +87,7 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
 
 
-def _anchor(heading: str) -> str:
+def make_anchor(heading: str) -> str:
     """Return the anchor that the builder of the site gives to a heading."""
     words = "".join(char for char in heading.lower() if char.isalnum() or char in " -_").split()
     return "-".join(words)

@@ -28,6 +28,19 @@ def test_every_public_name_has_a_place_in_the_reference() -> None:
     assert api_pages.list_missing_names() == []
 
 
+MAX_CLASSES_WITHOUT_EXAMPLE = 59
+"""This only goes down: a new public class has a program in docs/*.md, or an example in its docstring."""
+
+
+def test_public_classes_have_an_example() -> None:
+    assert len(api_pages.list_classes_without_example()) <= MAX_CLASSES_WITHOUT_EXAMPLE
+
+
+def test_a_name_is_linked_to_the_sections_that_use_it() -> None:
+    page = api_pages.write_api_page("tools")
+    assert "Examples of `FunctionTool`: [Caching of results](../middleware.md#caching-of-results)" in page
+
+
 def test_every_page_has_a_place_in_the_navigation() -> None:
     nav = list_nav_paths(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("*.md")}
