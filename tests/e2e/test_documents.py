@@ -91,6 +91,12 @@ PROGRAMS: list[tuple[str, int, list[object], list[str]]] = [
     ("start-library.md", 2, [CALL, "Six."], ["Six."]),
     ("start-library.md", 3, ['{"name": "Tokyo", "country": "Japan"}'], ["Tokyo Japan"]),
     ("start-library.md", 4, ["Hello, Ada.", "Ada."], ["Hello, Ada.", "Ada."]),
+    (
+        "conversations.md",
+        -1,
+        [],
+        ["Numbers: 3 messages None", "['Count to three.', 'One, two,', ' three.']"],
+    ),
     ("durable.md", 0, [clock("Asia/Tokyo"), "Noon."], ["Noon."]),
     ("migrate-openai-agents.md", 0, [clock("Asia/Tokyo"), "Noon."], ["Noon."]),
     ("migrate-openai-agents.md", 1, [STOCK, ORDER], ["called", "3"]),
