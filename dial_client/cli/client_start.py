@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -19,6 +19,7 @@ from dial_client.recordings import replay
 from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import find_user_config
+from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import Policy, policy_from
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 
@@ -57,7 +58,7 @@ async def opened(
         record=options.record,
         startup_patience=STARTUP_PATIENCE if settings.startup_patience is None else settings.startup_patience,
     )
-    dial.model.set_context_window(profile.context_window if profile is not None else None)
+    set_profiles(dial, options, settings)
     try:
         await dial.open()
         yield dial
@@ -65,6 +66,23 @@ async def opened(
         await dial.aclose()
         if audit is not None:
             audit.close()
+
+
+def set_profiles(dial: DialClient, options: Options, settings: configuration.Settings) -> None:
+    """Let conversations choose from the profiles of a configuration, whose model the client asks."""
+    name = options.model or settings.default_model or ""
+    if (profile := settings.models.get(name)) is not None:
+        dial.model.set_context_window(profile.context_window)
+    dial.model.set_profiles(profiles_of(options, settings), name, options.base_url)
+
+
+def profiles_of(options: Options, settings: configuration.Settings) -> Mapping[str, ModelSettings]:
+    """Return the profiles of a configuration; that of the client's model has the fallback models in effect."""
+    name = options.model or settings.default_model or ""
+    if (profile := settings.models.get(name)) is None:
+        return settings.models
+    fallbacks = options.fallback_model or settings.find_fallback_models(name)
+    return {**settings.models, name: replace(profile, fallback_models=fallbacks)}
 
 
 def policy_of(options: Options, settings: configuration.Settings) -> Policy:

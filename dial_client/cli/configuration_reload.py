@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import anyio
 
 from dial_client.cli.bootstrap import provider_of
-from dial_client.cli.client_start import policy_of
+from dial_client.cli.client_start import policy_of, profiles_of, set_profiles
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import DialError
@@ -67,6 +67,8 @@ async def apply_configuration(
     changes, policy = compare(options, before, after), policy_of(options, after)
     if changes.is_model_changed:
         await _switch_model(dial, options, after)
+    elif before.models != after.models:
+        dial.model.set_profiles(profiles_of(options, after))
     dial.approvals.set_policy(policy)  # before servers start: their tools can be called at once
     for name in (*changes.removed, *changes.changed):
         if name in dial.servers:
@@ -97,7 +99,7 @@ async def _switch_model(dial: DialClient, options: Options, settings: Settings) 
         with anyio.CancelScope(shield=True):
             await provider.aclose()
         raise
-    dial.model.set_context_window(profile.context_window if profile is not None else None)
+    set_profiles(dial, options, settings)
 
 
 def _models_of(options: Options, settings: Settings) -> list[tuple[str | None, ModelSettings | None]]:

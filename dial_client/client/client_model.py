@@ -43,11 +43,13 @@ class ModelSelection:
     status_model: str | Provider | None = None
     fallback_models: Sequence[str | Provider] = ()
     """The models that are asked where `model` cannot answer; empty for those of its profile."""
+    profile_name: str = ""
+    """The profile that `model` was opened by, where that is a provider; empty for none."""
 
     @property
     def profile(self) -> ModelSettings | None:
-        """The profile that `model` names; None where it names no profile."""
-        return (self.models or {}).get(self.model) if isinstance(self.model, str) else None
+        """The profile that `model` names or was opened by; None where there is none."""
+        return (self.models or {}).get(self.model if isinstance(self.model, str) else self.profile_name)
 
     def open(self) -> Provider | None:
         """Open the model.
@@ -157,31 +159,55 @@ class ClientModel:
         """
         if not settings.changes_model:
             return self
-        key = (settings.model or self.profile_name or None, settings.tool_format, settings.temperature)
+        name = settings.model if settings.model != self.profile_name else None
+        key = (name, settings.tool_format, settings.temperature)
+        if key == (None, None, None):
+            return self
         if key not in self._variants:
             self._variants[key] = self._open_variant(*key)
-            while len(self._variants) > MAX_VARIANTS:
-                oldest = self._variants.pop(next(iter(self._variants)))
-                self._retired += [oldest.provider] if oldest.provider not in (None, self.provider) else []
+            self._retire(keeps=MAX_VARIANTS)
         return self._variants[key]
 
     def _open_variant(self, name: str | None, tool_format: str | None, temperature: float | None) -> ClientModel:
+        """Return another model, or for no name this one with another tool format or temperature."""
         if self._is_fixed:
             raise ConfigError("a recording is of one model", hint="leave the recording out to change the model")
-        models = self._selection.models or {}
-        chosen: str | Provider | None = self.provider if name is None else name
+        models, own = self._selection.models or {}, self.profile_name
         if name is not None and name not in models:
             raise ConfigError(f"there is no model {name!r}", hint=f"one of {', '.join(models) or 'none'}")
+        selection = replace(self._selection, tool_format=tool_format, status="template", profile_name=own)
+        if name is not None:
+            selection = replace(selection, model=name, base_url=None, fallback_models=())
+        elif temperature is None:
+            selection = replace(selection, model=self.provider)
+        else:
+            selection = replace(selection, model=own, tool_format=tool_format or self._selection.tool_format)
         if temperature is not None:
-            if name is None:
+            if not (chosen := name or own):
                 raise ConfigError("a temperature needs a model that is a profile", hint='add it to "models"')
-            models = {**models, name: replace(models[name], temperature=temperature)}
-        selection = replace(self._selection, model=chosen, models=models, tool_format=tool_format, status="template")
-        if name != self.profile_name:
-            selection = replace(selection, base_url=None, fallback_models=())
+            selection = replace(selection, models={**models, chosen: replace(models[chosen], temperature=temperature)})
         variant = ClientModel(selection, self.middleware)
+        if variant.provider is self.provider:
+            variant.window = self.window
         variant._prepared.set()
         return variant
+
+    def set_profiles(
+        self, models: Mapping[str, ModelSettings], name: str | None = None, base_url: str | None = None
+    ) -> None:
+        """Let the next turns choose from these profiles.
+
+        Args:
+            models: the profiles.
+            name: the profile that the model was opened by, if there is one of this name; None for the one before.
+            base_url: the address that the model was opened with, in place of that of its profile.
+        """
+        if name is None:
+            name, base_url = self.profile_name, self._selection.base_url
+        self._selection = replace(self._selection, models=models, base_url=base_url)
+        if not isinstance(self._selection.model, str):
+            self._selection = replace(self._selection, profile_name=name)
+        self._retire()
 
     def record_with(self, provider: Provider | None) -> None:
         """Ask this provider from now on: the same one, with its exchanges recorded. It cannot be switched any more."""
@@ -208,12 +234,25 @@ class ClientModel:
         before = (self.provider, self.status_provider)
         window = self.window
         if model is None:
-            self._configure(replace(self._selection, model=self.provider, tool_format=tool_format))
+            own = replace(self._selection, model=self.provider, profile_name=self.profile_name)
+            self._configure(replace(own, tool_format=tool_format))
             self.window = window
         else:
-            self._configure(replace(self._selection, model=model, tool_format=tool_format, base_url=None))
-        kept = (self.provider, self.status_provider)
-        self._retired += [provider for provider in before if provider is not None and provider not in kept]
+            chosen = replace(self._selection, model=model, base_url=None, profile_name="")
+            self._configure(replace(chosen, tool_format=tool_format))
+        self._retire(*before)
+
+    def _retire(self, *providers: Provider | None, keeps: int = 0) -> None:
+        """Set providers aside, to be closed once no turn runs: these, and the oldest models of conversations.
+
+        Args:
+            providers: are no longer asked.
+            keeps: models of conversations that stay.
+        """
+        oldest = list(self._variants)[: max(0, len(self._variants) - keeps)]
+        for provider in (*providers, *(self._variants.pop(key).provider for key in oldest)):
+            if provider is not None and provider not in (self.provider, self.status_provider, *self._retired):
+                self._retired.append(provider)
 
     def set_context_window(self, tokens: int | None) -> None:
         """Set the tokens of the model's context window; None leaves it as it is."""

@@ -28,7 +28,8 @@ def configuration(folder: Path, *, timeout: int, reply: str) -> str:
         name: entry("WaitsForOthers", "--folder", str(folder / name), "--count", "1") for name in ("same", "changed")
     }
     servers["changed"]["toolTimeout"] = timeout
-    return json.dumps({"mcpServers": servers, "defaultModel": f"scripted:{folder / reply}.json"})
+    models = {f"profile-{reply}": {"wire": "chat", "baseUrl": "http://127.0.0.1:9/v1", "model": "m"}}
+    return json.dumps({"mcpServers": servers, "models": models, "defaultModel": f"scripted:{folder / reply}.json"})
 
 
 def wait_for(process: subprocess.Popen[str], words: str) -> str:
@@ -55,17 +56,23 @@ def model_name(url: str, token: str) -> str:
     return name
 
 
+def profiles(url: str, token: str) -> list[str]:
+    return [model["name"] for model in ask(url, token, "/models").json()["models"]]
+
+
 def test_unchanged_servers_keep_running_and_a_file_with_an_error_changes_nothing(tmp_path: Path) -> None:
     for name in ("same", "changed"):
         (tmp_path / name).mkdir()
     path = write(tmp_path, configuration(tmp_path, timeout=5, reply="one"))
     with serving(tmp_path, "-c", path) as (process, url, token):
         assert (answer(url, token), model_name(url, token)) == ("one", f"scripted:{tmp_path / 'one'}.json")
+        assert profiles(url, token) == ["profile-one"]
         write(tmp_path, configuration(tmp_path, timeout=7, reply="two"))
         process.send_signal(signal.SIGHUP)
         line = wait_for(process, "is read again")
         assert "0 added, 1 changed, 0 removed, 1 unchanged and still running; another model answers" in line
         assert (answer(url, token), model_name(url, token)) == ("two", f"scripted:{tmp_path / 'two'}.json")
+        assert profiles(url, token) == ["profile-two"]
         assert (len(processes(tmp_path, "same")), len(processes(tmp_path, "changed"))) == (1, 2)
         write(tmp_path, "{")
         process.send_signal(signal.SIGHUP)

@@ -8,14 +8,20 @@ from typing import Any
 
 import pytest
 
+from dial_client.cli.bootstrap import provider_of
+from dial_client.cli.client_start import opened
+from dial_client.cli.configuration_reload import apply_configuration
+from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
+from dial_client.client.turn_settings import TurnSettings
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.conversation_settings import check_settings, to_turn_settings
 from dial_client.errors import ConfigError
 from dial_client.limits import Limits
 from dial_client.model import InstructionSource
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.settings.config_types import ModelSettings, Wire
+from dial_client.settings import configuration
+from dial_client.settings.config_types import ModelSettings, Settings, Wire
 from dial_client.stores.conversation_store import ConversationStore
 from tests.support.http_service import serve
 from tests.support.managed_conversations import ADD, Calculator, managed
@@ -100,6 +106,49 @@ async def test_a_conversation_asks_a_model_of_its_own_with_its_temperature(store
     assert [sent.json.get("temperature") for sent in main.requests] == [None]
     assert view.settings == {"model": "spare", "temperature": 0.5}
     assert [details["stop_reason"] for _, details in view.turns] == ["answered"]
+
+
+def read_settings(main: str, spare: str) -> Settings:
+    models = {
+        name: {"wire": "chat", "baseUrl": url, "model": name[0], "apiKey": "key"}
+        for name, url in (("main", main), ("spare", spare))
+    }
+    return configuration.parse(json.dumps({"models": models, "defaultModel": "main"}))
+
+
+@pytest.mark.parametrize("kept", [("asyncio", "memory")], indirect=True)
+async def test_a_program_offers_the_profiles_of_its_configuration_to_conversations(store: ConversationStore) -> None:
+    with (
+        model_endpoint([Say("The main one.")]) as main,
+        model_endpoint([Say("The spare one.")]) as spare,
+        model_endpoint([Say("The other one.")]) as override,
+    ):
+        options, settings = Options(base_url=override.url), read_settings(main.url, spare.url)
+        async with opened(options, settings, provider_of(options, settings), None) as dial:
+            manager = ConversationManager(dial, store)
+            made = await manager.create()
+            texts = []
+            for own in ({"model": "spare"}, {"model": "main"}, {"temperature": 0.5}, {"tool_format": "react"}):
+                await manager.update_settings(made.id, own)
+                texts.append((await manager.chat(made.id, "Hello?")).text)
+            assert dial.model.select(TurnSettings(model="main")) is dial.model
+            await manager.update_settings(made.id, {"model": "spare"})
+            moved = read_settings(main.url, main.url)
+            await apply_configuration(dial, options, settings, moved, lambda *_: None)
+            texts.append((await manager.chat(made.id, "Hello?")).text)
+    assert texts == ["The spare one.", *["The other one."] * 3, "The main one."]
+    assert [sent.json.get("temperature") for sent in override.requests] == [None, 0.5, None]
+
+
+async def test_settings_of_conversations_hold_for_a_model_that_was_switched_to(store: ConversationStore) -> None:
+    first, second = ScriptedProvider(["First."]), ScriptedProvider(["Second."])
+    async with DialClient({}, first) as dial:
+        manager = ConversationManager(dial, store)
+        made = await manager.create()
+        await manager.update_settings(made.id, {"tool_format": "react"})
+        assert (await manager.chat(made.id, "Hello?")).text == "First."
+        dial.model.switch(second)
+        assert (await manager.chat(made.id, "Hello?")).text == "Second."
 
 
 async def test_a_temperature_without_a_profile_is_refused_at_once(store: ConversationStore) -> None:

@@ -12,6 +12,7 @@ from dial_client.cli.bootstrap import provider_of
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.cli.chat_commands.choice import Choice
 from dial_client.cli.chat_commands.pick import pick
+from dial_client.cli.client_start import set_profiles
 from dial_client.cli.options import Format
 from dial_client.errors import ConfigError
 from dial_client.text.safe_text import one_line, safe
@@ -37,10 +38,11 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
             return
     if arguments:
         profile = session.settings.models.get(arguments)
-        provider = provider_of(replace(session.options, model=arguments, base_url=None), session.settings)
+        options = replace(session.options, model=arguments, base_url=None)
+        provider = provider_of(options, session.settings)
         chosen = session.options.tool_format or (profile.tool_format if profile is not None else None)
         session.dial.model.switch(provider, tool_format=chosen)
-        session.dial.model.set_context_window(profile.context_window if profile is not None else None)
+        set_profiles(session.dial, options, session.settings)
         await to_thread.run_sync(prices.preload)  # the list has the size of the context window
     session.print(describe_model(session))
 
