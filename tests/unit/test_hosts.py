@@ -308,17 +308,18 @@ def test_a_file_that_is_not_in_order_is_one_error(tmp_path: Path, name: str, tex
 NESTED_ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 8)}]\n" for number in range(1, 9)
 )
+MERGED_ALIASES = "a0: &a0 {x: 1}\n" + NESTED_ALIASES.partition("\n")[2].replace("[", "{<<: [").replace("]", "]}")
 
 
 @pytest.mark.parametrize(
     "text",
     [
         f"{NESTED_ALIASES}extensions: {{x: {{type: stdio, cmd: foo, args: *a8}}}}",
+        f"{MERGED_ALIASES}extensions: {{x: {{type: stdio, cmd: foo}}}}",
         "extensions: &all\n  x: {type: stdio, cmd: foo, envs: *all}",
-        f"extensions: {'[' * 500}{']' * 500}",
-        f"# {'x' * 1024 * 1024}",
+        *(f"extensions: {'[' * 500}{']' * 500}", f"# {'x' * 1024 * 1024}"),
     ],
-    ids=["aliases of aliases", "an alias of itself", "depth", "size"],
+    ids=["aliases of aliases", "merged aliases", "an alias of itself", "depth", "size"],
 )
 def test_a_yaml_file_without_an_end_is_one_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.yaml").write_text(text)

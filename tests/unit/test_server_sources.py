@@ -192,6 +192,7 @@ NPM_HOST = ".".join(("registry", "npmjs", "org"))
         ({"registryType": "npm", "identifier": "@a/b", "registryBaseUrl": "https://npm.example"}, None),
         ({"registryType": "pypi", "identifier": "a", "registryBaseUrl": f"https://{NPM_HOST}.example"}, None),
         ({"registryType": "pypi", "identifier": "a", "registryBaseUrl": "file:///a"}, None),
+        ({"registryType": "oci", "identifier": "a", "registryBaseUrl": "https://[x"}, None),
     ],
 )
 def test_a_package_of_another_registry_is_not_looked_for_where_its_name_may_be_another_packages(

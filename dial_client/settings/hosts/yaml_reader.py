@@ -24,12 +24,12 @@ def read_yaml(data: bytes, path: str) -> dict[str, Any]:
     Raises:
         ConfigError: it is not YAML or no mapping, or it is too large or nested too deeply.
     """
-    from yaml import YAMLError, safe_load  # this loader makes plain values only
+    from yaml import YAMLError
 
     if len(data) > MAX_BYTES:
         raise ConfigError(f"a YAML file has at most {MAX_BYTES:,} bytes", path=path)
     try:
-        value = _Copy().copy(safe_load(data))
+        value = _Copy().copy(_load(data))
     except RecursionError:
         raise ConfigError("it is nested too deeply", path=path) from None
     except (YAMLError, ValueError) as error:
@@ -37,6 +37,26 @@ def read_yaml(data: bytes, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError("expected a mapping", path=path)
     return value
+
+
+def _load(data: bytes) -> Any:
+    """Return the value of a file. Merge keys (``<<``) are bounded: those of merged mappings would fill any memory."""
+    from yaml import SafeLoader  # it makes plain values only
+
+    class Loader(SafeLoader):  # type: ignore[misc]  # PyYAML has no types
+        count = 0
+
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            self.count += len(node.value)
+            if self.count > MAX_VALUES:
+                raise ValueError("its aliases make it too large")
+
+    loader = Loader(data)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 class _Copy:

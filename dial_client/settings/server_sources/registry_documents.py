@@ -136,7 +136,10 @@ def _in_its_registry(kind: str, identifier: str, base_url: str) -> str:
     Raises:
         ConfigError: the package is in another registry than the runner asks, where its name may be another package's.
     """
-    host = urlsplit(base_url).hostname if "://" in base_url else base_url
+    try:
+        host = urlsplit(base_url).hostname if "://" in base_url else base_url
+    except ValueError:  # such as an incomplete IPv6 address
+        host = None
     if not base_url or tuple((host or "").split(".")) in _REGISTRY_HOSTS[kind]:
         return identifier
     if kind == "oci" and host and re.fullmatch(r"[\w.-]+", host):
