@@ -193,7 +193,8 @@ class ConvenienceMethods(TurnMethods):
                 f"{name}_sync cannot wait while an event loop runs in this thread: use `await dial.{name}(…)`, which a"
                 " cell of a notebook takes too, within `async with DialClient(…) as dial`"
             )
-        if self._tasks is not None and self._tasks.loop == _find_worker_loop():
+        tasks = self._tasks  # another thread may close the client meanwhile
+        if tasks is not None and tasks.loop == _find_worker_loop():
             return from_thread.run(call)
         with self._sync_lock:
             if self._tasks is None:
