@@ -217,6 +217,7 @@ def serve(
     max_turns: o.MaxTurns = 64,
     durable: o.Durable = False,
     lock: o.Lock = None,
+    allow_admin: o.AllowAdmin = False,
     config: o.Config = None,
     trust: o.Trust = False,
     profile: o.Profile = None,
@@ -243,7 +244,7 @@ def serve(
         from dial_client.cli.serve_command import ServeOptions, serve_http
 
         hosts, locked = tuple(allow_host or ()), tuple(lock or ())
-        address = ServeOptions(host, port, token, not no_token, hosts, store, max_turns, durable, locked)
+        address = ServeOptions(host, port, token, not no_token, hosts, store, max_turns, durable, locked, allow_admin)
         return lambda: serve_http(options, address)
 
     run_command(choose, options)

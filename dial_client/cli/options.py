@@ -305,6 +305,9 @@ Lock = Annotated[
         "--lock", metavar="SETTING", help="A setting that conversations cannot change, such as model; all. Repeatable."
     ),
 ]
+AllowAdmin = Annotated[
+    bool, typer.Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")
+]
 MaxTurns = Annotated[
     int, typer.Option("--max-turns", min=1, metavar="N", help="The most turns at once; further requests must retry.")
 ]

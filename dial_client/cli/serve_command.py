@@ -19,6 +19,7 @@ from dial_client.cli.bootstrap import provider_of, say_notes, settings_of, warn
 from dial_client.cli.client_start import opened
 from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.server_administration import ConfigAdministration
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.durable import DurableTurns, default_database
@@ -59,6 +60,8 @@ class ServeOptions:
     """Whether turns of conversations are gone on with when their process is gone."""
     locked: tuple[str, ...] = ()
     """Settings that conversations cannot have; ``all`` for every setting."""
+    allows_admin: bool = False
+    """Whether clients may change the servers of the configuration."""
 
     @property
     def locked_settings(self) -> frozenset[str]:
@@ -102,15 +105,16 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
                 durable = (
                     await stack.enter_async_context(_durable(dial, store, turns, locked)) if address.durable else None
                 )
+            reload = ConfigurationReload(dial, options, settings, human_input, model)
             context = AppContext(
                 *(dial, store, human_input, turns, model, durable),
                 peers=peers,
                 audit_folder=audit_folder(),
+                administration=ConfigAdministration(options, reload.request) if address.allows_admin else None,
                 locked_settings=locked,
             )
             app = build_application(context, build_policy(address.host, token, address.allowed_hosts))
             shown = _shown(listener.getsockname(), token, came_from)
-            reload = ConfigurationReload(dial, options, settings, human_input, model)
             return await _serve(HttpServer(app, listener, turns), dial, peers, shown, reload)
     finally:
         listener.close()
@@ -229,6 +233,8 @@ def _token(address: ServeOptions) -> tuple[str | None, str]:
         ConfigError: it is no token, or too short for where the server listens.
     """
     if not address.has_token:
+        if address.allows_admin:
+            raise ConfigError("--allow-admin does not go with --no-token: every program here could add a server")
         if address.token:
             raise ConfigError("--token does not go with --no-token")
         if not is_loopback(address.host):

@@ -26,6 +26,7 @@ from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
 from dial_client.serve.prompt_routes import PromptRoutes
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
 from dial_client.serve.served_model import ServedModel
+from dial_client.serve.server_routes import ServerAdministration, ServerRoutes
 from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.tool_routes import ToolRoutes
 from dial_client.serve.turn_registry import TurnRegistry
@@ -49,6 +50,8 @@ class AppContext:
     """The other processes over the same database."""
     audit_folder: Path | None = None
     """The folder of the user's audit log."""
+    administration: ServerAdministration | None = None
+    """Changes the configuration; None if clients may not change it."""
     locked_settings: frozenset[str] = frozenset()
     """The settings that conversations cannot have."""
 
@@ -74,7 +77,7 @@ def build_routes(context: AppContext) -> list[Route]:
         *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).routes(),
         *PromptRoutes(dial).routes(),
         *ModelRoutes(dial, model, context.locked_settings).routes(),
-        *_ServerRoutes(dial).routes(),
+        *ServerRoutes(dial, context.administration).routes(),
         *ToolRoutes(dial, context.human_input).routes(),
         *AccessRoutes(dial, context.human_input.requests, context.audit_folder).routes(),
         *AppRoutes(dial, context.human_input).routes(),
@@ -94,26 +97,3 @@ async def _health(request: Request) -> Response:  # noqa: ARG001 - the response 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
     raise HttpError(404, "there is nothing at this path", "not_found")
-
-
-class _ServerRoutes:
-    """The routes for MCP servers."""
-
-    def __init__(self, dial: DialClient) -> None:
-        self._dial = dial
-
-    def routes(self) -> list[Route]:
-        return [
-            Route("/servers", self._servers),
-            Route("/servers/{name:path}/restart", self._restart, methods=["POST"]),
-        ]
-
-    async def _servers(self, request: Request) -> Response:  # noqa: ARG002
-        return json_response({"servers": [status.to_dict() for status in self._dial.servers.values()]})
-
-    async def _restart(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in self._dial.servers:
-            raise HttpError(404, f"there is no server {name!r}", "not_found")
-        await self._dial.restart_server(name)
-        return Response(status_code=204)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.support.browser import Browser
-from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page, two_servers
+from tests.support.program import python_server
+from tests.support.web_page import (
+    ASKING,
+    DONE,
+    SDK,
+    assert_harmless,
+    open_page,
+    read_text,
+    send_message,
+    serve_page,
+    two_servers,
+)
 
 OVERFLOW = "document.querySelector('.tool-form').scrollWidth <= document.querySelector('.tool-form').clientWidth"
 
@@ -52,4 +64,28 @@ def test_grants_are_revoked_and_the_audit_log_is_read(chromium: Browser, tmp_pat
         assert "library/echo" in read_text(tab, "[data-key=audit] li")
         tab.click("[data-key=grants] .text-button")
         tab.until("document.querySelector('[data-key=grants] p')?.textContent === 'None.'")
+        assert_harmless(tab, address)
+
+
+def test_servers_are_added_disabled_and_removed_where_the_operator_allows_it(chromium: Browser, tmp_path: Path) -> None:
+    entry = json.dumps(python_server(ASKING))
+    with serve_page(tmp_path, ["Hello."], {"library": python_server(SDK, "stdio")}, "--allow-admin") as address:
+        tab = open_page(chromium, address)
+        tab.click("#servers-button")
+        tab.click("#servers > details > summary")
+        tab.click("#server-name")
+        tab.type("<b>new")
+        tab.run("document.getElementById('server-entry').value = 'no JSON'")
+        tab.click("#servers > details .primary")
+        tab.until("document.querySelector('#servers [role=alert]').textContent === 'The entry is not JSON.'")
+        tab.run(f"document.getElementById('server-entry').value = {json.dumps(entry)}")
+        tab.click("#servers > details .primary")
+        tab.until("document.querySelector('.server[data-state=ready] [aria-label=\"Disable <b>new\"]')")
+        tab.click("[aria-label='Disable <b>new']")
+        tab.until("document.querySelector('.server[data-state=disabled] [aria-label=\"Enable <b>new\"]')")
+        tab.click("[aria-label='Enable <b>new']")
+        tab.until("document.querySelector('.server[data-state=ready] [aria-label=\"Remove <b>new\"]')")
+        tab.click("[aria-label='Remove <b>new']")
+        tab.click("dialog.small .danger")
+        tab.until("document.querySelectorAll('.server').length === 1")
         assert_harmless(tab, address)

@@ -78,3 +78,21 @@ async def test_arguments_that_do_not_fit_are_a_failure_and_unknown_tools_a_refus
         await service.json("POST", "/tools/call", 400, json={"name": "write", "arguments": "x"})
     assert written == []
     assert events[-1].data["success"] is False
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/servers"),
+        ("DELETE", "/servers/pen"),
+        ("POST", "/servers/pen/enable"),
+        ("POST", "/servers/pen/disable"),
+    ],
+)
+async def test_servers_are_not_changed_where_the_operator_does_not_allow_it(method: str, path: str) -> None:
+    body = {"name": "new", "entry": {"command": "true"}}
+    async with serve([], {"pen": build_server([])}) as service:
+        refused = await service.json(method, path, 403, json=body)
+        listed = await service.json("GET", "/servers")
+    assert refused["error"]["code"] == "not_allowed"
+    assert ([server["name"] for server in listed["servers"]], listed["can_change"]) == (["pen"], False)

@@ -5,6 +5,7 @@ import { byId, el, createIcon } from "./dom.js";
 import { showToast } from "./dialogs.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { describeError } from "./strings.js";
+import { createAddForm, createChangeButtons } from "./server_changes.js";
 import { openToolForm } from "./tool_form.js";
 
 /** Milliseconds between refreshes while the panel is open. */
@@ -22,6 +23,7 @@ export class ServersPanel {
   #list = byId("servers-list");
   #button = byId("servers-button");
   #access;
+  #canChange = false;
   #rendered = "";
   #interval = null;
   #timeout = null;
@@ -60,15 +62,22 @@ export class ServersPanel {
   async refresh() {
     try {
       const paths = ["servers", "tools"];
-      const [{ servers }, { tools }] = await Promise.all(paths.map((path) => this.#api.fetchJson("GET", path)));
+      const responses = await Promise.all(paths.map((path) => this.#api.fetchJson("GET", path)));
+      const [{ servers, can_change: canChange }, { tools }] = responses;
       this.tools = new Map(tools.map((tool) => [tool.name, tool.server]));
       this.#toolsByServer = groupByServer(tools);
+      this.#allowChanges(canChange);
       this.#render(servers);
       if (servers.some(({ state }) => state === "starting" || state === "restarting")) this.refreshSoon(REFRESH_INTERVAL);
     } catch (error) {
       this.#rendered = "";
       this.#list.replaceChildren(el("p.failed", {}, describeError(error)));
     }
+  }
+
+  #allowChanges(canChange) {
+    if (canChange && !this.#canChange) this.#access.element.before(createAddForm(this.#api, () => this.refreshSoon()));
+    this.#canChange = canChange;
   }
 
   #render(servers) {
@@ -97,8 +106,9 @@ export class ServersPanel {
     const facts = [STATES[state] ?? state, protocol, version, restarts];
     const dot = el("span.dot", { "aria-hidden": "true" });
     const restart = CAN_RESTART.has(state) ? this.#createRestartButton(name) : null;
+    const changes = this.#canChange ? createChangeButtons(this.#api, server, () => this.refreshSoon()) : [];
     return el("article.server", { "data-state": state },
-      el("header", {}, dot, el("h3", {}, escapeInvisible(name)), restart),
+      el("header", {}, dot, el("h3", {}, escapeInvisible(name)), restart, ...changes),
       el("p.quiet", {}, escapeInvisible(facts.filter(Boolean).join(" · "))),
       server.error ? el("p.failure", {}, escapeInvisible(server.error)) : null,
       ...(server.notes ?? []).map((note) => el("p.note", {}, escapeInvisible(note))),

@@ -1,0 +1,59 @@
+"""Changes of the configuration over HTTP: the file is changed as by ``dial-chat servers``, and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from dial_client.cli.options import Options
+from dial_client.cli.server_commands.changed_config import change_config, find_file, find_holder
+from dial_client.cli.server_commands.server_group import ConfigChoice
+from dial_client.settings import server_edits
+from dial_client.settings.config_writer import ConfigText, read_text
+
+
+class ConfigAdministration:
+    """A `serve.server_routes.ServerAdministration` over the configuration file in use.
+
+    Args:
+        options: those of the command line; they may name the file.
+        reload: has the configuration read again.
+    """
+
+    def __init__(self, options: Options, reload: Callable[[], None]) -> None:
+        self._choice = ConfigChoice(file=options.config)
+        self._reload = reload
+        self._lock = anyio.Lock()
+
+    async def add(self, name: str, entry: Mapping[str, Any]) -> None:
+        """Add a server. Raises ConfigError, as the other methods."""
+
+        def edit(text: str) -> str:
+            return server_edits.add_server(text, name, entry)
+
+        await self._change(lambda: read_text(find_file(self._choice)), edit, f"added {name!a}")
+
+    async def remove(self, name: str) -> None:
+        """Remove a server."""
+
+        def edit(text: str) -> str:
+            return server_edits.remove_server(text, name)
+
+        await self._change(lambda: find_holder(name, self._choice), edit, f"removed {name!a}")
+
+    async def set_enabled(self, name: str, *, is_enabled: bool) -> None:
+        """Let a server be used, or not used."""
+
+        def edit(text: str) -> str:
+            return server_edits.set_enabled(text, name, is_enabled=is_enabled)
+
+        summary = f"{'enabled' if is_enabled else 'disabled'} {name!a}"
+        await self._change(lambda: find_holder(name, self._choice), edit, summary)
+
+    async def _change(self, find: Callable[[], ConfigText], edit: Callable[[str], str], summary: str) -> None:
+        async with self._lock:
+            await anyio.to_thread.run_sync(lambda: change_config(find(), edit, summary))
+        self._reload()
