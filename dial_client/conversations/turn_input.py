@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dial_client.conversations.branches import build_branch
 from dial_client.conversations.history_edits import apply_edits
@@ -70,6 +70,9 @@ def build_first_messages(stored: Conversation, turn_input: TurnInput) -> tuple[M
             edited = _find_message(tree, position)
             if not edited.is_question:
                 raise ConfigError(f"the message {position} is none of the user: only those can be edited")
+            # The new version may still have what an untrusted server wrote.
+            kept = edited.message.taint
+            added = tuple(replace(message, taint=message.taint or kept) for message in added)
             return (*build_branch(stored, tree, edited.parent), *added)
         case Regeneration(position):
             tree = build_tree(stored)

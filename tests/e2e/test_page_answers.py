@@ -131,6 +131,13 @@ def test_a_formula_that_is_nested_too_deeply_stays_text(chromium: Browser, tmp_p
         assert tab.run("document.querySelector('.math').textContent") == DEEP.strip("$")
 
 
+def test_a_formula_whose_own_macros_expand_too_far_stays_text(chromium: Browser, tmp_path: Path) -> None:
+    blow_up = r"\def\a{" + "x" * 4000 + "}" + r"\a" * 250
+    with answered(chromium, tmp_path, rf"${blow_up}$ and $\newcommand{{\foo}}{{\mathbb{{R}}}} x \in \foo$") as tab:
+        tab.until("document.querySelector('.math:last-of-type math')")
+        assert tab.run("document.querySelector('.math').textContent") == blow_up
+
+
 def test_a_table_is_copied_as_csv_and_as_markdown(chromium: Browser, tmp_path: Path) -> None:
     text = '| **Name** | Value |\n|:--|--:|\n| a, "b" | =1+1 |\n| `x\\|y` | -2 |'
     with answered(chromium, tmp_path, text) as tab:

@@ -203,3 +203,70 @@ def test_text_files_and_long_pasted_texts_are_attached_and_sound_is_refused(chro
         assert titles == ["[file sums.csv; the user attached it]", "[file pasted text.txt; the user attached it]"]
         assert "<b>Ada</b>,2" in read_text(tab, ".resource .reasoning-text")
         assert tab.run(SENT) == ["Add them up"]
+
+
+def test_the_taint_of_a_draft_stays_over_a_switch_of_conversations_and_a_reload(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    with opened(chromium, tmp_path, ["Done."], untrusted=True) as tab:
+        choose(tab, "/books:greet", "/books:greet")
+        tab.until("document.activeElement.id === 'prompt-argument-0'")
+        tab.type("Ada")
+        tab.press("Enter")
+        tab.until(f"{FIELD} === 'Greet Ada kindly.'")
+        tab.run("location.reload()")
+        tab.until(f"document.readyState === 'complete' && {FIELD} === 'Greet Ada kindly.'")
+        tab.click("#send")
+        tab.until(DONE)
+        assert read_stored(tab)["messages"][0]["taint"] == "books"
+
+
+def test_a_message_and_an_edit_that_are_rejected_are_kept(chromium: Browser, tmp_path: Path) -> None:
+    with opened(chromium, tmp_path, ["Done."]) as tab:
+        send_message(tab, "first")
+        tab.until(DONE)
+        tab.until("document.querySelector('[aria-label=\"Edit this message\"]')")
+        tab.run(
+            "window.answer = fetch; window.rejected = new Promise((resolve) => (window.reject = resolve));"
+            "void (window.fetch = (url, ...rest) => String(url).endsWith('/chat')"
+            " ? rejected.then(() => new Response('{}', {status: 500})) : answer(url, ...rest))"
+        )
+        tab.click("[aria-label='Edit this message']")
+        tab.until("document.activeElement.value === 'first'")
+        tab.type(" edited")
+        tab.press("Enter")
+        tab.click("#message")
+        tab.type("the next")
+        tab.run("reject()")
+        tab.until(f"{QUEUED}.join() === 'first edited'")
+        tab.press("Enter")
+        tab.until(f"{FIELD} === 'the next'")
+        tab.click(".queued button[title^=Edit]")
+        tab.until(f"{FIELD} === 'the nextfirst edited'")
+
+
+def test_an_edited_message_keeps_its_text_files(chromium: Browser, tmp_path: Path) -> None:
+    table = tmp_path / "sums.csv"
+    table.write_text("name,sum\nZoë,2\n", "utf-8")
+    with opened(chromium, tmp_path, ["Done.", "Done again."]) as tab:
+        tab.choose_file("#attach-input", table)
+        tab.until("document.querySelector('.file .icon-button')")
+        send_message(tab, "Add them")
+        tab.until(DONE)
+        tab.reload()
+        tab.click("[aria-label='Edit this message']")
+        tab.until("document.activeElement.value === 'Add them'")
+        tab.type(" up")
+        tab.press("Enter")
+        tab.until("document.querySelector('.prose')?.textContent === 'Done again.'")
+        tab.until(DONE)
+        texts = [part["text"] for part in read_stored(tab)["messages"][0]["content"]]
+        assert texts == ["Add them up", "[file sums.csv; the user attached it]\nname,sum\nZoë,2\n\n[end of file]"]
+
+
+def read_stored(tab: Tab) -> Any:
+    """Return the open conversation as it is stored."""
+    return tab.run(
+        "fetch('conversations/' + location.hash.slice(2), {headers: {Authorization: "
+        "'Bearer ' + sessionStorage.getItem('dial-token')}}).then((response) => response.json())"
+    )

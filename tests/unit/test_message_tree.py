@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -69,6 +70,12 @@ def test_the_first_question_has_versions_too() -> None:
     edited = asked(stored("q1", "a1"), EditedMessage(0, "p1"), "b1")
     assert shown(edited) == ["p1", "b1"]
     assert versions(edited) == [(0, False, (0, 3), 1)]
+
+
+def test_an_edited_question_keeps_the_taint_of_what_it_had() -> None:
+    first = replace(Message.user("of a server"), taint="books")
+    conversation = Conversation("id", "", NOW, NOW, (first, Message.assistant("a1")), message_count=2)
+    assert [message.taint for message in build_first_messages(conversation, EditedMessage(0, "new"))][-1] == "books"
 
 
 def test_an_earlier_answer_is_regenerated_by_the_position_of_any_of_its_messages() -> None:

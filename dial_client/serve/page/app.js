@@ -54,11 +54,14 @@ const suggestions = new Suggestions(api, {
   attach: () => composer.chooseFiles(),
 });
 const composer = new Composer({
-  send: (message) => send(message),
+  send: async (message) => {
+    const transcript = current;
+    return (await send(message, transcript)) ? null : transcript.id ?? "";
+  },
   stop,
   editLast: () => current.editLast(),
   suggest: (text, position) => suggestions.find(text, position),
-  runCommand: (text) => suggestions.run(text),
+  findCommand: (text) => suggestions.findCommand(text),
 });
 const sidebar = new Sidebar(api, {
   currentId: () => current?.id,
@@ -100,7 +103,7 @@ async function openConversation(id) {
   const previous = current;
   const loaded = id ? transcripts.get(id) : null;
   current = loaded ?? createTranscript(id || null);
-  if (previous && previous !== current && !previous.isRunning) {
+  if (previous && previous !== current && !previous.isRunning && !previous.isEdited) {
     previous.close();
     transcripts.delete(previous.id);
   }
@@ -204,7 +207,11 @@ async function fork(number) {
 const actions = {
   fork,
   resend: (message) => send(message),
-  edit: (position, message) => act((transcript) => transcript.edit(position, message)),
+  edit: async (position, message) => {
+    const { id } = current;
+    // The text of an edit that is not accepted must not be lost.
+    if ((await act((transcript) => transcript.edit(position, message))) !== true) composer.putBack(id, message);
+  },
   regenerate: (position) => act((transcript) => transcript.regenerate(position)),
   continueAnswer: () => act((transcript) => transcript.continueAnswer()),
   switchTo: (position) => act((transcript) => transcript.switchTo(position)),
@@ -214,11 +221,12 @@ const actions = {
   },
 };
 
-/** Change the open conversation; an error is shown. */
+/** Change the open conversation and return the result; an error is shown. */
 async function act(change) {
   try {
-    await change(current);
+    const result = await change(current);
     sidebar.refresh();
+    return result;
   } catch (error) {
     showToast(describeError(error));
   }

@@ -37,7 +37,7 @@ export class Attachments {
     byId("message").addEventListener("paste", (event) => {
       const { files } = event.clipboardData;
       const text = event.clipboardData.getData("text/plain");
-      if (text.length > LONG_PASTE && text.length <= MAX_TEXT) {
+      if (text.length > LONG_PASTE && new Blob([text]).size <= MAX_TEXT) {
         event.preventDefault();
         this.#add([new File([text], "pasted text.txt", { type: "text/plain" })]);
         return;

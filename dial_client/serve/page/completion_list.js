@@ -41,6 +41,11 @@ export class CompletionList {
     return this.#found !== null;
   }
 
+  /** True if the text has changed since the proposals were found: they do not fit any more. */
+  get #isOutdated() {
+    return this.#field.value !== this.#found.text;
+  }
+
   close() {
     clearTimeout(this.#timer);
     this.#requests += 1;
@@ -54,10 +59,11 @@ export class CompletionList {
     clearTimeout(this.#timer);
     const number = (this.#requests += 1);
     this.#timer = setTimeout(async () => {
-      const found = await this.#find(this.#field.value, this.#field.selectionStart);
+      const text = this.#field.value;
+      const found = await this.#find(text, this.#field.selectionStart);
       if (number !== this.#requests) return;
       if (!found?.options.length) this.close();
-      else this.#show({ ...found, options: found.options.slice(0, MAX_SHOWN) });
+      else this.#show({ ...found, text, options: found.options.slice(0, MAX_SHOWN) });
     }, DELAY);
   }
 
@@ -93,6 +99,7 @@ export class CompletionList {
 
   #onKeyDown(event) {
     if (!this.isOpen || event.isComposing) return;
+    if (this.#isOutdated) return this.close();
     const count = this.#found.options.length;
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) this.#activate((this.#active + step + count) % count);
@@ -104,6 +111,7 @@ export class CompletionList {
   }
 
   #choose(at) {
+    if (this.#isOutdated) return this.close();
     const { from, to, options } = this.#found;
     const { insert = "", run } = options[at];
     this.close();

@@ -9,6 +9,7 @@ import { CompletionList } from "./completion_list.js";
 import { MessageQueue } from "./message_queue.js";
 
 const DRAFT_PREFIX = "dial-draft:";
+const TAINT_PREFIX = "dial-draft-taint:";
 
 export class Composer {
   #field = byId("message");
@@ -17,11 +18,11 @@ export class Composer {
   #key = "";
   #isRunning = false;
   #files = new Attachments(() => this.#update());
-  /** The server whose untrusted content the text has; empty if there is none. */
-  #taint = "";
   #isStopping = false;
+  #taints = new Map();
 
-  /** `hooks`: {send(message), stop(), editLast(), suggest(text, position), runCommand(text)}. */
+  /** `hooks`: {send(message), stop(), editLast(), suggest(text, position), findCommand(text)}. `send`
+   * resolves to null, or to the conversation of a message that was not accepted; `findCommand` to a function or null. */
   constructor(hooks) {
     this.#hooks = hooks;
     this.queue = new MessageQueue({
@@ -38,6 +39,7 @@ export class Composer {
     this.#field.addEventListener("input", () => {
       this.#fitHeight();
       saveDraft(DRAFT_PREFIX + this.#key, this.#field.value);
+      if (this.#isEmpty) this.#taint = "";
       this.#update();
     });
     addEventListener("resize", () => this.#fitHeight());
@@ -58,7 +60,6 @@ export class Composer {
   /** Switch to a conversation and show its draft. */
   open(key) {
     this.#key = key;
-    this.#taint = "";
     this.text = loadDraft(DRAFT_PREFIX + key);
     this.#files.open(key);
     this.queue.open(key);
@@ -85,13 +86,34 @@ export class Composer {
     this.#files.set(key, files);
   }
 
+  /** Keep a message that was not accepted: in the field if that is empty, else before the queued messages. */
+  putBack(key, message) {
+    if (key !== this.#key || !this.#isEmpty) return this.queue.putBack(key, message);
+    this.#taint = message.taint;
+    this.text = message.text;
+    this.#files.set(key, message.files);
+  }
+
   /** Move the draft of the new conversation to the id it has now. */
   assignId(key) {
+    const taint = this.#taint;
+    this.#taint = "";
     saveDraft(DRAFT_PREFIX + this.#key, "");
     this.#key = key;
     saveDraft(DRAFT_PREFIX + key, this.#field.value);
+    this.#taint = taint;
     this.#files.assignId(key);
     this.queue.assignId(key);
+  }
+
+  /** The server whose untrusted content the draft has; empty if there is none. Kept as long as the draft. */
+  get #taint() {
+    return this.#taints.get(this.#key) ?? loadDraft(TAINT_PREFIX + this.#key);
+  }
+
+  set #taint(taint) {
+    this.#taints.set(this.#key, taint ?? "");
+    saveDraft(TAINT_PREFIX + this.#key, taint ?? "");
   }
 
   set text(text) {
@@ -113,30 +135,31 @@ export class Composer {
   }
 
   async #send() {
+    const key = this.#key;
     await this.#files.whenRead;
     const command = this.#field.value.trim();
-    if (command.startsWith("/") && (await this.#hooks.runCommand(command))) {
-      if (this.#field.value.trim() === command) this.text = "";
-      return;
-    }
+    const run = command.startsWith("/") ? await this.#hooks.findCommand(command) : null;
+    // Meanwhile another conversation may have been opened: its draft is not meant.
+    if (key !== this.#key) return;
+    if (run && this.#field.value.trim() === command) this.text = "";
+    if (run) return run();
     if (this.#isEmpty) return;
     const message = { text: this.#field.value, files: this.#files.all, taint: this.#taint };
     this.completions.close();
     this.text = "";
     this.#taint = "";
-    this.#files.set(this.#key, []);
-    if (this.#isRunning) return this.queue.add(message);
-    // A rejected message is put back, unless the field has new content.
-    if ((await this.#hooks.send(message)) || !this.#isEmpty) return;
-    this.text = message.text;
-    this.#taint = message.taint;
-    this.#files.set(this.#key, message.files);
+    this.#files.set(key, []);
+    if (this.#isRunning) this.queue.add(message);
+    else {
+      const place = await this.#hooks.send(message);
+      if (place !== null) this.putBack(place, message);
+    }
   }
 
   async #sendNext() {
-    const key = this.#key;
-    const message = this.#isRunning ? null : this.queue.takeNext(key);
-    if (message && !(await this.#hooks.send(message))) this.queue.putBack(key, message);
+    const message = this.#isRunning ? null : this.queue.takeNext(this.#key);
+    const place = message && (await this.#hooks.send(message));
+    if (place !== null) this.queue.putBack(place, message);
   }
 
   get #isEmpty() {

@@ -29,7 +29,10 @@ function parseDollar(text, at, failed) {
   if (at < (failed.$ ?? 0) || /[\s$]/.test(text[at + 1] ?? " ") || /[\w$]/.test(text[at - 1] ?? "")) return null;
   for (let end = at + 1; end < text.length && text[end] !== "\n"; end += 1) {
     // A dollar sign behind a space opens: the one before it is money. Code binds more tightly.
-    if (text[end] === "`" || (text[end] === "$" && /\s/.test(text[end - 1]))) return null;
+    if (text[end] === "`" || (text[end] === "$" && /\s/.test(text[end - 1]))) {
+      failed.$ = end;
+      return null;
+    }
     if (text[end] === "\\") end += 1;
     else if (text[end] === "$" && !/[\d$]/.test(text[end + 1] ?? "")) {
       return { tex: text.slice(at + 1, end), isDisplay: false, end: end + 1 };

@@ -7,7 +7,13 @@ const MAX_TEX = 5_000;
 /** Depth of elements: the layout of deeper formulas may fail in the browser. */
 const MAX_DEPTH = 60;
 
-const OPTIONS = { output: "mathml", throwOnError: true, trust: false, strict: "ignore", maxExpand: 300, maxSize: 20 };
+/** Macros that a formula defines: with them a short text may become millions of elements. */
+const DEFINITION = /\\(?:[egx]?def|g?let|futurelet|(?:re)?newcommand|providecommand)(?![a-z])/i;
+/** Expansions of macros, and characters that the expansions of a formula with its own macros may have. */
+const MAX_EXPAND = 300;
+const MAX_EXPANDED = 20_000;
+
+const OPTIONS = { output: "mathml", throwOnError: true, trust: false, strict: "ignore", maxSize: 20 };
 
 let library = null;
 
@@ -25,8 +31,9 @@ function loadLibrary() {
 
 function typeset(element, tex, isDisplay, katex) {
   const formula = document.createElement("span");
+  const most = DEFINITION.test(tex) ? Math.floor(MAX_EXPANDED / tex.length) : MAX_EXPAND;
   try {
-    katex.render(tex, formula, { ...OPTIONS, displayMode: isDisplay });
+    katex.render(tex, formula, { ...OPTIONS, maxExpand: Math.min(most, MAX_EXPAND), displayMode: isDisplay });
   } catch (error) {
     element.title = String(error?.message ?? error).slice(0, 200);
     return;

@@ -1,10 +1,12 @@
 // A user's message while it is edited, in the place of the message. Its files and images stay as they are.
 
 import { createButton, el } from "./dom.js";
+import { toAttachedFiles } from "./user_message.js";
 
 /** Create the form. `onSend(message)` gets the new version; `onCancel()` is called when the edit is given up. */
 export function renderEditor(message, { onSend, onCancel }) {
   const field = el("textarea", { rows: "1", "aria-label": "Edit your message", autocomplete: "off" });
+  const files = [...message.files, ...toAttachedFiles(message.resources)];
   field.value = message.text;
   const fit = () => {
     field.style.height = "auto";
@@ -13,8 +15,8 @@ export function renderEditor(message, { onSend, onCancel }) {
   const send = (event) => {
     event?.preventDefault();
     const text = field.value.trim();
-    if (!text && !message.files.length) return;
-    onSend({ text, files: message.files });
+    if (!text && !files.length) return;
+    onSend({ text, files });
   };
   field.addEventListener("input", fit);
   field.addEventListener("keydown", (event) => {

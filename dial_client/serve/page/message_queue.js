@@ -26,7 +26,7 @@ export class MessageQueue {
     if (!this.#queues.has(key)) {
       const texts = load(PREFIX + key);
       if (texts.length) this.#paused.add(key);
-      this.#queues.set(key, texts.map((text) => ({ text, files: [] })));
+      this.#queues.set(key, texts.map(([text, taint]) => ({ text, files: [], taint })));
     }
     this.#render();
   }
@@ -34,6 +34,7 @@ export class MessageQueue {
   /** Move the messages of the new conversation to the id it has now. */
   assignId(key) {
     const messages = this.#messages(this.#key);
+    if (messages.length && this.#paused.has(this.#key)) this.#paused.add(key);
     this.#set(this.#key, []);
     this.#key = key;
     this.#set(key, messages);
@@ -81,7 +82,7 @@ export class MessageQueue {
   #set(key, messages) {
     this.#queues.set(key, messages);
     if (!messages.length) this.#paused.delete(key);
-    save(PREFIX + key, messages.map(({ text }) => text));
+    save(PREFIX + key, messages.map(({ text, taint }) => [text, taint ?? ""]));
     if (key === this.#key) this.#render();
   }
 
@@ -122,6 +123,7 @@ export class MessageQueue {
   }
 }
 
+/** Save [text, taint] of each message. */
 function save(key, texts) {
   try {
     if (texts.length) localStorage.setItem(key, JSON.stringify(texts));
@@ -134,7 +136,7 @@ function save(key, texts) {
 function load(key) {
   try {
     const texts = JSON.parse(localStorage.getItem(key) ?? "[]");
-    return Array.isArray(texts) ? texts.filter((text) => typeof text === "string") : [];
+    return Array.isArray(texts) ? texts.filter((entry) => Array.isArray(entry)) : [];
   } catch {
     return [];
   }

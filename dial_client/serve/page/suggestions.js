@@ -34,12 +34,11 @@ export class Suggestions {
     return isComplete ? null : { from, to: position, options };
   }
 
-  /** Run the command or prompt that a text names; resolves to false if it names none. */
-  async run(text) {
-    if (!/^\/\S+$/.test(text)) return false;
+  /** Return what runs the command or prompt that a text names; null if it names none. */
+  async findCommand(text) {
+    if (!/^\/\S+$/.test(text)) return null;
     const option = (await this.#findCommands(text.slice(1))).find(({ label }) => label === text);
-    option?.run();
-    return option !== undefined;
+    return option?.run ?? null;
   }
 
   async #findCommands(typed) {

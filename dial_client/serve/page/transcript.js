@@ -46,7 +46,7 @@ export class Transcript extends EventTarget {
     this.ready = Promise.resolve();
     this.requests = new Map();
     this.element = el("div.transcript");
-    const isIdle = () => this.id !== null && this.element.isConnected && !this.isRunning && !this.#isEdited;
+    const isIdle = () => this.id !== null && this.element.isConnected && !this.isRunning && !this.isEdited;
     const readState = async () => (await this.#api.fetchJson("GET", this.#path("/state"))).state;
     this.#endWatch = watchChanges({ isIdle, readState, shown: () => this.#state }, async () => {
       const stored = await this.#fetch();
@@ -98,7 +98,7 @@ export class Transcript extends EventTarget {
     return this.#startVersion("/regenerate", { message });
   }
 
-  /** Ask with a new version of an earlier message, {text, files}. */
+  /** Ask with a new version of an earlier message, {text, files}. Resolves to true if the server accepted it. */
   edit(position, message) {
     return this.#startVersion("/chat", { ...toRequestBody(message), edits: position });
   }
@@ -131,7 +131,7 @@ export class Transcript extends EventTarget {
 
   /** Start a turn that begins another version, and follow it. */
   async #startVersion(rest, body, { isSameTurn = false } = {}) {
-    if (this.isRunning) return;
+    if (this.isRunning) return false;
     this.isRunning = true;
     this.#setStatus("Sending…");
     try {
@@ -140,6 +140,7 @@ export class Transcript extends EventTarget {
       if (!isSameTurn) this.#render(await this.#fetch(), { running: turn });
       this.dispatchEvent(new Event("sent"));
       this.#follow({ turn, response });
+      return true;
     } catch (error) {
       this.#markFinished();
       await this.#fetch().then((stored) => this.#render(stored)).catch(() => {});
@@ -186,7 +187,7 @@ export class Transcript extends EventTarget {
     this.#endWatch();
   }
 
-  get #isEdited() {
+  get isEdited() {
     return this.#turns.some((turn) => turn.isEdited);
   }
 

@@ -14,6 +14,15 @@ export function parseUserMessage(content) {
   return { text: toText(texts.filter((part) => !part.foreign)), files, resources };
 }
 
+/** Return the text files among the resources of a message as files again, so that a new version of it has them too. */
+export function toAttachedFiles(resources = []) {
+  const found = resources.map((text) => /^\[file ([^\n]*); the user attached it\]\n([^]*)\n\[end of file\]$/.exec(text));
+  return found.filter(Boolean).map(([, name, text]) => {
+    const bytes = Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte));
+    return { type: "file", data: btoa(bytes.join("")), mime_type: "text/plain", name };
+  });
+}
+
 /** Return the elements that show a message. */
 export function renderUserMessage({ text, files, resources = [] }) {
   const bubble = el("div.user-message");
