@@ -63,7 +63,7 @@ def build_first_messages(stored: Conversation, turn_input: TurnInput) -> tuple[M
         ConfigError: there is no such message, or no answer to continue.
     """
     question = find_question(turn_input)
-    added = (question,) if question is not None else ()
+    added: tuple[Message, ...] = (question,) if question is not None else ()
     match turn_input:
         case EditedMessage(position):
             tree = build_tree(stored)

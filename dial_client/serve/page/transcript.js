@@ -36,8 +36,7 @@ export class Transcript extends EventTarget {
     this.id = id;
     this.title = "";
     this.settings = {};
-    /** Number of user messages. */
-    this.count = 0;
+    this.count = 0; // of user messages
     this.status = "";
     this.isRunning = false;
     this.isStopping = false;
