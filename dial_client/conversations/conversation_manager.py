@@ -116,7 +116,8 @@ class ConversationManager(ChatMethods, VersionMethods):
         self._dial = dial
         self._store = store
         self._lease = lease
-        self._locked_settings = frozenset(locked_settings)
+        self.locked_settings = frozenset(locked_settings)
+        """Settings that conversations cannot have, from the next turn on."""
         self._compact_at = compact_at
         patience = patience if when_busy == "wait" else 0.0
         self._queue = TurnQueue(store, patience=patience, lease=lease, will_be_resumed=will_be_resumed)
@@ -337,7 +338,7 @@ class ConversationManager(ChatMethods, VersionMethods):
             note = await self._compactor.compact_when_full(conversation_id, self._compact_at)
 
         def start(history: tuple[Message, ...], stored: Mapping[str, Any], slot: TurnObserver) -> TurnHandle:
-            settings, max_tokens = to_turn_settings(stored, self._dial.limits, self._locked_settings)
+            settings, max_tokens = to_turn_settings(stored, self._dial.limits, self.locked_settings)
             messages = (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history
             persister = TurnPersister(self._store, self._dial.model.select(settings).name)
             turn = self._dial.start(

@@ -23,7 +23,7 @@ class VersionMethods:
 
     _store: ConversationStore
     _editor: HistoryEditor
-    _locked_settings: frozenset[str]
+    locked_settings: frozenset[str]
     _dial: DialClient
 
     async def view(self, conversation_id: str) -> ConversationView:
@@ -85,7 +85,7 @@ class VersionMethods:
             ConfigError: a setting is unknown, wrong, or locked; or there is no such model.
         """
         checked = check_settings(settings)
-        if locked := sorted(self._locked_settings.intersection(checked)):
+        if locked := sorted(self.locked_settings.intersection(checked)):
             raise ConfigError(f"the setting {locked[0]!r} is locked")
         turn_settings, _ = to_turn_settings(checked, self._dial.limits)
         self._dial.model.select(turn_settings)  # raises what the next turn would

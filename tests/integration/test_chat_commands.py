@@ -230,6 +230,23 @@ async def test_tools_are_approved_and_denied_for_the_session() -> None:
         assert "no rule and no grant" in await person.shows("/grants revoke calc/*")
 
 
+async def test_choices_of_the_person_count_before_the_settings_of_the_conversation() -> None:
+    async with chat("One.", "Two.", "Three.") as person:
+        await person.ask("1")
+        session, provider = person.session, person.session.dial.model.provider
+        assert session.conversation_id is not None and isinstance(provider, ScriptedProvider)
+        await session.manager.update_settings(session.conversation_id, {"system": "Be rude.", "tool_format": "react"})
+        await person.ask("2")
+        await person.type("/system Be brief.")
+        await person.type("/format native")
+        await person.ask("3")
+        texts = [[instruction.text for instruction in request.instructions] for request in provider.requests]
+    assert [[("Be rude." in text, "Be brief." in text) for text in (texts[1], texts[2])]] == [
+        [(True, False), (False, True)]
+    ]
+    assert [bool(request.tools) for request in provider.requests] == [True, False, True]
+
+
 async def test_a_nearly_full_window_is_compacted_before_the_question() -> None:
     async with chat("One.", "Two.", "Three.", "A summary.", "Four.") as person:
         for text in ("1 " + "x" * 600, "2", "3"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,8 @@ from dial_client.text.safe_text import safe
 from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 
+MODEL_SETTINGS = ("model", "temperature")
+"""The settings of a conversation that are of its model."""
 COMPACT_AT = 0.8
 """The part of the context window from which on a conversation is compacted before the next question."""
 
@@ -143,6 +145,18 @@ class ChatSession:
             self.print("(/compact undo brings them back)")
 
 
+def _find_chosen(options: Options) -> Iterator[str]:
+    """Yield the settings that the command line has: those of a stored conversation do not count then."""
+    if options.model is not None:
+        yield from MODEL_SETTINGS
+    if options.tool_format is not None:
+        yield "tool_format"
+    if options.system is not None:
+        yield "system"
+    if options.max_depth is not None or options.timeout is not None:
+        yield "limits"
+
+
 @asynccontextmanager
 async def open_session(
     options: Options, settings: Settings, dial: DialClient, screen: CommandScreen
@@ -159,7 +173,7 @@ async def open_session(
     try:
         if isinstance(store, SQLStore):
             await store.warm()  # the servers are starting meanwhile
-        manager = ConversationManager(dial, store)
+        manager = ConversationManager(dial, store, locked_settings=tuple(_find_chosen(options)))
         known = await find_conversation(options, manager, screen)
         yield ChatSession(dial, manager, options, settings, screen, known)
     finally:

@@ -9,7 +9,7 @@ from anyio import to_thread
 
 from dial_client.cli import tty
 from dial_client.cli.bootstrap import provider_of
-from dial_client.cli.chat_commands.chat_session import ChatSession
+from dial_client.cli.chat_commands.chat_session import MODEL_SETTINGS, ChatSession
 from dial_client.cli.chat_commands.choice import Choice
 from dial_client.cli.chat_commands.pick import pick
 from dial_client.cli.client_start import set_profiles
@@ -43,6 +43,7 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
         chosen = session.options.tool_format or (profile.tool_format if profile is not None else None)
         session.dial.model.switch(provider, tool_format=chosen)
         set_profiles(session.dial, options, session.settings)
+        session.manager.locked_settings |= frozenset(MODEL_SETTINGS)
         await to_thread.run_sync(prices.preload)  # the list has the size of the context window
     session.print(describe_model(session))
 
@@ -107,6 +108,7 @@ async def show_or_set_system(session: ChatSession, arguments: str) -> None:
     """Show the instructions for the model, or change them from the next question on."""
     if arguments:
         session.dial.system = None if arguments == "none" else arguments
+        session.manager.locked_settings |= {"system"}
     text = session.dial.system
     session.print(
         f"Instructions: {safe(text)}" if text else "The model has no instructions of yours. /system TEXT gives some."
@@ -120,6 +122,7 @@ async def show_or_set_format(session: ChatSession, arguments: str) -> None:
         raise ConfigError(f"unknown tool format {one_line(arguments, 40)!r}", hint=f"one of {', '.join(formats)}")
     if arguments:
         session.dial.model.switch(tool_format=arguments)
+        session.manager.locked_settings |= {"tool_format"}
     session.print(f"Tool format: {session.dial.model.format_name} (one of {', '.join(formats)})")
 
 
