@@ -31,17 +31,10 @@ def clock(zone: str) -> dict[str, object]:
 
 def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
     [example] = blocks(ROOT / "README.md", "python")
-    assert len(example.strip().splitlines()) <= 30
-    replies = [clock("Asia/Tokyo"), "It is late in Tokyo.", clock("Europe/Berlin"), "And early in Berlin."]
-    write_config(tmp_path, {"time": TIME}, replies)
+    assert len([line for line in example.splitlines() if line]) <= 10
+    write_config(tmp_path, {"time": TIME}, [clock("Asia/Tokyo"), "It is late in Tokyo."])
     ran = run_example(tmp_path, example)
-    assert ran.stderr == ""
-    assert ran.stdout.splitlines() == [
-        "tools: convert_time, get_current_time",
-        "answered after 1 round(s): It is late in Tokyo.",
-        "[time: get_current_time]",
-        "And early in Berlin.",
-    ]
+    assert (ran.stdout, ran.stderr) == ("It is late in Tokyo. ['get_current_time']\n", "")
 
 
 def test_the_example_of_conversations_runs_as_it_stands(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 The rows are the probes that other hosts were measured with. Each is a real turn with real servers: its row says what
 the turn comes to and what the model was told. In every one the requests are valid, another server stays usable, and the
-conversation goes on. README.md tells the same rows to people.
+conversation goes on. docs/turns.md tells the same rows to people.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Row:
     """A probe: what the model does, what servers there are, and what has to be so."""
 
     sentence: str
-    """The first column of its row in the README."""
+    """The first column of its row in docs/turns.md."""
     answers: Sequence[Answer]
     """What the model says, request by request; the turn makes exactly so many."""
     check: Check
@@ -392,8 +392,8 @@ async def test_by_default_a_tool_has_a_minute_and_a_server_a_minute_to_start() -
     assert turn.notes == ("server 'mute' is not available: not ready within 60 seconds",)
 
 
-def test_the_readme_has_exactly_these_rows() -> None:
-    section = (ROOT / "README.md").read_text("utf-8").partition("## What happens when")[2].partition("\n## ")[0]
+def test_the_documentation_has_exactly_these_rows() -> None:
+    section = (ROOT / "docs" / "turns.md").read_text("utf-8").partition("## What happens when")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (?!-)(.+?) \|", section, re.MULTILINE)[1:]
     assert sorted(rows) == sorted({row.sentence for row in ROWS.values()} | {"Ctrl-C is pressed while a tool runs"})
     assert len(rows) <= 20

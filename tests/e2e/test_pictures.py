@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from html import unescape
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from tests.pictures.__main__ import draw_pictures
+from tests.pictures.animation import LAST, LONGEST, draw_animation, list_frames
 from tests.pictures.scenes import SCENES
 
 pytestmark = pytest.mark.once
@@ -26,3 +28,13 @@ def test_a_picture_shows_the_screen_of_a_real_run(tmp_path: Path) -> None:
     assert "files wants to run write_file" in text
     assert "+- sandals, because it will be 東京-warm" in text
     assert "http" not in svg.replace("http://www.w3.org/2000/svg", ""), "nothing is loaded from another host"
+
+
+def test_an_animation_shows_every_screen_of_a_run() -> None:
+    written = [(0.0, b"> a"), (0.5, b"b"), (9.5, b"\r\n\x1b[1mdone & <well>\x1b[0m"), (9.51, b".")]
+    frames = list_frames(written, columns=20, rows=3)
+    assert [frame.seconds for frame in frames] == [0.5, LONGEST, LAST]
+    svg = draw_animation(frames, columns=20, rows=3, title="a run")
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert re.findall(r">([^<>]+)</text>", svg) == ["&gt;", "a", "&gt;", "ab", "done", "&amp;", "&lt;well&gt;", "."]
+    assert svg.count("translateX") == len(frames) + 2

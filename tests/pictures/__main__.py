@@ -7,7 +7,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.pictures.scenes import SCENES
+from tests.pictures.animation import draw_run
+from tests.pictures.scenes import ANIMATED, SCENES
 from tests.pictures.svg_writer import draw
 
 
@@ -17,7 +18,8 @@ def draw_pictures(target: Path, names: Sequence[str]) -> None:
     for name in names:
         with tempfile.TemporaryDirectory() as folder, SCENES[name](Path(folder)) as person:
             rows, columns = person.cells()
-            (target / f"{name}.svg").write_text(draw(rows, columns, "dial-chat"), encoding="utf-8")
+            picture = draw_run(person, "dial-chat") if name in ANIMATED else draw(rows, columns, "dial-chat")
+            (target / f"{name}.svg").write_text(picture, encoding="utf-8")
         print(target / f"{name}.svg")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.support.program import write_config
 from tests.support.screens import ScreenReader, screen
 
 SERVERS = Path(__file__).with_name("trip_servers.py")
+TYPING, READING = 0.04, 2.2
+"""Seconds in which a person types a key, and reads a question."""
 QUESTION = "Please compare three cities"
 COMPARISON = """# Three cities
 
@@ -135,11 +138,46 @@ def start_up(folder: Path) -> Iterator[ScreenReader]:
         yield person
 
 
+PACKED = """| city | Monday | to take |
+|:--|--:|:--|
+| Berlin | 12 °C | an umbrella |
+| Lisbon | 18 °C | sandals |
+
+Both are in `notes.md`."""
+
+
+@contextmanager
+def packing(folder: Path) -> Iterator[ScreenReader]:
+    """A question, typed key by key: two calls at once, a call that needs approval, and the answer."""
+    forecasts = tuple(Call("get_forecast", {"city": city}, f"call_{city}") for city in ("Berlin", "Lisbon"))
+    write = Call("write_file", {"path": "notes.md", "content": "# Trip\n\n- umbrella\n- sandals\n"}, "call_write")
+    answers = (Say("", forecasts), Say("", (write,)), Say(PACKED, usage=(2_099, 184), pieces=30))
+    with _trip(folder, answers, columns=84, rows=32) as person:
+        person.until("tools on offer")
+        person.until_last(">")
+        question = "What do I take to Berlin and Lisbon? Note it in notes.md"
+        for end, key in enumerate(question, 1):
+            person.type(key)
+            person.until(question[:end].rstrip())
+            time.sleep(TYPING)
+        time.sleep(READING / 2)
+        person.type("\r")
+        person.until("Run write_file of files?")
+        time.sleep(READING)
+        person.type("y")
+        person.until("3 rounds")
+        person.until_last(">")
+        yield person
+
+
 SCENES: Mapping[str, Callable[[Path], Any]] = {
     "answer": answer,
     "approval": approval,
     "calls": calls,
     "commands": commands,
     "narrow": narrow,
+    "packing": packing,
     "start-up": start_up,
 }
+ANIMATED = {"packing"}
+"""Scenes whose picture shows the whole run."""

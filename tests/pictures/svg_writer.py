@@ -63,13 +63,14 @@ def draw(rows: list[dict[int, Any]], columns: int, title: str) -> str:
 def _to_text(row: dict[int, Any], columns: int) -> Text:
     text = Text(end="")
     cells = (row[column] for column in range(columns))
-    for style, run in groupby(cells, _to_style):
+    for style, run in groupby(cells, to_style):
         text.append("".join(cell.data for cell in run), style)
     text.rstrip()
     return text
 
 
-def _to_style(cell: Any) -> Style:
+def to_style(cell: Any) -> Style:
+    """Return the style of a cell of a pyte screen."""
     return Style(
         color=_to_color(cell.fg),
         bgcolor=_to_color(cell.bg),

@@ -27,9 +27,15 @@ class ScreenReader:
     def __init__(self, descriptor: int, process: subprocess.Popen[bytes], columns: int, rows: int) -> None:
         self.process = process
         self.raw = b""
+        self.recorded: list[tuple[float, bytes]] = []
         self._descriptor = descriptor
         self._screen = pyte.HistoryScreen(columns, rows, history=5_000)
         self._stream = pyte.ByteStream(self._screen)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The columns and rows of the terminal."""
+        return self._screen.columns, self._screen.lines
 
     @property
     def lines(self) -> list[str]:
@@ -131,6 +137,7 @@ class ScreenReader:
         with suppress(OSError):
             data = os.read(self._descriptor, 65536)
             self.raw += data
+            self.recorded.append((time.monotonic(), data))
             self._stream.feed(data)
             return True
         return False
