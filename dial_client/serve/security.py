@@ -34,8 +34,8 @@ BODY_TIMEOUT = 60.0
 
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types dial-worker"
+    "frame-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types dial-worker dial-service-worker"
 )
 _FRAME_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; "

@@ -17,6 +17,8 @@ from dial_client.serve.security import ASSETS, FRAME_SCRIPTS, frame_headers, pag
 FOLDER = Path(__file__).parent / "page"
 VENDOR = "vendor"
 """The folder of other projects' files. ``manifest.json`` there has their versions, licences and hashes."""
+SERVICE_WORKER = "service_worker.js"
+"""It may intercept requests for the page itself, which is not in its folder."""
 FRAME = "diagram_frame.html"
 """The document that draws diagrams, in an opaque origin."""
 _TYPES = {
@@ -25,6 +27,7 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
     ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
 }
 _MIN_COMPRESSED = 1_000
 """Bytes of a file from which on it is compressed."""
@@ -90,4 +93,6 @@ def _headers(name: str, mime_type: str) -> Mapping[str, str]:
     if name == FRAME:
         return frame_headers(mime_type)
     headers = page_headers(mime_type)
+    if name == SERVICE_WORKER:
+        return {**headers, "service-worker-allowed": "/"}
     return {**headers, "cross-origin-resource-policy": "cross-origin"} if ASSETS + name in FRAME_SCRIPTS else headers

@@ -6,7 +6,10 @@ import { renderRequest } from "./approvals.js";
 import { connectApps, closeDetachedApps } from "./app_frame.js";
 import { Composer } from "./composer.js";
 import { confirmAction, showToast, promptForToken } from "./dialogs.js";
-import { byId, el, createIcon } from "./dom.js";
+import { announce, byId, el, createIcon } from "./dom.js";
+import { ConversationSearch } from "./conversation_search.js";
+import { readHash, revealMessage, showAllTurns, toHash } from "./deep_links.js";
+import { initInstallation } from "./installation.js";
 import { ServersPanel } from "./servers_panel.js";
 import { openSettings } from "./settings_panel.js";
 import { Sidebar } from "./sidebar.js";
@@ -14,7 +17,7 @@ import { Suggestions } from "./suggestions.js";
 import { initTheme } from "./theme.js";
 import { Transcript } from "./transcript.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { describeError } from "./strings.js";
+import { describeError, translate } from "./strings.js";
 
 const EXAMPLES = [
   "What can you do with the tools you have?",
@@ -26,6 +29,7 @@ const UNTITLED = "New conversation";
 const END_DISTANCE = 80;
 
 initTheme();
+initInstallation();
 const api = new Api(promptForToken);
 api.readToken();
 
@@ -39,10 +43,13 @@ let standardModel = "";
 let isAtEnd = true;
 
 const servers = new ServersPanel(api);
+const finder = new ConversationSearch();
 const suggestions = new Suggestions(api, {
   commands: [
     { name: "new", detail: "Begin a new conversation", run: () => navigate("") },
     { name: "search", detail: "Search the conversations", run: openSearch },
+    { name: "find", detail: translate("command.find"), run: () => finder.open(current.element) },
+    { name: "print", detail: translate("command.print"), run: () => print() },
     { name: "fork", detail: "Continue this conversation in a copy", run: () => current.id && sidebar.fork(current.id) },
     { name: "servers", detail: "Show the servers and their tools", run: () => servers.open() },
     { name: "attach", detail: "Attach files of this device", run: () => composer.chooseFiles() },
@@ -94,12 +101,13 @@ connectApps({
 
 /** Go to a conversation by its id; "" is a new conversation. */
 function navigate(id) {
-  if (location.hash === `#/${id}`) openConversation(id);
-  else location.hash = `#/${id}`;
+  if (location.hash === toHash(id)) openConversation(id);
+  else location.hash = toHash(id);
 }
 
-async function openConversation(id) {
+async function openConversation(id, position = null) {
   closeSidebar();
+  finder.close();
   const previous = current;
   const loaded = id ? transcripts.get(id) : null;
   current = loaded ?? createTranscript(id || null);
@@ -117,7 +125,13 @@ async function openConversation(id) {
   if (!matchMedia("(pointer: coarse)").matches) composer.focus();
   if (id && !loaded) current.ready = load(current);
   await current.ready;
-  scrollToEnd();
+  if (position === null || !(await reveal(current, position))) scrollToEnd();
+}
+
+/** Show a message of a link. The view does not follow the end then. */
+async function reveal(transcript, position) {
+  isAtEnd = false;
+  return revealMessage(transcript, position);
 }
 
 async function load(transcript) {
@@ -149,7 +163,7 @@ function createTranscript(id) {
 function onCreated(transcript) {
   transcripts.set(transcript.id, transcript);
   if (transcript !== current) return;
-  history.replaceState(null, "", `#/${transcript.id}`);
+  history.replaceState(null, "", toHash(transcript.id));
   composer.assignId(transcript.id);
 }
 
@@ -248,7 +262,10 @@ function render() {
   renderTitle();
   const isNew = current.isEmpty && !current.isRunning && current.id === null;
   byId("welcome").hidden = !isNew;
-  byId("status-text").textContent = describeStatus(current);
+  const status = describeStatus(current);
+  // Of the status only this is announced: the words of a turn that goes well would interrupt at every step.
+  if (current.isDisconnected && byId("status-text").textContent !== status) announce(status);
+  byId("status-text").textContent = status;
   byId("status").dataset.state = current.requests.size ? "waiting" : current.isRunning ? "running" : "";
   composer.setRunning(current.isRunning, current.isStopping);
   renderRequests();
@@ -256,7 +273,7 @@ function render() {
 }
 
 function describeStatus({ isDisconnected, requests, status }) {
-  if (isDisconnected) return "Connection lost. Reconnecting…";
+  if (isDisconnected) return translate("status.disconnected");
   return requests.size ? "Waiting for your answer" : status;
 }
 
@@ -337,10 +354,11 @@ function connectEvents() {
   });
   addEventListener("hashchange", () => {
     api.readToken();
-    openConversation(idFromHash());
+    openAddress();
   });
   addEventListener("keydown", onKeyDown);
   connectApprovalKeys(byId("requests"));
+  addEventListener("beforeprint", () => showAllTurns(current.element));
   document.addEventListener("visibilitychange", () => document.hidden || sidebar.refresh());
   for (const element of document.querySelectorAll("[data-icon]")) element.prepend(createIcon(element.dataset.icon));
   const example = (text) => el("button.example", { type: "button", onclick: () => send({ text, files: [] }) }, text);
@@ -361,11 +379,15 @@ function onKeyDown(event) {
   }
 }
 
-const idFromHash = () => (location.hash.startsWith("#/") ? decodeURIComponent(location.hash.slice(2)) : "");
+/** Open the conversation of the page's address, at the message it names. */
+function openAddress() {
+  const { id, position } = readHash();
+  return openConversation(id, position);
+}
 
 connectEvents();
 await servers.refresh();
-await Promise.all([openConversation(idFromHash()), sidebar.refresh()]);
+await Promise.all([openAddress(), sidebar.refresh()]);
 const models = await api.fetchJson("GET", "v1/models").catch(() => null);
 standardModel = models?.data?.[0]?.id ?? "";
 renderTitle();

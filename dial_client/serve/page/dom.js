@@ -37,6 +37,9 @@ const ICON_PATHS = {
   send: "M12 19V5M6 11l6-6 6 6",
   stop: "M8 8h8v8H8z",
   copy: "M9 9h10v11H9zM5 15V4h10",
+  link: "M10 14a4 4 0 0 1 0-6l3-3a4 4 0 0 1 6 6l-1.5 1.5M14 10a4 4 0 0 1 0 6l-3 3a4 4 0 0 1-6-6l1.5-1.5",
+  search: "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM16 16l4 4",
+  up: "M6 15l6-6 6 6",
   check: "M5 12.5l4.5 4.5L19 7.5",
   cross: "M6 6l12 12M18 6L6 18",
   attach: "M20 11l-8.5 8.5a5 5 0 0 1-7-7L13 4a3.4 3.4 0 0 1 4.8 4.8L9.5 17a1.7 1.7 0 0 1-2.4-2.4L15 6.8",
@@ -87,8 +90,8 @@ export function setLabel(button, label) {
 }
 
 /** Create a button that copies a text. `getText` is called on each click. */
-export function createCopyButton(getText, label = "Copy") {
-  const button = createIconButton("copy", label, () => copy(button, getText, label));
+export function createCopyButton(getText, label = "Copy", icon = "copy") {
+  const button = createIconButton(icon, label, () => copy(button, getText, label, icon));
   return button;
 }
 
@@ -100,13 +103,13 @@ export function createTextCopyButton(text, getText, label) {
   return button;
 }
 
-async function copy(button, getText, label) {
+async function copy(button, getText, label, icon = "copy") {
   const isCopied = await navigator.clipboard.writeText(getText()).then(() => true, () => false);
   button.firstElementChild.replaceWith(createIcon(isCopied ? "check" : "cross"));
   button.title = isCopied ? "Copied" : "The browser did not allow copying";
   announce(button.title);
   setTimeout(() => {
-    button.firstElementChild.replaceWith(createIcon("copy"));
+    button.firstElementChild.replaceWith(createIcon(icon));
     button.title = label;
   }, 1500);
 }
@@ -148,3 +151,11 @@ export function setText(element, text, parent = element.parentElement ?? element
 export const isLong = (text) => text.length > LONG_TEXT;
 
 export const formatNumber = (number) => number.toLocaleString("en");
+
+/** Save a blob as a file that is named after a title. */
+export function saveFile(blob, title, extension) {
+  const url = URL.createObjectURL(blob);
+  const name = title.replace(/[^\p{L}\p{N} _-]+/gu, " ").trim().slice(0, 60) || "conversation";
+  el("a", { href: url, download: `${name}.${extension}` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}

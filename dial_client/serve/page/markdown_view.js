@@ -27,6 +27,7 @@ export class MarkdownView {
 
   constructor(root) {
     this.root = root;
+    root.dir = "auto";
     this.text = "";
   }
 

@@ -24,7 +24,8 @@ export function renderMath(tex, isDisplay) {
   return element;
 }
 
-function loadLibrary() {
+/** Load KaTeX. Formulas that were rendered before are typeset when the promise resolves. */
+export function loadLibrary() {
   library ??= import("./vendor/katex/katex.min.js").then(() => globalThis.katex, () => null);
   return library;
 }

@@ -5,7 +5,7 @@ import { toAttachedFiles } from "./user_message.js";
 
 /** Create the form. `onSend(message)` gets the new version; `onCancel()` is called when the edit is given up. */
 export function renderEditor(message, { onSend, onCancel }) {
-  const field = el("textarea", { rows: "1", "aria-label": "Edit your message", autocomplete: "off" });
+  const field = el("textarea", { rows: "1", dir: "auto", "aria-label": "Edit your message", autocomplete: "off" });
   const files = [...message.files, ...toAttachedFiles(message.resources)];
   field.value = message.text;
   const fit = () => {

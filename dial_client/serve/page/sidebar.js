@@ -1,7 +1,9 @@
 // The list of conversations, newest first: search, rename, fork, export, import and delete.
 
 import { confirmAction, openMenu, showToast } from "./dialogs.js";
-import { byId, el, createIconButton, announce, placeChildren, setLabel } from "./dom.js";
+import { byId, el, createIconButton, announce, placeChildren, saveFile, setLabel } from "./dom.js";
+import { toHash } from "./deep_links.js";
+import { saveAsHtml } from "./html_export.js";
 import { formatPeriod, describeError } from "./strings.js";
 
 const PAGE_SIZE = 40;
@@ -124,8 +126,8 @@ export class Sidebar {
   }
 
   #createItem(id) {
-    const item = { title: "", text: el("span") };
-    item.link = el("a", { href: `#/${id}` }, item.text, el("span.visually-hidden"));
+    const item = { title: "", text: el("span", { dir: "auto" }) };
+    item.link = el("a", { href: toHash(id) }, item.text, el("span.visually-hidden"));
     item.more = createIconButton("more", "", () => this.openMenu(item.more, { id, title: item.title }));
     item.more.setAttribute("aria-haspopup", "menu");
     item.more.setAttribute("aria-expanded", "false");
@@ -139,6 +141,7 @@ export class Sidebar {
       ["Rename", () => this.#rename(id, title)],
       ["Continue in a copy", () => this.fork(id)],
       ["Save as Markdown", () => this.#save(id, title, "markdown", "md")],
+      ["Save as HTML", () => this.#withToast(() => saveAsHtml(this.#api, id))],
       ["Save as JSON", () => this.#save(id, title, "json", "json")],
       ["Delete", () => this.#delete(id, title)],
     ]);
@@ -192,10 +195,7 @@ export class Sidebar {
   async #save(id, title, format, extension) {
     await this.#withToast(async () => {
       const response = await this.#api.fetch("GET", path(id, `/export?format=${format}`));
-      const url = URL.createObjectURL(await response.blob());
-      const name = title.replace(/[^\p{L}\p{N} _-]+/gu, " ").trim().slice(0, 60) || "conversation";
-      el("a", { href: url, download: `${name}.${extension}` }).click();
-      setTimeout(() => URL.revokeObjectURL(url), 60_000);
+      saveFile(await response.blob(), title, extension);
     });
   }
 

@@ -1,4 +1,30 @@
-// Messages for the user.
+// Messages for the user. English is complete; a text that a language lacks is shown in English.
+
+const TEXTS = {
+  en: {
+    "command.find": "Search in this conversation",
+    "command.print": "Print this conversation",
+    "find.label": "Search in this conversation",
+    "find.previous": "Previous hit",
+    "find.next": "Next hit",
+    "find.close": "Close the search",
+    "find.none": "No hits",
+    "find.hit": "Hit {number} of {count}",
+    "status.disconnected": "Connection lost. Reconnecting…",
+  },
+  de: {}, fr: {}, es: {}, ja: {}, zh: {}, ar: {},
+};
+
+/** The first language of the browser that has texts. */
+const LANGUAGE = (globalThis.navigator?.languages ?? [])
+  .map((tag) => tag.split("-")[0])
+  .find((language) => Object.keys(TEXTS[language] ?? {}).length) ?? "en";
+
+/** Return a text in the user's language, with `values` in place of {name}. */
+export function translate(key, values = {}) {
+  const text = TEXTS[LANGUAGE][key] ?? TEXTS.en[key];
+  return text.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
+}
 
 const STOP_REASONS = {
   max_depth: "Stopped: the limit of tool call rounds is reached.",

@@ -3,6 +3,7 @@
 import { createCopyButton, formatNumber, el, createIcon, createIconButton, announce } from "./dom.js";
 import { isText, renderPart, toText } from "./content_parts.js";
 import { MarkdownView } from "./markdown_view.js";
+import { createMessageLink } from "./deep_links.js";
 import { renderEditor } from "./message_editor.js";
 import { renderUserMessage } from "./user_message.js";
 import { insertMarkers, renderSources } from "./sources.js";
@@ -86,7 +87,7 @@ export class TurnView {
   addReasoning(text) {
     this.#endText();
     if (!this.#reasoning) {
-      const body = el("div.reasoning-text");
+      const body = el("div.reasoning-text", { dir: "auto" });
       const title = el("span", {}, "Thinking…");
       const element = el("details.reasoning", {}, el("summary", {}, title, createIcon("chevron")), body);
       this.#reasoning = { body, title };
@@ -189,6 +190,7 @@ export class TurnView {
     this.#stored = turn;
     this.#end = turn.details.at(-1) ?? this.#end;
     if (!this.isEdited) this.#renderUser();
+    if (typeof turn.question === "number") this.element.dataset.position = turn.question;
     this.#renderFoot();
   }
 
@@ -272,6 +274,7 @@ export class TurnView {
       questionVersions && renderVersions(questionVersions, "message", switchTo),
       copy,
       createIconButton("edit", "Edit this message", () => this.edit()),
+      createCopyButton(() => createMessageLink(question), "Copy a link to this message", "link"),
       createIconButton("trash", "Delete this message and its answers", () => remove(question, "message")));
   }
 

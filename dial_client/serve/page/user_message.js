@@ -25,7 +25,7 @@ export function toAttachedFiles(resources = []) {
 
 /** Return the elements that show a message. */
 export function renderUserMessage({ text, files, resources = [] }) {
-  const bubble = el("div.user-message");
+  const bubble = el("div.user-message", { dir: "auto" });
   setText(bubble, text, bubble);
   const figures = files.map((file) => renderPart(file, "Image you sent"));
   return [...figures, ...(text.trim() || !files.length ? [bubble] : []), ...resources.map(renderResource)];

@@ -1,0 +1,46 @@
+// A conversation as one HTML file without script: the elements of the page, and its styles.
+
+import { el, saveFile } from "./dom.js";
+import { escapeInvisible } from "./invisible_characters.js";
+import { loadLibrary } from "./math_view.js";
+import { toTurns } from "./stored_turns.js";
+import { TurnView } from "./turn_view.js";
+import { parseUserMessage } from "./user_message.js";
+
+/** Nothing is loaded, and nothing runs. */
+const POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
+const CONTROLS = "button, iframe, form, input:not([type=checkbox]), .app, .table-buttons, .copy-button, [hidden]";
+const STYLES = ["style.css", "turn.css", "adaptations.css"];
+
+/** Save a stored conversation as an HTML file. */
+export async function saveAsHtml(api, id) {
+  const stored = await api.fetchJson("GET", `conversations/${encodeURIComponent(id)}`);
+  const text = await toHtml(stored);
+  saveFile(new Blob([text], { type: "text/html;charset=utf-8" }), stored.title, "html");
+}
+
+async function toHtml(stored) {
+  const title = escapeInvisible(stored.title || "Conversation");
+  const turns = toTurns(stored).map(renderTurn);
+  const main = el("main.transcript", {}, el("h1", { dir: "auto" }, title), ...turns);
+  if (main.querySelector(".math")) await loadLibrary();
+  for (const control of main.querySelectorAll(CONTROLS)) control.remove();
+  const styles = await Promise.all(STYLES.map((name) => fetch(`assets/${name}`).then((response) => response.text())));
+  const language = document.documentElement.lang;
+  return `<!doctype html>\n<html lang="${language}">\n<head>\n<meta charset="utf-8">\n`
+    + `<meta http-equiv="Content-Security-Policy" content="${POLICY}">\n`
+    + '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    + `${serialize(el("title", {}, title))}\n<style>\n${styles.join("\n").replaceAll("</", "<\\/")}</style>\n</head>\n`
+    + `<body class="document">\n${serialize(main)}\n</body>\n</html>\n`;
+}
+
+function renderTurn(stored, number) {
+  const isQuestion = stored.messages[0].role === "user";
+  const turn = new TurnView(isQuestion ? parseUserMessage(stored.messages[0].content) : null, number, {});
+  turn.addStored(stored, () => "");
+  turn.finish();
+  turn.setStored({ ...stored, question: null, answer: null, questionVersions: null, answerVersions: null });
+  return turn.element;
+}
+
+const serialize = (element) => new XMLSerializer().serializeToString(element);
