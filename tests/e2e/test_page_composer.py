@@ -158,7 +158,7 @@ def test_a_prompt_of_an_untrusted_server_taints_the_message(chromium: Browser, t
         tab.press("Enter")
         tab.until(DONE)
         stored = tab.run(
-            "fetch('conversations/' + location.hash.slice(2), {headers: {Authorization: "
+            "fetch('conversations/' + location.hash.split('/').at(-1), {headers: {Authorization: "
             "'Bearer ' + sessionStorage.getItem('dial-token')}}).then((response) => response.json())"
         )
         assert stored["messages"][0]["taint"] == "books"

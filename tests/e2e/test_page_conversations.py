@@ -142,7 +142,7 @@ def test_a_refresh_of_the_list_takes_no_click_and_no_focus(chromium: Browser, ad
         tab.click("#new")
         tab.until(f"{NAMES}[0] === {words!r} && !document.getElementById('welcome').hidden")
     home, token = address.split("/#token=")
-    conversation = tab.run("document.querySelector('#conversations a').hash.slice(2)")
+    conversation = tab.run("document.querySelector('#conversations a').hash.split('/').at(-1)")
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     renaming = Request(f"{home}/conversations/{conversation}", b'{"title": "Red pears"}', headers, method="PATCH")
     with tab.pressed("#conversations a[title=Apples]"):

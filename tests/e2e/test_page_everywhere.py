@@ -70,19 +70,19 @@ def command(tab: Tab, name: str) -> None:
 def test_a_link_leads_to_a_message_in_a_new_tab(chromium: Browser, address: str, tab: Tab) -> None:
     link = tab.run("import('./assets/deep_links.js').then((links) => links.createMessageLink(0))")
     assert re.search(r"/#/c/[\w-]+/0$", link)
-    other = open_page(chromium, address)
-    other.resize(1280, 320)
-    other.run(f"location.hash = {link.partition('#')[2]!r}")
-    other.until("document.activeElement.dataset.position === '0'")
-    assert other.run("document.activeElement.getBoundingClientRect().top") < 320
-    assert other.run("document.getElementById('view').scrollTop") < 100
+    second_tab = open_page(chromium, address)
+    second_tab.resize(1280, 320)
+    second_tab.run(f"location.hash = {link.partition('#')[2]!r}")
+    second_tab.until("document.activeElement.dataset.position === '0'")
+    assert second_tab.run("document.activeElement.getBoundingClientRect().top") < 320
+    assert second_tab.run("document.getElementById('view').scrollTop") < 100
     old = "#/" + link.split("/")[-2]
-    other.run(f"location.hash = {old!r}")
-    other.until("document.querySelectorAll('.turn').length === 2")
-    assert_harmless(other, address)
+    second_tab.run(f"location.hash = {old!r}")
+    second_tab.until("document.querySelectorAll('.turn').length === 2")
+    assert_harmless(second_tab, address)
 
 
-def test_a_search_marks_all_hits_and_unfolds_the_one_it_shows(tab: Tab) -> None:
+def test_a_search_marks_all_hits_and_unfolds_the_place_of_the_shown_hit(tab: Tab) -> None:
     command(tab, "find")
     tab.until("document.activeElement.type === 'search'")
     tab.type("NEEDLE")
@@ -152,7 +152,7 @@ def test_print_has_all_messages_and_no_controls(tab: Tab) -> None:
     tab.call("Emulation.setEmulatedMedia", media="")
 
 
-def test_only_the_installed_page_has_a_service_worker_and_it_says_that_it_is_offline(
+def test_only_the_installed_page_has_a_service_worker_which_says_that_the_server_is_offline(
     chromium: Browser, address: str, tab: Tab
 ) -> None:
     assert tab.run("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
