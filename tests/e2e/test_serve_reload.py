@@ -80,3 +80,24 @@ def test_unchanged_servers_keep_running_and_a_file_with_an_error_changes_nothing
         assert answer(url, token) == "two"
         process.send_signal(signal.SIGTERM)
         assert process.wait(LONG) == 0
+
+
+def test_conversations_choose_among_the_profiles_of_the_configuration_in_effect(tmp_path: Path) -> None:
+    def profiles(*names: str) -> str:
+        models = {name: {"wire": "chat", "base_url": "http://127.0.0.1:9/v1", "model": name} for name in names}
+        return json.dumps({"models": models, "defaultModel": "main"})
+
+    def offered() -> tuple[list[str], str]:
+        listed = ask(url, token, "/models").json()
+        return [model["name"] for model in listed["models"]], listed["default"]["profile"]
+
+    path = write(tmp_path, profiles("main", "spare"))
+    with serving(tmp_path, "-c", path) as (process, url, token):
+        assert offered() == (["main", "spare"], "main")
+        where = f"/conversations/{ask(url, token, '/conversations', 'POST', json={}).json()['id']}"
+        for settings in ({"model": "spare"}, {"temperature": 0.5}):
+            assert ask(url, token, where, "PATCH", json={"settings": settings}).json()["settings"] == settings
+        write(tmp_path, profiles("main", "other"))
+        process.send_signal(signal.SIGHUP)
+        wait_for(process, "is read again")
+        assert offered() == (["main", "other"], "main")
