@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dial_client.conversations.history_edits import find_effective
 from dial_client.conversations.message_tree import MessageTree, build_entry, build_tree
-from dial_client.errors import ConfigError
 from dial_client.messages import Message
 from dial_client.stored_entry import EntryKind
 from dial_client.stores.conversation_store import Conversation
@@ -32,8 +31,7 @@ def build_switch(stored: Conversation, position: int) -> tuple[Message, ...]:
         ConfigError: there is no such message.
     """
     tree = build_tree(stored)
-    if position not in tree.messages or position in tree.removed:
-        raise ConfigError(f"the conversation has no message {position}")
+    tree.find(position)
     if any(shown.position == position for shown in tree.find_path()):
         return ()
     return (build_entry(EntryKind.BRANCH, {"head": tree.find_latest(position)}),)
@@ -48,8 +46,7 @@ def build_deletion(stored: Conversation, position: int) -> tuple[Message, ...]:
         ConfigError: there is no such message.
     """
     tree = build_tree(stored)
-    if position not in tree.messages or position in tree.removed:
-        raise ConfigError(f"the conversation has no message {position}")
+    tree.find(position)
     question = tree.find_question(position)
     parent = question.position if question is not None else -1
     start = position

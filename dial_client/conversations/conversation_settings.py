@@ -7,7 +7,7 @@ JSON without the settings that are the client's own: ``{"model", "tool_format", 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from dial_client.client.turn_settings import TurnSettings
@@ -71,6 +71,21 @@ def _check_number(name: str, value: Any, least: float, most: float) -> None:
         raise ConfigError(f"{name} is a number from {least:g} to {most:,.0f}")
 
 
+def check_limits(settings: Mapping[str, Any], limits: Limits) -> None:
+    """Check that checked settings raise no limit of the client.
+
+    Raises:
+        ConfigError: a limit is greater than that of the client.
+    """
+    for name, value in settings.get("limits", {}).items():
+        if (most := asdict(limits)[name]) is not None and value > most:
+            raise ConfigError(f"limits.{name} is at most {most:,g} here")
+
+
+def _lower(value: float, most: float | None) -> float:
+    return value if most is None else min(value, most)
+
+
 def to_turn_settings(
     stored: Mapping[str, Any], limits: Limits, locked: Collection[str] = ()
 ) -> tuple[TurnSettings, int | None]:
@@ -78,7 +93,7 @@ def to_turn_settings(
 
     Args:
         stored: settings in the form of JSON; what is wrong in them has no effect, nor have unknown settings.
-        limits: those of the client, which hold where the conversation sets none.
+        limits: those of the client, which a conversation can only lower.
         locked: settings that have no effect.
     """
     found: dict[str, Any] = {}
@@ -89,7 +104,7 @@ def to_turn_settings(
             found |= check_settings({name: value})
         except ConfigError:
             continue
-    own = found.get("limits", {})
+    own: dict[str, Any] = {name: _lower(value, asdict(limits)[name]) for name, value in found.get("limits", {}).items()}
     max_tokens = found.get("max_tokens")
     return TurnSettings(
         model=found.get("model"),

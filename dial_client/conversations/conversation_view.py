@@ -40,7 +40,8 @@ class ConversationView:
     conversation: Conversation
     """As `ConversationManager.get` returns it."""
     positions: tuple[int | None, ...]
-    """Of each message in the store; None for a result that stands for a missing one, and for unfinished messages."""
+    """Of each message in the store; None for summaries, for unfinished messages, and for a result that stands for a
+    missing one."""
     versions: tuple[Versions, ...] = ()
     """Of the messages that have several."""
     turns: tuple[tuple[int, dict[str, Any]], ...] = ()
@@ -64,10 +65,10 @@ def build_view(stored: Conversation) -> ConversationView:
     """Return the view of a stored conversation."""
     conversation = repair_conversation(stored)
     tree = build_tree(stored)
-    by_identity = {id(node.message): node.position for node in tree.messages.values()}
+    path = tree.find_path()
+    by_identity = {id(node.message): node.position for node in path if not node.is_edit}
     positions = tuple(by_identity.get(id(message)) for message in conversation.messages)
     shown = {position: index for index, position in enumerate(positions) if position is not None}
-    path = tree.find_path()
     return ConversationView(
         conversation,
         positions,
@@ -106,7 +107,8 @@ def _find_turns(
     for node in path:
         index = shown.get(node.position, index)
         details = tree.turns.get(node.position, ())
-        if index >= 0:
+        # Of an exchange that was taken back or summarized nothing is shown.
+        if index >= 0 and (node.is_edit or node.position in shown):
             # Attempts at an answer that added no message: the last one counts.
             attempts = details[-1:] if messages[index].role.value == "user" else details
             yield from ((index, dict(attempt)) for attempt in attempts)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dial_client.errors import ConfigError
 from dial_client.messages import Message, Role
 from dial_client.stored_entry import EntryKind, StoredEntry
 from dial_client.stores.conversation_store import Conversation
@@ -62,6 +63,17 @@ class MessageTree:
     """The latest settings; empty for none."""
     followers: Mapping[tuple[int, bool], tuple[int, ...]]
     """What follows each message, edits left out: the positions of its questions (True), or of its answers (False)."""
+
+    def find(self, position: int) -> StoredMessage:
+        """Return the message at a position; edits have none of their own.
+
+        Raises:
+            ConfigError: there is no such message.
+        """
+        stored = self.messages.get(position)
+        if stored is None or stored.is_edit or position in self.removed:
+            raise ConfigError(f"the conversation has no message {position}")
+        return stored
 
     def find_path(self, head: int | None = None) -> tuple[StoredMessage, ...]:
         """Return the messages from the beginning to the head, edits included; by default of the version shown."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dial_client.conversations.branches import build_branch
-from dial_client.conversations.history_edits import apply_edits
-from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_tree
+from dial_client.conversations.history_edits import apply_edits, find_last_exchange
+from dial_client.conversations.message_tree import StoredMessage, build_tree
 from dial_client.errors import ConfigError
 from dial_client.messages import Message, Role
 from dial_client.stores.conversation_store import Conversation
@@ -67,7 +67,7 @@ def build_first_messages(stored: Conversation, turn_input: TurnInput) -> tuple[M
     match turn_input:
         case EditedMessage(position):
             tree = build_tree(stored)
-            edited = _find_message(tree, position)
+            edited = tree.find(position)
             if not edited.is_question:
                 raise ConfigError(f"the message {position} is none of the user: only those can be edited")
             # The new version may still have what an untrusted server wrote.
@@ -76,7 +76,9 @@ def build_first_messages(stored: Conversation, turn_input: TurnInput) -> tuple[M
             return (*build_branch(stored, tree, edited.parent), *added)
         case Regeneration(position):
             tree = build_tree(stored)
-            found = tree.find_question(tree.head if position is None else _find_message(tree, position).position)
+            found = (
+                _find_last_question(stored) if position is None else tree.find_question(tree.find(position).position)
+            )
             if found is None or found.position in tree.removed:
                 raise ConfigError("there is no question to answer again")
             return build_branch(stored, tree, found.position)
@@ -89,8 +91,5 @@ def build_first_messages(stored: Conversation, turn_input: TurnInput) -> tuple[M
             return added
 
 
-def _find_message(tree: MessageTree, position: int) -> StoredMessage:
-    stored = tree.messages.get(position)
-    if stored is None or position in tree.removed:
-        raise ConfigError(f"the conversation has no message {position}")
-    return stored
+def _find_last_question(stored: Conversation) -> StoredMessage | None:
+    return next(iter(find_last_exchange(stored)), None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.branches import build_deletion, build_switch
-from dial_client.conversations.conversation_settings import check_settings, to_turn_settings
+from dial_client.conversations.conversation_settings import check_limits, check_settings, to_turn_settings
 from dial_client.conversations.conversation_view import ConversationView, build_view, hash_state, list_messages
 from dial_client.conversations.history_editor import HistoryEditor
 from dial_client.conversations.message_tree import build_entry
@@ -82,11 +82,12 @@ class VersionMethods:
 
         Raises:
             ConversationNotFound: there is no such conversation.
-            ConfigError: a setting is unknown, wrong, or locked; or there is no such model.
+            ConfigError: a setting is unknown, wrong, locked, or above a limit of the client; or there is no such model.
         """
         checked = check_settings(settings)
         if locked := sorted(self.locked_settings.intersection(checked)):
             raise ConfigError(f"the setting {locked[0]!r} is locked")
+        check_limits(checked, self._dial.limits)
         turn_settings, _ = to_turn_settings(checked, self._dial.limits)
         self._dial.model.select(turn_settings)  # raises what the next turn would
         await self._store.append(conversation_id, [build_entry(EntryKind.SETTINGS, checked)])

@@ -101,10 +101,11 @@ class ConversationRoutes:
 
     async def _rename(self, request: Request) -> Response:
         body = await read_json(request)
+        title = _read_string(body, "title") if "title" in body or "settings" not in body else None
         if "settings" in body:
             await self._manager.update_settings(_read_id(request), body["settings"])
-        if "title" in body or "settings" not in body:
-            await self._manager.rename(_read_id(request), _read_string(body, "title"))
+        if title is not None:
+            await self._manager.rename(_read_id(request), title)
         return await self._respond(_read_id(request))
 
     async def _delete(self, request: Request) -> Response:

@@ -16,6 +16,9 @@ from dial_client.serve.conversation_json import view_to_dict
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.request_bodies import read_json
 
+_MAX_DIGITS = 10
+"""Digits of a position that no conversation has."""
+
 ReadView = Callable[[str], Awaitable[ConversationView]]
 
 
@@ -47,7 +50,7 @@ class VersionRoutes:
         return [
             Route(f"{path}/state", self._state, methods=["GET"]),
             Route(f"{path}/messages", self._messages, methods=["GET"]),
-            Route(f"{path}/messages/{{position:int}}", self._remove, methods=["DELETE"]),
+            Route(f"{path}/messages/{{position}}", self._remove, methods=["DELETE"]),
             Route(f"{path}/switch", self._switch, methods=["POST"]),
             Route(f"{path}/regenerate", self._regenerate, methods=["POST"]),
             Route(f"{path}/continue", self._continue, methods=["POST"]),
@@ -63,7 +66,10 @@ class VersionRoutes:
         return json_response({"messages": await self._manager.list_messages(_read_id(request))})
 
     async def _remove(self, request: Request) -> Response:
-        await self._manager.remove_message(_read_id(request), request.path_params["position"])
+        position = request.path_params["position"]
+        if not (position.isascii() and position.isdigit() and len(position) < _MAX_DIGITS):
+            raise HttpError(400, "the path must end with the position of a message", "bad_number", param="position")
+        await self._manager.remove_message(_read_id(request), int(position))
         return await self._respond(request)
 
     async def _switch(self, request: Request) -> Response:

@@ -183,6 +183,17 @@ def test_wrong_settings_are_refused_and_without_effect_where_they_are_stored() -
             assert (turn_settings.changes_model, turn_settings.limits, max_tokens) == (False, None, None)
 
 
+async def test_a_conversation_lowers_the_limits_of_the_client_and_raises_none(store: ConversationStore) -> None:
+    async with managed(store, ["One."]) as manager:
+        made = await manager.create()
+        with pytest.raises(ConfigError, match="at most 10 here"):
+            await manager.update_settings(made.id, {"limits": {"max_depth": 11}})
+        await manager.update_settings(made.id, {"limits": {"max_depth": 10, "max_tokens_total": 5}})
+    stored = {"limits": {"max_depth": 50, "timeout": 3, "max_tokens_total": 9_000}}
+    settings, _ = to_turn_settings(stored, Limits(max_depth=4, timeout=10, max_tokens_total=1_000))
+    assert settings.limits == Limits(max_depth=4, timeout=3, max_tokens_total=1_000)
+
+
 @pytest.mark.parametrize("kept", [("asyncio", "memory")], indirect=True)
 async def test_settings_are_read_and_changed_over_http_and_locked_by_the_operator(tmp_path: Path) -> None:
     async with serve(["One."], locked_settings=["temperature"]) as server:

@@ -139,3 +139,29 @@ async def test_a_turn_that_failed_is_stored_with_its_error_until_the_next_attemp
         view = await manager.view(made.id)
         assert texts(view.conversation.messages) == ["Hello?", "Hello."]
         assert [details.get("error") for _, details in view.turns if details.get("stop_reason")] == [None]
+
+
+async def test_an_exchange_that_was_taken_back_is_not_answered_again(store: ConversationStore) -> None:
+    async with managed(store, ["1", "2", "uno"]) as manager:
+        made = await manager.create()
+        await manager.chat(made.id, "one")
+        await manager.chat(made.id, "two")
+        await manager.undo(made.id)
+        assert [index for index, _ in (await manager.view(made.id)).turns] == [1], "nor are its details shown"
+        await manager.chat(made.id, Regeneration())
+        assert texts((await manager.get(made.id)).messages) == ["one", "uno"]
+
+
+async def test_a_summary_is_no_message_to_remove(store: ConversationStore) -> None:
+    async with managed(store, ["1", "2", "3", "4", "Numbers."]) as manager:
+        made = await manager.create()
+        for question in ("one", "two", "three", "four"):
+            await manager.chat(made.id, question)
+        await manager.compact(made.id)
+        before = await manager.view(made.id)
+        assert before.positions[0] is None
+        (summary,) = (at for at, kept in enumerate((await store.get(made.id)).messages) if kept.replaces is not None)
+        for change in (manager.remove_message, manager.switch):
+            with pytest.raises(ConfigError, match="no message"):
+                await change(made.id, summary)
+        assert (await manager.view(made.id)).conversation == before.conversation
