@@ -22,7 +22,7 @@ JOBS ?= 4
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick conformance lint types man docs docs-serve pictures bench soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick conformance lint types man docs docs-serve pictures release-check lowest bench soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
@@ -60,6 +60,17 @@ docs-serve: docs  ## show the documentation site on loopback
 
 pictures: $(TEST)  ## draw the pictures of the terminal in docs/terminal, from real runs
 	$(BIN)/python -m tests.pictures docs/terminal
+
+release-check: $(TEST)  ## what a release needs, with nothing published: builds, checks, installations; PYTHONS="python3.11 python3.13"
+	$(BIN)/python -m release.release_check $(PYTHONS)
+
+lowest: | $(BIN)/python  ## the unit tests on the lowest versions that pyproject.toml admits
+	$(PYTHON) -m venv build/lowest && build/lowest/$(notdir $(BIN))/python -m pip --disable-pip-version-check --quiet install 'uv>=0.9'
+	build/lowest/$(notdir $(BIN))/uv pip compile --resolution lowest-direct --extra local --extra demo --extra test --quiet \
+	  --no-emit-index-url pyproject.toml --output-file build/lowest/requirements.txt
+	build/lowest/$(notdir $(BIN))/python -m pip --disable-pip-version-check --quiet install -r build/lowest/requirements.txt 'hatchling>=1.28,<2'
+	build/lowest/$(notdir $(BIN))/python -m pip --quiet install --no-deps --no-build-isolation --editable .
+	build/lowest/$(notdir $(BIN))/python -m pytest tests/unit --numprocesses 2 --dist worksteal $(PYTEST_ARGS)
 
 bench: $(TEST)  ## what this host adds to the bare SDKs
 	$(BIN)/python -m benchmarks.dial $(BENCH_ARGS)
