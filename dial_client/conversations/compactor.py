@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from dial_client.client.client_model import ClientModel
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.compaction import (
     KEPT_EXCHANGES,
@@ -27,23 +28,32 @@ class Compactor:
     """Compacts the conversations of a store.
 
     Args:
-        dial: has the model.
+        dial: has the tools, of which the window has to hold the definitions.
+        select_model: returns the model of a conversation, which writes the summary and whose window counts.
         store: keeps the conversations.
         editor: stores the summaries.
         turns: knows the latest turns, which tell how many tokens a conversation has.
     """
 
-    def __init__(self, dial: DialClient, store: ConversationStore, editor: HistoryEditor, turns: TurnQueue) -> None:
+    def __init__(
+        self,
+        dial: DialClient,
+        select_model: Callable[[Conversation], ClientModel],
+        store: ConversationStore,
+        editor: HistoryEditor,
+        turns: TurnQueue,
+    ) -> None:
         self._dial = dial
+        self._select_model = select_model
         self._store = store
         self._editor = editor
         self._turns = turns
 
     async def compact(self, conversation_id: str, keep: int, at: float) -> Compaction | None:
         """See `ConversationManager.compact`."""
-        model = self._dial.model
-        model.required()
+        self._dial.model.required()
         stored = await self._store.get(conversation_id)
+        model = self._select_model(stored)
         if stored.running:
             raise ConversationBusy(conversation_id, "a turn of this conversation is under way: wait for its end")
         part = find_older_part(stored, keep, max_kept_chars(model))
@@ -81,7 +91,7 @@ class Compactor:
 
         Where the latest turn has run in this process, the provider has counted; else this is a cautious estimate.
         """
-        model = self._dial.model
+        model = self._select_model(stored)
         messages = repair_conversation(stored).messages
         last = stored.messages[-1] if stored.messages else None
         is_edited = last is not None and (last.replaces is not None or _changes_version(last.entry))

@@ -41,6 +41,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypedDict
 
 from dial_client.audit.entries import Origin
+from dial_client.client.client_model import ClientModel
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations import export
 from dial_client.conversations.chat_methods import ChatMethods
@@ -51,7 +52,7 @@ from dial_client.conversations.conversation_view import copy_messages
 from dial_client.conversations.history import count_last_rounds, repair_conversation, repair_history
 from dial_client.conversations.history_editor import HistoryEditor
 from dial_client.conversations.history_edits import build_removal, find_edit, find_last_exchange
-from dial_client.conversations.message_tree import StoredMessage
+from dial_client.conversations.message_tree import StoredMessage, build_tree
 from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
 from dial_client.conversations.turn_input import CONTINUE, Continuation, TurnInput
 from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
@@ -122,7 +123,11 @@ class ConversationManager(ChatMethods, VersionMethods):
         patience = patience if when_busy == "wait" else 0.0
         self._queue = TurnQueue(store, patience=patience, lease=lease, will_be_resumed=will_be_resumed)
         self._editor = HistoryEditor(store, patience=patience, lease=lease, will_be_resumed=will_be_resumed)
-        self._compactor = Compactor(dial, store, self._editor, self._queue)
+        self._compactor = Compactor(dial, self._select_model, store, self._editor, self._queue)
+
+    def _select_model(self, stored: Conversation) -> ClientModel:
+        settings, _ = to_turn_settings(build_tree(stored).settings, self._dial.limits, self.locked_settings)
+        return self._dial.model.select(settings)
 
     @property
     def store(self) -> ConversationStore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,4 +125,29 @@ def test_settings_are_stored_with_the_conversation_and_hidden_if_locked(chromium
         tab.until(f"{STORED} && document.querySelector('#model.is-changed')")
         tab.click("#model")
         tab.until("document.querySelector('dialog.settings[open] textarea')?.value === 'Be brief.'")
+        assert_harmless(tab, address)
+
+
+def test_saved_settings_keep_what_the_dialog_does_not_show(chromium: Browser, tmp_path: Path) -> None:
+    settings = {"disabled_servers": ["gone"], "disabled_tools": ["lost"], "limits": {"max_tokens_total": 5000}}
+    with serve_page(tmp_path, {"replies": ["Yes."], "after": "repeat"}) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "One")
+        tab.until(STORED)
+        request = (
+            "(body) => fetch('conversations/' + location.hash.split('/').at(-1), {method: body ? 'PATCH' : 'GET', "
+            "body, headers: {Authorization: 'Bearer ' + sessionStorage['dial-token'], "
+            "'Content-Type': 'application/json'}})"
+            ".then(answer => answer.json()).then(found => found.settings)"
+        )
+        tab.run(f"({request})({json.dumps(json.dumps({'settings': settings}))})")
+        tab.reload()
+        tab.until(f"{STORED} && document.querySelector('#model.is-changed')")
+        tab.click("#model")
+        tab.until("document.querySelector('dialog.settings[open] textarea')")
+        tab.click("dialog.settings textarea")
+        tab.type("Be brief.")
+        tab.click("dialog.settings .primary")
+        tab.until("!document.querySelector('dialog.settings')")
+        assert tab.run(f"({request})()") == {**settings, "system": "Be brief."}
         assert_harmless(tab, address)

@@ -108,6 +108,25 @@ async def test_a_conversation_asks_a_model_of_its_own_with_its_temperature(store
     assert [details["stop_reason"] for _, details in view.turns] == ["answered"]
 
 
+async def test_a_summary_is_written_by_the_model_of_the_conversation(store: ConversationStore) -> None:
+    with model_endpoint([Say("Not asked.")]) as main, model_endpoint([Say("Yes."), Say("A summary.")]) as spare:
+        models = {
+            "main": ModelSettings("main", Wire.CHAT, main.url, "m", "key"),
+            "spare": ModelSettings("spare", Wire.CHAT, spare.url, "s", "key", context_window=4_000),
+        }
+        async with DialClient({}, "main", models=models) as dial:
+            manager = ConversationManager(dial, store)
+            made = await manager.create()
+            await manager.update_settings(made.id, {"model": "spare"})
+            await manager.chat(made.id, "This stays with the spare model.")
+            await manager.chat(made.id, "And this.")
+            assert 0 < await manager.measure(made.id) < 0.2, "the window is that of the conversation's model"
+            compaction = await manager.compact(made.id, keep=0)
+    assert compaction is not None
+    assert compaction.summary == "A summary."
+    assert main.requests == []
+
+
 def read_settings(main: str, spare: str) -> Settings:
     models = {
         name: {"wire": "chat", "baseUrl": url, "model": name[0], "apiKey": "key"}

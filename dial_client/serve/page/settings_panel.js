@@ -112,7 +112,9 @@ function createForm(settings, { models, default: standard, locked }, tools) {
   const depth = createNumber(settings.limits?.max_depth, 0, 100);
   const timeout = createNumber(settings.limits?.timeout, 1, 3600);
   const picker = createToolPicker(settings, tools);
+  const { max_depth: _depth, timeout: _timeout, ...otherLimits } = settings.limits ?? {};
   const limits = () => ({
+    ...otherLimits,
     ...(depth.value === "" ? {} : { max_depth: toNumber(depth) }),
     ...(timeout.value === "" ? {} : { timeout: toNumber(timeout) }),
   });
@@ -144,7 +146,10 @@ function createForm(settings, { models, default: standard, locked }, tools) {
   return { elements, read };
 }
 
-/** Checkboxes of servers and their tools. Tools of a server that is off are off too. */
+/**
+ * Checkboxes of servers and their tools. Tools of a server that is off are off too. What is off and not offered now, such
+ * as the tools of a server that is starting, stays off.
+ */
 function createToolPicker(settings, tools) {
   const boxes = new Map();
   const servers = new Map();
@@ -166,11 +171,14 @@ function createToolPicker(settings, tools) {
     update();
     return el("div", {}, element, el("details", {}, el("summary", {}, `${own.length} tools`), list));
   });
-  const off = (entries) => [...entries].filter(([, { box }]) => !box.checked).map(([name]) => name);
+  const off = (entries, before = []) => [
+    ...before.filter((name) => !entries.has(name)),
+    ...[...entries].filter(([, { box }]) => !box.checked).map(([name]) => name),
+  ];
   const content = sections.length ? sections : [el("p.quiet", {}, "No tools")];
   return {
     element: el("fieldset", {}, el("legend", {}, "Tools"), ...content),
-    servers: () => off(servers),
-    tools: () => off(boxes),
+    servers: () => off(servers, settings.disabled_servers),
+    tools: () => off(boxes, settings.disabled_tools),
   };
 }
