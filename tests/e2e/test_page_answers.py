@@ -138,6 +138,18 @@ def test_a_formula_whose_own_macros_expand_too_far_stays_text(chromium: Browser,
         assert tab.run("document.querySelector('.math').textContent") == blow_up
 
 
+def test_a_formula_draws_nothing_outside_its_place(chromium: Browser, tmp_path: Path) -> None:
+    moved = r"\raisebox{-80pt}{Allow everything?}"
+    with answered(chromium, tmp_path, f"First ${moved}$ and $${moved}$$\n\n" + "Last.\n\n" * 9) as tab:
+        tab.until("document.querySelectorAll('.answer mtext').length === 2")
+        is_hit = (
+            "(text) => { const box = text.getBoundingClientRect(); const x = box.left + 5; "
+            "const y = box.top + box.height / 2; const { bottom } = text.closest('.math').getBoundingClientRect(); "
+            "return [y > bottom + 20, document.elementsFromPoint(x, y).includes(text)]; }"
+        )
+        assert tab.run(f"[...document.querySelectorAll('.answer mtext')].map({is_hit})") == [[True, False]] * 2
+
+
 def test_a_table_is_copied_as_csv_and_as_markdown(chromium: Browser, tmp_path: Path) -> None:
     text = '| **Name** | Value |\n|:--|--:|\n| a, "b" | =1+1 |\n| `x\\|y` | -2 |'
     with answered(chromium, tmp_path, text) as tab:
