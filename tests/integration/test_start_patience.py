@@ -67,6 +67,7 @@ async def test_a_slow_server_serves_its_tools_in_the_next_round_of_the_same_turn
             await dial.ready()
 
         model.replies = [[release, *call("now")], call("echo", text="hi"), ANSWER]
+        await until(lambda: dial.servers["a"].state is ServerState.READY)
         with anyio.fail_after(LONG):
             turn = await dial.run("Go")
     finally:
