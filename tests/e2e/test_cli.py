@@ -106,7 +106,8 @@ def test_what_is_kept_is_for_its_owner_only(folder: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
     with sqlite3.connect(file) as database:
-        assert database.execute("select count(*) from messages").fetchone() == (4,)
+        counts = database.execute("select message_count, entry_count from conversations").fetchone()
+        assert counts == (5, 1), "the question, a call, its result, the answer, and the details of the turn"
     database.close()
 
 

@@ -267,6 +267,6 @@ def test_an_edited_message_keeps_its_text_files(chromium: Browser, tmp_path: Pat
 def read_stored(tab: Tab) -> Any:
     """Return the open conversation as it is stored."""
     return tab.run(
-        "fetch('conversations/' + location.hash.slice(2), {headers: {Authorization: "
+        "fetch('conversations/' + location.hash.split('/').at(-1), {headers: {Authorization: "
         "'Bearer ' + sessionStorage.getItem('dial-token')}}).then((response) => response.json())"
     )

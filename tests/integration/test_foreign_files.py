@@ -151,7 +151,7 @@ def test_what_was_approved_is_compared_in_no_time(tmp_path: Path) -> None:
     assert time.process_time() - began < 5
 
 
-SAFE_OF_YAML = {"YAMLError", "safe_load"}
+SAFE_OF_YAML = {"YAMLError", "SafeLoader"}
 """What may be imported from yaml by name: a loader that makes plain values only."""
 
 
