@@ -1,7 +1,7 @@
 """A call's arguments for people to read: line breaks are line breaks, invisible characters are written out.
 
 The form is close to YAML, and each line is the beginning of a name, of an item, or indented below it. The page writes
-the same (``serve/page/arguments.js``).
+the same (``serve/page/argument_block.js``).
 """
 
 from __future__ import annotations
