@@ -6,9 +6,11 @@ import os
 import secrets
 import signal
 import sys
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -31,9 +33,10 @@ from dial_client.serve.http_server import HttpServer, open_socket
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.security import build_policy, is_loopback
 from dial_client.serve.served_model import ServedModel
+from dial_client.serve.server_logins import ServerLogins
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.servers.status import ServerStatus
-from dial_client.settings.config_types import Settings
+from dial_client.settings.config_types import ServerSettings, Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 from dial_client.text.safe_text import one_line
@@ -106,16 +109,19 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
                     await stack.enter_async_context(_durable(dial, store, turns, locked)) if address.durable else None
                 )
             reload = ConfigurationReload(dial, options, settings, human_input, model)
+            logins = ServerLogins(dial, reload.find_server)
             context = AppContext(
                 *(dial, store, human_input, turns, model, durable),
                 peers=peers,
                 audit_folder=audit_folder(),
                 administration=ConfigAdministration(options, reload.request) if address.allows_admin else None,
+                logins=logins,
                 locked_settings=locked,
             )
             app = build_application(context, build_policy(address.host, token, address.allowed_hosts))
             shown = _shown(listener.getsockname(), token, came_from)
-            return await _serve(HttpServer(app, listener, turns), dial, peers, shown, reload)
+            tasks = (peers.run, reload.run, logins.run)
+            return await _serve(HttpServer(app, listener, turns), dial, shown, reload, tasks)
     finally:
         listener.close()
         with anyio.CancelScope(shield=True):
@@ -166,6 +172,10 @@ class ConfigurationReload:
         with suppress(anyio.WouldBlock):
             self._requests.send_nowait(None)
 
+    def find_server(self, name: str) -> ServerSettings | None:
+        """Return the settings of a server of the configuration in effect; None if there is no such server."""
+        return self._settings.servers.get(name)
+
     async def run(self) -> None:
         """Answer requests until cancelled. A configuration with an error changes nothing, and is reported."""
         with self._requests, self._received:
@@ -195,7 +205,13 @@ def _say(text: str) -> None:
     print(f"dial-chat: {one_line(text, 600)}", file=sys.stderr, flush=True)
 
 
-async def _serve(server: HttpServer, dial: DialClient, peers: PeerBus, shown: str, reload: ConfigurationReload) -> int:
+async def _serve(
+    server: HttpServer,
+    dial: DialClient,
+    shown: str,
+    reload: ConfigurationReload,
+    tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]],
+) -> int:
     code: int = ExitCode.ANSWERED
     failed: DialError | None = None
 
@@ -217,8 +233,8 @@ async def _serve(server: HttpServer, dial: DialClient, peers: PeerBus, shown: st
     process_runner.interrupts.reload_on_hangup(reload.request)
     async with anyio.create_task_group() as group:
         group.start_soon(start)
-        group.start_soon(peers.run)
-        group.start_soon(reload.run)
+        for task in tasks:
+            group.start_soon(task)
         await server.run(lambda: print(f"dial-chat: listening on {shown}", file=sys.stderr, flush=True))
         group.cancel_scope.cancel()
     if failed is not None:

@@ -47,7 +47,7 @@ from dial_client.conversations import export
 from dial_client.conversations.chat_methods import ChatMethods
 from dial_client.conversations.compaction import KEPT_EXCHANGES, Compaction
 from dial_client.conversations.compactor import Compactor
-from dial_client.conversations.conversation_settings import to_turn_settings
+from dial_client.conversations.conversation_settings import leave_out_missing, to_turn_settings
 from dial_client.conversations.conversation_view import copy_messages
 from dial_client.conversations.history import count_last_rounds, repair_conversation, repair_history
 from dial_client.conversations.history_editor import HistoryEditor
@@ -127,7 +127,7 @@ class ConversationManager(ChatMethods, VersionMethods):
 
     def _select_model(self, stored: Conversation) -> ClientModel:
         settings, _ = to_turn_settings(build_tree(stored).settings, self._dial.limits, self.locked_settings)
-        return self._dial.model.select(settings)
+        return self._dial.model.select(leave_out_missing(settings, self._dial.model)[0])
 
     @property
     def store(self) -> ConversationStore:
@@ -344,6 +344,7 @@ class ConversationManager(ChatMethods, VersionMethods):
 
         def start(history: tuple[Message, ...], stored: Mapping[str, Any], slot: TurnObserver) -> TurnHandle:
             settings, max_tokens = to_turn_settings(stored, self._dial.limits, self.locked_settings)
+            settings, model_note = leave_out_missing(settings, self._dial.model)
             messages = (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history
             persister = TurnPersister(self._store, self._dial.model.select(settings).name)
             turn = self._dial.start(
@@ -361,7 +362,7 @@ class ConversationManager(ChatMethods, VersionMethods):
                 settings=settings,
                 max_tokens=max_tokens,
             )
-            turn.recorder.note(*([note] if note else []))
+            turn.recorder.note(*filter(None, (model_note, note)))
             return turn
 
         return await self._queue.start_next(origin, message, start)

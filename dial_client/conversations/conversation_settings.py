@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from dial_client.client.client_model import ClientModel
 from dial_client.client.turn_settings import TurnSettings
 from dial_client.errors import ConfigError
 from dial_client.limits import Limits
@@ -115,3 +116,24 @@ def to_turn_settings(
         disabled_servers=frozenset(found.get("disabled_servers", ())),
         disabled_tools=frozenset(found.get("disabled_tools", ())),
     ), int(max_tokens) if max_tokens is not None else None
+
+
+def leave_out_missing(settings: TurnSettings, model: ClientModel) -> tuple[TurnSettings, str]:
+    """Return stored settings that the client can have, and a note for the user; the note is empty for no change.
+
+    A temperature without a profile is left out.
+
+    Raises:
+        ConfigError: the profile of the model does not exist any more. The user chooses: what was written for one model,
+            such as one on this machine, does not go to another one unasked.
+    """
+    own = model.profile_name
+    if settings.model not in (None, own, *model.profiles):
+        raise ConfigError(
+            f"the model {settings.model!r} of this conversation is not available any more",
+            hint="choose another one: /model NAME in the terminal, the settings of the conversation on the page",
+        )
+    if settings.temperature is not None and not (settings.model or own):
+        note = "the temperature of this conversation has no effect: it needs a model that is a profile"
+        return replace(settings, temperature=None), note
+    return settings, ""

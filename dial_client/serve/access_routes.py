@@ -27,7 +27,7 @@ class AccessRoutes:
 
     Args:
         dial: the client, entered.
-        requests: has the grants of this server.
+        requests: has the grants of all processes.
         audit_folder: of the user's audit log; None if there is none.
     """
 
@@ -45,18 +45,19 @@ class AccessRoutes:
         ]
 
     async def _list(self, request: Request) -> Response:  # noqa: ARG002
-        return json_response({"grants": self._list_grants()})
+        return json_response({"grants": await self._list_grants()})
 
-    def _list_grants(self) -> list[dict[str, Any]]:
+    async def _list_grants(self) -> list[dict[str, Any]]:
+        shared = await self._requests.list_granted()
         stored = [{**grant.to_dict(), "scope": "always"} for grant in self._dial.approvals.stored_grants]
         in_conversations = [
             {"id": tool.key, "server": tool.server, "tool": tool.tool, "scope": "conversation"}
             | {"conversation": tool.conversation_id}
-            for tool in self._requests.granted
+            for tool in shared
             if tool.conversation_id
         ]
         always = {(grant["server"], grant["tool"]) for grant in stored}
-        of_broker = {(tool.server, tool.tool) for tool in self._requests.granted if not tool.conversation_id}
+        of_broker = {(tool.server, tool.tool) for tool in shared if not tool.conversation_id}
         session = sorted({*self._dial.approvals.session_grants, *(of_broker - always)})
         for_session = [
             {"id": _compute_id(server, tool), "server": server, "tool": tool, "scope": "session"}
@@ -66,7 +67,7 @@ class AccessRoutes:
 
     async def _revoke(self, request: Request) -> Response:
         id_ = request.path_params["id"]
-        grant = next((grant for grant in self._list_grants() if grant["id"] == id_), None)
+        grant = next((grant for grant in await self._list_grants() if grant["id"] == id_), None)
         if grant is None:
             raise HttpError(404, "there is no such grant", "not_found")
         if grant["scope"] == "conversation":
@@ -80,7 +81,7 @@ class AccessRoutes:
         if grant["scope"] == "always":
             self._dial.approvals.revoke(grant["id"])
         self._dial.approvals.forget(grant["server"], grant["tool"])
-        for tool in self._requests.granted:
+        for tool in await self._requests.list_granted():
             if (tool.server, tool.tool, tool.conversation_id) == (grant["server"], grant["tool"], ""):
                 await self._requests.revoke(tool.key)
 

@@ -21,11 +21,13 @@ from dial_client.serve.conversation_routes import ConversationRoutes
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.human_input_routes import HumanInputRoutes
+from dial_client.serve.login_routes import LoginRoutes
 from dial_client.serve.model_routes import ModelRoutes
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
 from dial_client.serve.prompt_routes import PromptRoutes
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
 from dial_client.serve.served_model import ServedModel
+from dial_client.serve.server_logins import ServerLogins
 from dial_client.serve.server_routes import ServerAdministration, ServerRoutes
 from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.tool_routes import ToolRoutes
@@ -52,6 +54,8 @@ class AppContext:
     """The folder of the user's audit log."""
     administration: ServerAdministration | None = None
     """Changes the configuration; None if clients may not change it."""
+    logins: ServerLogins | None = None
+    """The OAuth logins in progress; None if nobody can log in over HTTP."""
     locked_settings: frozenset[str] = frozenset()
     """The settings that conversations cannot have."""
 
@@ -77,6 +81,7 @@ def build_routes(context: AppContext) -> list[Route]:
         *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).routes(),
         *PromptRoutes(dial).routes(),
         *ModelRoutes(dial, model, context.locked_settings).routes(),
+        *(LoginRoutes(context.logins).routes() if context.logins is not None else ()),
         *ServerRoutes(dial, context.administration).routes(),
         *ToolRoutes(dial, context.human_input).routes(),
         *AccessRoutes(dial, context.human_input.requests, context.audit_folder).routes(),

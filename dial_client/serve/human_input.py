@@ -13,7 +13,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import anyio
@@ -175,12 +175,14 @@ class HumanInputBroker:
         answer = await self._ask(PendingRequest(secrets.token_hex(16), APPROVAL, about, key), (turn,))
         if not isinstance(answer, Approval):
             return Approval(Decision.DENY, "nobody answered the request for approval", NO_APPROVER)
-        if not context.why_asked:
-            if answer.decision in _LASTING:
-                await self.requests.grant(GrantedTool(grant_key, context.server, tool.tool))
-            elif answer.decided_by == _FOR_CONVERSATION:
-                granted = GrantedTool(conversation_key, context.server, tool.tool, turn.conversation_id)
-                await self.requests.grant(granted)
+        if context.why_asked:
+            pass
+        elif answer.decided_by == _FOR_CONVERSATION:
+            await self.requests.grant(GrantedTool(conversation_key, context.server, tool.tool, turn.conversation_id))
+        elif answer.decision is Decision.SESSION:
+            # The client keeps no grant of its own: each process can revoke this one.
+            await self.requests.grant(GrantedTool(grant_key, context.server, tool.tool))
+            return replace(answer, decision=Decision.ONCE, decided_by="the user, for the session")
         return answer
 
     def _find_listener(self, id_: str) -> Listener | None:
@@ -249,8 +251,7 @@ class HumanInputBroker:
 
     def _compute_grant_key(self, tool: ToolSpec, server: str) -> str:
         settings = self._find_settings(server)
-        endpoint = self._identify(settings) if settings is not None else ()
-        return _hash(server, endpoint, definition(tool))
+        return _hash(server, self._identify(settings) if settings is not None else (), definition(tool))
 
     def _find_settings(self, server: str) -> ServerSettings | None:
         settings = self._servers.get(server)

@@ -4,7 +4,8 @@
   If the server listens on all addresses, any IP address is accepted.
 * ``Origin`` and ``Sec-Fetch-Site`` must be of this server's own origin: pages of other origins cannot send requests
   through the user's browser. There is no CORS.
-* ``Authorization: Bearer TOKEN`` is required for everything except the page's files and ``/healthz``.
+* ``Authorization: Bearer TOKEN`` is required for everything except the page's files, the redirects of OAuth
+  logins and ``/healthz``.
 * The body is limited in size and time, and so are the bodies of all requests together.
 * The length of the body must be unambiguous: a request with two lengths may smuggle a second request.
 """
@@ -59,6 +60,8 @@ FRAME_SCRIPTS = frozenset({f"{ASSETS}diagram_frame.js", f"{ASSETS}vendor/mermaid
 """The scripts of the frame that draws diagrams. Its origin is opaque: browsers send ``Origin: null`` for them."""
 APP_FRAME = "/apps/frame"
 """The empty document of an MCP App: the same for everybody, so it needs no token, which frames cannot send."""
+OAUTH_CALLBACK = "/oauth/callback"
+"""Authorization servers redirect browsers there, without a token. The login in progress checks what it is given."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound to
 
@@ -117,7 +120,9 @@ class SecurityMiddleware:
         _check_length(headers, scope["http_version"])
         if path == HEALTH:
             return
-        is_page = scope["method"] in ("GET", "HEAD") and (path in ("/", APP_FRAME) or path.startswith(ASSETS))
+        is_page = scope["method"] in ("GET", "HEAD") and (
+            path in ("/", APP_FRAME, OAUTH_CALLBACK) or path.startswith(ASSETS)
+        )
         self._check_host(headers)
         _check_origin(headers, is_page=is_page, is_frame_script=is_page and path in FRAME_SCRIPTS)
         if not is_page:

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from dial_client.client.dial_client import DialClient
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.request_bodies import read_json
+from dial_client.serve.server_logins import ServerLogins
 
 
 class ServerAdministration(Protocol):
@@ -55,7 +56,10 @@ class ServerRoutes:
         ]
 
     async def _list(self, request: Request) -> Response:  # noqa: ARG002
-        servers = [status.to_dict() for status in self._dial.servers.values()]
+        servers = [
+            {**status.to_dict(), "needs_login": ServerLogins.is_needed(status)}
+            for status in self._dial.servers.values()
+        ]
         return json_response({"servers": servers, "can_change": self._administration is not None})
 
     async def _restart(self, request: Request) -> Response:

@@ -13,7 +13,16 @@ import pytest
 from tests.support.browser import Browser, Tab
 from tests.support.network_listener import NetworkListener
 from tests.support.program import python_server
-from tests.support.web_page import DONE, SDK, assert_harmless, open_page, read_text, send_message, serve_page
+from tests.support.web_page import (
+    DONE,
+    SDK,
+    assert_harmless,
+    fetch_conversation,
+    open_page,
+    read_text,
+    send_message,
+    serve_page,
+)
 
 pytestmark = pytest.mark.once
 
@@ -131,6 +140,9 @@ def test_messages_and_links_of_an_app_need_a_click_of_the_person(chromium: Brows
         accept = "document.querySelector('.app-consent .primary')?.click()"
         tab.until(f"({accept}, document.querySelectorAll('.user').length === 2)")
         tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'More of it.'")
+        stored = fetch_conversation(tab)
+        users = [message for message in stored["messages"] if message["role"] == "user"]
+        assert [message.get("taint") for message in users] == [None, "apps"], "a server wrote the second one"
         assert_harmless(tab, address)
 
 

@@ -19,14 +19,16 @@ from dial_client.serve.cluster.topics import turn_events_topic as events_of
 from dial_client.serve.sse_response import encode_end
 from dial_client.sinks import sse_encoder
 from dial_client.stores.sql_store import SQLStore
+from tests.e2e.test_page_apps import call, open_app
 from tests.integration.test_human_input import CALL, Pen, stream_chat
 from tests.integration.test_serve_cluster import next_text, two
 from tests.support.browser import Browser, Tab
 from tests.support.http_service import TOKEN
 from tests.support.program import LONG
+from tests.support.servers.app_server import build
 from tests.support.web_page import DONE, assert_harmless, open_page, open_relay, read_text, send_message
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.once]
 
 TURN = "the-first-turn"
 WROTE = ToolCallRequest("call_1", "write", {"what": "first"})
@@ -141,8 +143,8 @@ async def test_a_turn_that_runs_at_another_server_is_followed_allowed_and_stoppe
     chromium: Browser, tmp_path: Path
 ) -> None:
     pen = Pen()
-    replies = [{"text": "I will write.", **CALL}, {"text": "And so", "hang": True}]
-    async with two(tmp_path, replies, servers={"pen": pen.server}) as (here, there):
+    replies = [{"text": "I will write.", **CALL}, call("show_counter", start=3), {"text": "And so", "hang": True}]
+    async with two(tmp_path, replies, servers={"pen": pen.server, "apps": build()}) as (here, there):
         where = await here.conversation()
         async with stream_chat(here, where) as (events, _):
             await next_text(events)
@@ -150,6 +152,9 @@ async def test_a_turn_that_runs_at_another_server_is_followed_allowed_and_stoppe
             assert "pen wants to run write" in await seen(read_text, tab, ".request h2")
             assert await seen(read_text, tab, ".answer .prose") == "I will write."
             await seen(tab.click, ".request .primary")
+            await seen(tab.until, "document.querySelector('.request h2')?.textContent.endsWith('run show_counter')")
+            await seen(tab.click, ".request .primary")
+            await seen(open_app, tab, "find('count').textContent === '3'")
             await seen(tab.until, "document.querySelector('.answer .prose:last-of-type')?.textContent === 'And so'")
             assert await seen(read_text, tab, ".tool-result pre") == "written: a"
             await seen(tab.press, "Escape")

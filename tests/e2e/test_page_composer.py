@@ -11,7 +11,15 @@ import pytest
 
 from tests.support.browser import Browser, Tab
 from tests.support.program import HERE, python_server
-from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page
+from tests.support.web_page import (
+    DONE,
+    assert_harmless,
+    fetch_conversation,
+    open_page,
+    read_text,
+    send_message,
+    serve_page,
+)
 
 pytestmark = pytest.mark.once
 
@@ -157,10 +165,7 @@ def test_a_prompt_of_an_untrusted_server_taints_the_message(chromium: Browser, t
         tab.type("what is it?")
         tab.press("Enter")
         tab.until(DONE)
-        stored = tab.run(
-            "fetch('conversations/' + location.hash.split('/').at(-1), {headers: {Authorization: "
-            "'Bearer ' + sessionStorage.getItem('dial-token')}}).then((response) => response.json())"
-        )
+        stored = fetch_conversation(tab)
         assert stored["messages"][0]["taint"] == "books"
 
 
@@ -218,7 +223,7 @@ def test_the_taint_of_a_draft_stays_over_a_switch_of_conversations_and_a_reload(
         tab.until(f"document.readyState === 'complete' && {FIELD} === 'Greet Ada kindly.'")
         tab.click("#send")
         tab.until(DONE)
-        assert read_stored(tab)["messages"][0]["taint"] == "books"
+        assert fetch_conversation(tab)["messages"][0]["taint"] == "books"
 
 
 def test_a_message_and_an_edit_that_are_rejected_are_kept(chromium: Browser, tmp_path: Path) -> None:
@@ -260,13 +265,5 @@ def test_an_edited_message_keeps_its_text_files(chromium: Browser, tmp_path: Pat
         tab.press("Enter")
         tab.until("document.querySelector('.prose')?.textContent === 'Done again.'")
         tab.until(DONE)
-        texts = [part["text"] for part in read_stored(tab)["messages"][0]["content"]]
+        texts = [part["text"] for part in fetch_conversation(tab)["messages"][0]["content"]]
         assert texts == ["Add them up", "[file sums.csv; the user attached it]\nname,sum\nZoë,2\n\n[end of file]"]
-
-
-def read_stored(tab: Tab) -> Any:
-    """Return the open conversation as it is stored."""
-    return tab.run(
-        "fetch('conversations/' + location.hash.split('/').at(-1), {headers: {Authorization: "
-        "'Bearer ' + sessionStorage.getItem('dial-token')}}).then((response) => response.json())"
-    )

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.browser import Browser, Tab
-from tests.support.web_page import DONE, assert_harmless, open_page, open_relay, read_text, send_message, serve_page
+from tests.support.web_page import (
+    DONE,
+    assert_harmless,
+    open_page,
+    open_relay,
+    read_text,
+    save_as_html,
+    send_message,
+    serve_page,
+)
 
 pytestmark = pytest.mark.once
 
@@ -49,14 +58,6 @@ def tab(chromium: Browser, address: str) -> Iterator[Tab]:
         opened.until(f"{DONE} && {STORED} && document.querySelector('.turn:last-child math')")
     yield opened
     assert_harmless(opened, address)
-
-
-def choose(tab: Tab, label: str) -> None:
-    """Choose an entry of the menu of the open conversation."""
-    tab.click("#conversation-more")
-    tab.until("document.querySelector('.menu')")
-    at = tab.run(f"[...document.querySelectorAll('.menu-item')].findIndex(e => e.textContent === {label!r}) + 1")
-    tab.click(f".menu-item:nth-child({at})")
 
 
 def command(tab: Tab, name: str) -> None:
@@ -119,14 +120,7 @@ def test_text_has_the_direction_of_its_script_and_code_is_left_to_right(tab: Tab
 
 
 def test_an_exported_file_shows_the_conversation_without_script(chromium: Browser, tmp_path: Path, tab: Tab) -> None:
-    tab.download_to(tmp_path)
-    choose(tab, "Save as HTML")
-    tab.until("document.querySelector('.menu') === null")
-    path = tmp_path / "First needle.html"
-    for _ in range(200):
-        if path.is_file():
-            break
-        tab.run("new Promise((done) => setTimeout(done, 50))")
+    path = save_as_html(tab, tmp_path, "First needle")
     text = path.read_text(encoding="utf-8")
     assert re.findall(r"<script|<button|<iframe|\bon\w+=|url\(|https?://(?!www\.w3\.org)", text) == []
     document = chromium.tab()

@@ -189,3 +189,68 @@ def test_nothing_takes_longer_than_its_length_explains(size: int) -> None:
     console.log(JSON.stringify(slow));
     """
     assert node(program, {"pieces": PIECES, "size": size}) == []
+
+
+ANSWER = """## **Plan** for `today`
+
+It is *sunny*. Take e.g. 3.5 litres. **One. Two.** See [the map](https://a.test/b.c?d=1. "t")!
+
+- [x] first
+2. second, without an end
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+```py
+print("never. read.")
+
+```
+
+$$
+x = 1. y
+$$
+
+---
+
+終わりです。次。Done"""
+SPOKEN = (
+    "Plan for today It is sunny. Take e.g. 3.5 litres. One. Two. See the map! first 2. second, without an end "
+    "Table, 1 row. Code, 2 lines. Formula. 終わりです。次。Done The end."
+)
+
+
+def speak(pieces: list[str], *, ticks: int) -> list[str]:
+    """Return what is announced of an answer in these pieces, if the pause passes once after each number of pieces."""
+    program = f"""
+    import {{ SpokenAnswer }} from {json.dumps((PAGE / "spoken_answer.js").as_uri())};
+    const [spoken, waiting] = [[], []];
+    const answer = new SpokenAnswer((text) => spoken.push(text), (action) => waiting.push(action));
+    given.forEach((piece, at) => {{
+      answer.append(piece);
+      if (waiting.length > 1) throw new Error("two announcements at a time");
+      if (at % {ticks} === 0) waiting.pop()?.();
+    }});
+    answer.finish("The end.");
+    answer.finish("The end.");
+    waiting.pop()?.();
+    console.log(JSON.stringify(spoken));
+    """
+    return list(node(program, pieces))
+
+
+@pytest.mark.parametrize(("size", "ticks"), [(1, 1), (3, 2), (7, 1), (7, 1000), (10_000, 1000)])
+def test_screen_readers_hear_whole_sentences_of_an_answer_and_its_end_once(size: int, ticks: int) -> None:
+    spoken = speak([ANSWER[at : at + size] for at in range(0, len(ANSWER), size)], ticks=ticks)
+    assert " ".join(spoken).replace("。 ", "。") == SPOKEN
+    ends = (".", "!", "。", "today", "end", "first")
+    assert [text for text in spoken if not text.endswith(ends)] == []
+
+
+def test_a_long_answer_is_announced_by_its_beginning_and_its_length() -> None:
+    sentence = "This is one sentence of many. "
+    spoken = speak([sentence] * 1_000, ticks=1)
+    assert " ".join(spoken[:-1]) == " ".join([sentence.strip()] * len(spoken[:-1]))
+    assert sum(map(len, spoken)) < 2_100
+    assert spoken[-1] == "30,000 characters in total. The end."
+    assert speak(["no end " * 20_000], ticks=1)[-1].endswith("140,000 characters in total. The end.")

@@ -177,6 +177,7 @@ def test_whatever_can_be_used_has_a_name(chromium: Browser, tmp_path: Path) -> N
         assert nameless(tab) == []
         send_message(tab, "Code")
         tab.until(DONE)
+        tab.until("document.getElementById('announcements').textContent === 'Code, 1 line. End of the answer.'")
         assert nameless(tab) == []
         send_message(tab, "Ask me")
         tab.until("document.querySelector('.request-form')")

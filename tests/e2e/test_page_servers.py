@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.support.browser import Browser
 from tests.support.program import python_server
+from tests.support.servers.oauth_server import guarded
 from tests.support.web_page import (
     ASKING,
     DONE,
@@ -88,4 +89,21 @@ def test_servers_are_added_disabled_and_removed_where_the_operator_allows_it(chr
         tab.click("[aria-label='Remove <b>new']")
         tab.click("dialog.small .danger")
         tab.until("document.querySelectorAll('.server').length === 1")
+        assert_harmless(tab, address)
+
+
+def test_a_person_logs_in_to_a_server_in_a_new_tab(chromium: Browser, tmp_path: Path) -> None:
+    no_keyring = {"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
+    with guarded() as server, serve_page(tmp_path, ["Hello."], {"docs": {"url": server.url}}, **no_keyring) as address:
+        tab = open_page(chromium, address)
+        tab.resize(320, 568, phone=True)
+        tab.click("#servers-button")
+        tab.until("document.querySelector('[aria-label=\"Log in to docs\"]')")
+        tab.click("[aria-label='Log in to docs']")
+        tab.until("document.querySelector('dialog.small a.primary')")
+        assert server.base in read_text(tab, "dialog.small")
+        assert tab.run("document.querySelector('dialog.small a').rel") == "noopener noreferrer"
+        tab.click("dialog.small a.primary")
+        tab.until("document.querySelector('.server[data-state=ready]')")
+        tab.until("!document.querySelector('[aria-label=\"Log in to docs\"]')")
         assert_harmless(tab, address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from dial_client.citations import Citation, insert_markers
 from tests.support.browser import Browser
-from tests.support.web_page import assert_harmless, open_page, read_text, send_message, serve_page
+from tests.support.web_page import assert_harmless, open_page, read_text, save_as_html, send_message, serve_page
 
 PAGE = Path(__file__).parents[2] / "dial_client" / "serve" / "page"
 NODE = shutil.which("node")
@@ -29,7 +30,8 @@ def items() -> list[dict[str, Any]]:
         "end_index": 7,
     }
     hostile = cited | {"url": "javascript:alert(1)", "title": "Not a page"}
-    text = "Grüße 🌍, sagt die Quelle."
+    mail = cited | {"url": "mailto:a@a.test", "title": "<img src=https://evil.test/a.png onerror=alert(1)>\u202e"}
+    text = "Grüße 🌍, sagt die Quelle. `a[1]` [9]"
     return [
         {"type": "web_search_call", "id": "ws1", "status": "completed", "action": {"type": "search", "query": "sky"}},
         {"type": "image_generation_call", "id": "ig1", "status": "completed", "result": PIXEL, "output_format": "png"},
@@ -38,7 +40,7 @@ def items() -> list[dict[str, Any]]:
             "id": "msg1",
             "role": "assistant",
             "status": "completed",
-            "content": [{"type": "output_text", "text": text, "annotations": [cited, hostile]}],
+            "content": [{"type": "output_text", "text": text, "annotations": [cited, hostile, mail]}],
         },
     ]
 
@@ -51,14 +53,44 @@ def test_an_answer_has_its_sources_its_image_and_the_searches_of_the_endpoint(
         tab = open_page(chromium, address)
         send_message(tab, "Hello")
         assert "A <b>page</b>" in read_text(tab, ".sources")
-        assert read_text(tab, ".answer .prose").strip() == "Grüße 🌍[1][2], sagt die Quelle."
+        assert read_text(tab, ".answer .prose").strip() == "Grüße 🌍[1][2][3], sagt die Quelle. a[1] [9]"
         assert read_text(tab, ".tool .tool-name") == "web_search"
         for _ in range(2):
-            links = "[...document.querySelectorAll('.sources li')].map((li) => li.querySelector('a')?.href ?? null)"
-            assert tab.run(links) == ["https://a.test/x", None]
+            links = (
+                "[...document.querySelectorAll('.sources li')].map((li) => li.querySelector('a[target]')?.href ?? null)"
+            )
+            assert tab.run(links) == ["https://a.test/x", None, None]
+            assert "a.test" in read_text(tab, ".sources li .quiet")
+            assert "onerror=alert(1)>\\u{202e}" in read_text(tab, ".sources li:last-of-type")
+            assert tab.run("[...document.querySelectorAll('.marker')].map((e) => e.textContent)") == [
+                "[1]",
+                "[2]",
+                "[3]",
+            ]
+            assert tab.run("document.querySelector('.marker a').ariaLabel") == "[1] A <b>page</b>"
+            tab.run("document.querySelector('.marker:nth-of-type(2) a').focus()")
+            tab.press("Enter")
+            assert tab.run("document.activeElement.matches('.sources li:nth-child(2)')") is True
+            tab.press("Tab")
+            tab.press("Enter")
+            assert tab.run("document.activeElement.textContent") == "[2]"
+            assert "#/c/" in tab.run("location.hash")
             assert tab.run("document.querySelector('.answer figure img').src").startswith("data:image/png;base64,")
             tab.reload()
-            assert read_text(tab, ".answer .prose").strip() == "Grüße 🌍[1][2], sagt die Quelle."
+            assert read_text(tab, ".answer .prose").strip() == "Grüße 🌍[1][2][3], sagt die Quelle. a[1] [9]"
+        exported = save_as_html(tab, tmp_path, "Hello").read_text(encoding="utf-8")
+        assert 'href="#source-' in exported
+        assert re.findall(r'href="(?!#)([^"]*)"', exported) == ["https://a.test/x"]
+        for width, is_beside in ((1440, True), (768, False), (320, False)):
+            tab.resize(width, 900)
+            boxes = (
+                "['.answer > .sources', '.answer .prose'].map((s) => document.querySelector(s).getBoundingClientRect())"
+            )
+            beside = tab.run(f"(([list, text]) => list.left > text.right && list.width > 150)({boxes})")
+            assert beside is is_beside
+            assert tab.run("document.getElementById('view').scrollWidth <= document.getElementById('view').clientWidth")
+        tab.call("Emulation.setEmulatedMedia", media="print")
+        assert tab.run("document.querySelector('.sources').checkVisibility()") is True
         assert_harmless(tab, address)
 
 

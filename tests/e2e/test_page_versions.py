@@ -54,6 +54,7 @@ def test_answers_are_given_again_switched_continued_and_deleted(chromium: Browse
     press(tab, "Answer again")
     tab.until(f"{STORED} && {VERSION} === '3/3'")
     assert "maximum length" in read_text(tab, ".stopped")
+    assert read_text(tab, ".note") == "the reply met the limit of its length"
     press(tab, "Continue this answer")
     tab.until(f"{STORED} && {ANSWERS} === 'Third, cut off.'")
     tab.reload()
@@ -104,6 +105,32 @@ def test_an_open_page_shows_what_another_tab_does(chromium: Browser, address: st
     press(tab, "Previous version of the answer")
     second_tab.until(f"{VERSION} === '1/2' && {ANSWERS} === 'First.'")
     assert_harmless(tab, address)
+
+
+def test_commands_take_messages_back_and_summarize_them(chromium: Browser, tmp_path: Path) -> None:
+    toast = "document.querySelector('.toast:last-child')?.textContent.includes({!r})"
+    with serve_page(tmp_path, ["One.", "Two.", "Three.", "They <b>counted</b>."]) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "/undo")
+        tab.until(toast.format("no messages yet"))
+        for number, text in enumerate("abc", 1):
+            send_message(tab, text)
+            tab.until(f"{STORED} && document.querySelectorAll('.turn').length === {number}")
+        send_message(tab, "/undo")
+        tab.until(f"{USERS} === 'a,b' && {toast.format('Taken back')}")
+        send_message(tab, "/redo")
+        tab.until(f"{USERS} === 'a,b,c' && {ANSWERS} === 'One.,Two.,Three.'")
+        send_message(tab, "/redo")
+        tab.until(toast.format("nothing to bring back"))
+        send_message(tab, "/compact")
+        tab.until(f"{USERS} === 'b,c' && {toast.format('/compact undo')}")
+        assert read_text(tab, ".turn:first-child .resource .reasoning-text").strip() == "They <b>counted</b>."
+        assert "You said" not in read_text(tab, ".turn:first-child")
+        tab.reload()
+        tab.until(f"{STORED} && {USERS} === 'b,c'")
+        send_message(tab, "/compact undo")
+        tab.until(f"{USERS} === 'a,b,c' && {toast.format('whole conversation')}")
+        assert_harmless(tab, address)
 
 
 def test_settings_are_stored_with_the_conversation_and_hidden_if_locked(chromium: Browser, tmp_path: Path) -> None:

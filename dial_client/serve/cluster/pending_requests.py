@@ -13,7 +13,7 @@ from typing import Any
 from dial_client.errors import DialError
 from dial_client.logs import get_logger
 from dial_client.serve.cluster.peers import LEASE_TTL, REQUEST_TTL, PeerBus
-from dial_client.serve.cluster.topics import grant_topic, pending_requests_topic
+from dial_client.serve.cluster.topics import LISTED_GRANTS_TOPIC, grant_topic, pending_requests_topic
 from dial_client.sinks import sse_encoder
 from dial_client.stores.mailbox import Envelope
 
@@ -38,7 +38,7 @@ class PendingRequest:
 
 @dataclass(frozen=True, slots=True)
 class GrantedTool:
-    """A tool that this process has granted, for a person to read."""
+    """A tool that was granted, for a person to read."""
 
     key: str
     server: str
@@ -57,8 +57,8 @@ class PendingRequests:
     def __init__(self, peers: PeerBus) -> None:
         self._peers = peers
         self._mailbox = peers.mailbox
-        self._granted: dict[str, tuple[GrantedTool, int | None]] = {}
-        """The grants of this process by their keys, with their messages in the mailbox."""
+        self._granted: dict[str, GrantedTool] = {}
+        """The grants by their keys, where there is no mailbox that has them."""
 
     async def publish(self, request: PendingRequest) -> PendingRequest:
         """Send a request to all processes and return it with its message id.
@@ -69,7 +69,7 @@ class PendingRequests:
             return request
         address = self._peers.address
         body = {"id": request.id, "about": request.about, "key": request.grant_key, "to": address}
-        message_id = await self._send(pending_requests_topic(request.kind), sse_encoder.to_json(body))
+        message_id = await self._send((pending_requests_topic(request.kind), sse_encoder.to_json(body)))
         return replace(request, reply_to=address, message_id=message_id)
 
     def stop_renewing(self, request: PendingRequest) -> None:
@@ -109,18 +109,25 @@ class PendingRequests:
         body = sse_encoder.to_json({"id": request.id, **answer})
         return await self._mailbox.swap(request.message_id, request.reply_to, body, REQUEST_TTL)
 
-    @property
-    def granted(self) -> tuple[GrantedTool, ...]:
-        """The grants of this process."""
-        return tuple(tool for tool, _ in self._granted.values())
+    async def list_granted(self) -> list[GrantedTool]:
+        """Return the grants of all processes, without duplicates.
+
+        Raises:
+            DialError: the database failed.
+        """
+        if self._mailbox is None:
+            return [*self._granted.values()]
+        messages = await self._mailbox.read({LISTED_GRANTS_TOPIC: 0})
+        return [*dict.fromkeys(granted for message in messages if (granted := _parse_grant(message)) is not None)]
 
     async def grant(self, granted: GrantedTool) -> None:
         """Share a grant with all processes for as long as this process runs."""
-        if granted.key in self._granted:
-            return
-        self._granted[granted.key] = granted, None
-        if self._mailbox is not None:
-            self._granted[granted.key] = granted, await self._send(grant_topic(granted.key), "")
+        if self._mailbox is None:
+            self._granted[granted.key] = granted
+        elif not await self.is_granted(granted.key):
+            about = {"key": granted.key, "server": granted.server, "tool": granted.tool}
+            body = sse_encoder.to_json({**about, "conversation": granted.conversation_id})
+            await self._send((grant_topic(granted.key), ""), (LISTED_GRANTS_TOPIC, body))
 
     async def revoke(self, key: str) -> None:
         """Revoke a grant at all processes.
@@ -128,11 +135,12 @@ class PendingRequests:
         Raises:
             DialError: the database failed.
         """
-        _, message_id = self._granted.pop(key, (None, None))
-        self._peers.stop_renewing(message_id)
+        self._granted.pop(key, None)
         if self._mailbox is not None:
-            messages = await self._mailbox.read({grant_topic(key): 0})
-            await self._mailbox.take(*(message.id for message in messages))
+            granting = await self._mailbox.read({grant_topic(key): 0})
+            listing = await self._mailbox.read({LISTED_GRANTS_TOPIC: 0})
+            found = [message for message in listing if (grant := _parse_grant(message)) and grant.key == key]
+            await self._mailbox.take(*(message.id for message in (*granting, *found)))
 
     async def is_granted(self, key: str) -> bool:
         """Return True if a running process has the grant."""
@@ -144,15 +152,29 @@ class PendingRequests:
             log.warning("grants_unreadable", error=type(error).__name__)
             return False
 
-    async def _send(self, topic: str, body: str) -> int | None:
+    async def _send(self, *messages: tuple[str, str]) -> int | None:
+        """Send messages, each a topic and a body, all or none; return the id of the first, None if sending failed."""
         assert self._mailbox is not None
         try:
-            (message_id,) = await self._mailbox.send([(topic, body)], LEASE_TTL)
+            ids = await self._mailbox.send(messages, LEASE_TTL)
         except DialError as error:
             log.warning("message_not_sent", error=type(error).__name__)
             return None
-        self._peers.renew_while_alive(message_id)
-        return message_id
+        for message_id in ids:
+            self._peers.renew_while_alive(message_id)
+        return ids[0]
+
+
+def _parse_grant(message: Envelope) -> GrantedTool | None:
+    try:
+        content = message.content()
+        fields = [content[name] for name in ("key", "server", "tool", "conversation")]
+        if not all(isinstance(text, str) for text in fields):
+            raise ValueError("a field has another type")  # noqa: TRY301 - handled like the other errors
+        return GrantedTool(*fields)
+    except (KeyError, TypeError, ValueError) as error:  # of another version, or forged
+        log.warning("grant_invalid", error=type(error).__name__)
+        return None
 
 
 def _parse(kind: str, message: Envelope) -> PendingRequest | None:

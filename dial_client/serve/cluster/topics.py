@@ -26,6 +26,10 @@ def grant_topic(key: str) -> str:
     return f"granted:{key}"
 
 
+LISTED_GRANTS_TOPIC = "grants"
+"""The topic of what people read about grants: JSON objects with ``key``, ``server``, ``tool`` and ``conversation``."""
+
+
 def handoff_topic(call_id: str) -> str:
     """Return the topic of a turn that returned tool calls, by the id of its first call."""
     return f"thread:{call_id}"

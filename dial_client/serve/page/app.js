@@ -9,6 +9,7 @@ import { confirmAction, showToast, promptForToken } from "./dialogs.js";
 import { announce, byId, el, createIcon } from "./dom.js";
 import { ConversationSearch } from "./conversation_search.js";
 import { readHash, revealMessage, showAllTurns, toHash } from "./deep_links.js";
+import { listHistoryCommands } from "./history_commands.js";
 import { initInstallation } from "./installation.js";
 import { ServersPanel } from "./servers_panel.js";
 import { openSettings } from "./settings_panel.js";
@@ -51,6 +52,7 @@ const suggestions = new Suggestions(api, {
     { name: "find", detail: translate("command.find"), run: () => finder.open(current.element) },
     { name: "print", detail: translate("command.print"), run: () => print() },
     { name: "fork", detail: "Continue this conversation in a copy", run: () => current.id && sidebar.fork(current.id) },
+    ...listHistoryCommands({ transcript: () => current, act }),
     { name: "servers", detail: "Show the servers and their tools", run: () => servers.open() },
     { name: "attach", detail: "Attach files of this device", run: () => composer.chooseFiles() },
     { name: "stop", detail: "Stop the answer", run: stop },
@@ -94,9 +96,10 @@ const sidebar = new Sidebar(api, {
 connectApps({
   api,
   conversationId: () => current.id ?? "",
-  addRequest: (id, request) => transcripts.get(id)?.addRequest(request),
-  removeRequest: (id, request) => transcripts.get(id)?.removeRequest(request),
-  sendMessage: (text) => send({ text, files: [] }),
+  addRequest: (id, request) => transcripts.get(id)?.requests.add(request),
+  removeRequest: (id, request) => transcripts.get(id)?.requests.remove(request),
+  // A server wrote the text, whoever has sent it: what can act is asked about from now on.
+  sendMessage: (text, server) => send({ text, files: [], taint: server }),
 });
 
 /** Go to a conversation by its id; "" is a new conversation. */
@@ -169,6 +172,8 @@ function onCreated(transcript) {
 
 function onFinished(transcript) {
   running.delete(transcript.id);
+  const title = escapeInvisible(transcript.title || UNTITLED);
+  if (transcript !== current) announce(translate("answer.elsewhere", { title }));
   sidebar.refresh();
   const next = composer.queue.takeNext(transcript.id);
   if (next) {
@@ -289,7 +294,7 @@ function renderTitle() {
 /** Show the first request. A request that is already shown is left alone: the user may be typing into it. */
 function renderRequests() {
   const container = byId("requests");
-  const [request] = current.requests.values();
+  const request = current.requests.first;
   byId("request-count").hidden = current.requests.size < 2;
   byId("request-count").textContent = `${current.requests.size} requests need your answer`;
   if (container.firstElementChild?.dataset.request === request?.id) return;
@@ -297,7 +302,7 @@ function renderRequests() {
   const transcript = current;
   const answer = async (body) => {
     container.inert = true;
-    await transcript.answer(request, body).catch((error) => showToast(describeError(error)));
+    await transcript.requests.answer(request, body).catch((error) => showToast(describeError(error)));
     container.inert = false;
   };
   const check = (given) => api.fetchJson("POST", `approvals/${encodeURIComponent(request.id)}/check`, { arguments: given });

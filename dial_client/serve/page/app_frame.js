@@ -22,7 +22,9 @@ const openFrames = new Set();
 /** The apps whose origins the person has allowed, until the page is closed. */
 const allowed = new Set();
 
-/** Connect apps with the page: {api, conversationId(), addRequest(request), removeRequest(id), sendMessage(text)}. */
+/**
+ * Connect apps with the page: {api, conversationId(), addRequest(request), removeRequest(id), sendMessage(text, server)}.
+ */
 export function connectApps(given) {
   services = given;
 }
@@ -241,7 +243,7 @@ export class AppFrame {
         return {};
       },
       "ui/message": async (params) => {
-        const isSent = await services.sendMessage(await this.#consent.askToSend(params));
+        const isSent = await services.sendMessage(await this.#consent.askToSend(params), server);
         if (!isSent) throw new AppError("The message was not sent: an answer is being written");
         return {};
       },

@@ -36,7 +36,7 @@ async function toHtml(stored) {
 
 function renderTurn(stored, number) {
   const isQuestion = stored.messages[0].role === "user";
-  const turn = new TurnView(isQuestion ? parseUserMessage(stored.messages[0].content) : null, number, {});
+  const turn = new TurnView(isQuestion ? parseUserMessage(stored.messages[0]) : null, number, {});
   turn.addStored(stored, () => "");
   turn.finish();
   turn.setStored({ ...stored, question: null, answer: null, questionVersions: null, answerVersions: null });

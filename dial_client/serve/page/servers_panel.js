@@ -6,6 +6,7 @@ import { showToast } from "./dialogs.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { describeError } from "./strings.js";
 import { createAddForm, createChangeButtons } from "./server_changes.js";
+import { createLoginButton } from "./server_login.js";
 import { openToolForm } from "./tool_form.js";
 
 /** Milliseconds between refreshes while the panel is open. */
@@ -106,9 +107,10 @@ export class ServersPanel {
     const facts = [STATES[state] ?? state, protocol, version, restarts];
     const dot = el("span.dot", { "aria-hidden": "true" });
     const restart = CAN_RESTART.has(state) ? this.#createRestartButton(name) : null;
+    const login = server.needs_login ? createLoginButton(this.#api, name, () => this.refreshSoon()) : null;
     const changes = this.#canChange ? createChangeButtons(this.#api, server, () => this.refreshSoon()) : [];
     return el("article.server", { "data-state": state },
-      el("header", {}, dot, el("h3", {}, escapeInvisible(name)), restart, ...changes),
+      el("header", {}, dot, el("h3", {}, escapeInvisible(name)), login, restart, ...changes),
       el("p.quiet", {}, escapeInvisible(facts.filter(Boolean).join(" · "))),
       server.error ? el("p.failure", {}, escapeInvisible(server.error)) : null,
       ...(server.notes ?? []).map((note) => el("p.note", {}, escapeInvisible(note))),
@@ -144,18 +146,19 @@ export class ServersPanel {
   }
 
   #createRestartButton(name) {
+    const shown = escapeInvisible(name);
     const onclick = async () => {
       button.disabled = true;
       try {
         await this.#api.fetchJson("POST", `servers/${encodeURIComponent(name)}/restart`);
-        showToast(`${name} is restarting.`);
+        showToast(`${shown} is restarting.`);
       } catch (error) {
         showToast(describeError(error));
       }
       button.disabled = false;
       this.refresh();
     };
-    const button = el("button.text-button", { type: "button", "aria-label": `Restart ${name}`, onclick }, "Restart");
+    const button = el("button.text-button", { type: "button", "aria-label": `Restart ${shown}`, onclick }, "Restart");
     return button;
   }
 }

@@ -3,8 +3,17 @@
 import { el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { parseSafeUrl } from "./markdown_inline.js";
+import { translate } from "./strings.js";
 
 const MAX_QUOTE = 120;
+
+/** A number in a text, as `insertMarkers` and many models write it. */
+const MARKER = /\[(\d{1,4})\]/g;
+
+/** Elements in which a number in brackets is no marker. */
+const NO_MARKERS = "a, code, pre, math, .math";
+
+let lists = 0;
 
 /** Return the citations grouped by their source, in the order of the sources' numbers. */
 function groupBySource(citations) {
@@ -38,19 +47,69 @@ export function insertMarkers(text, citations) {
 
 /** Return the numbered list of sources. Only addresses of the web become links. */
 export function renderSources(citations) {
-  const items = groupBySource(citations).map((group) => {
-    const first = (name) => group.find((citation) => citation[name])?.[name] ?? "";
-    const url = parseSafeUrl(first("url"));
-    const locations = [...new Set(group.map(({ location }) => location).filter(Boolean))];
-    const name = [first("title") || (url ? url.host : group[0].source), ...locations].join(", ");
-    const quote = first("quote");
-    const attributes = { href: url?.href, rel: "noopener noreferrer nofollow", target: "_blank" };
-    return el("li", {},
-      url ? el("a", attributes, escapeInvisible(name)) : escapeInvisible(name),
-      url ? el("span.quiet", {}, ` ${url.host}`) : null,
-      quote ? el("q.quiet", {}, escapeInvisible(shorten(quote))) : null);
+  lists += 1;
+  const items = groupBySource(citations).map((group, at) => {
+    const { name, url, quote } = describeSource(group);
+    const attributes = { href: url?.href, rel: "noopener noreferrer nofollow", target: "_blank", dir: "auto" };
+    return el("li", { id: `source-${lists}-${at + 1}`, tabindex: "-1" },
+      url ? el("a", attributes, name) : el("bdi", {}, name),
+      url ? el("span.quiet", { dir: "ltr" }, ` ${url.host}`) : null,
+      quote ? el("q.quiet", { dir: "auto" }, quote) : null);
   });
-  return el("section.sources", { "aria-label": "Sources" }, el("h3", {}, "Sources"), el("ol", {}, ...items));
+  const title = translate("sources.title");
+  return el("section.sources", { "aria-label": title }, el("h3", {}, title), el("ol", {}, ...items));
+}
+
+function describeSource(group) {
+  const first = (name) => group.find((citation) => citation[name])?.[name] ?? "";
+  const address = parseSafeUrl(first("url"));
+  const url = address?.protocol === "mailto:" ? null : address;
+  const locations = [...new Set(group.map(({ location }) => location).filter(Boolean))];
+  const name = [first("title") || (url ? url.host : group[0].source), ...locations].join(", ");
+  return { name: escapeInvisible(name), url, quote: escapeInvisible(shorten(first("quote"))) };
+}
+
+/** Make the numbers in a rendered text links to the items of its list of sources, and the items lead back to the text. */
+export function linkMarkers(root, list) {
+  const items = [...list.querySelectorAll("li")];
+  for (const text of findTexts(root)) {
+    const parts = text.data.split(MARKER);
+    if (parts.length === 1) continue;
+    // Every second part is the number of a marker.
+    text.replaceWith(...parts.map((part, at) => {
+      if (at % 2 === 0) return part;
+      const item = items[Number(part) - 1];
+      return item ? createMarker(part, item) : `[${part}]`;
+    }));
+  }
+}
+
+function findTexts(root) {
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const texts = [];
+  while (walker.nextNode()) if (!walker.currentNode.parentElement.closest(NO_MARKERS)) texts.push(walker.currentNode);
+  return texts;
+}
+
+function createMarker(number, item) {
+  const label = `[${number}] ${item.firstElementChild.textContent}`;
+  const marker = createJump(item, { role: "doc-noteref", "aria-label": label, title: label }, `[${number}]`);
+  if (!item.querySelector(".back")) {
+    marker.id = `${item.id}-text`;
+    const back = translate("sources.back");
+    item.append(" ", createJump(marker, { class: "back", role: "doc-backlink", "aria-label": back, title: back }, "↩"));
+  }
+  return el("sup.marker", {}, marker);
+}
+
+/** Return a link within the page. Its address is for the exported file: on the page it would be another conversation. */
+function createJump(target, attributes, text) {
+  const onclick = (event) => {
+    event.preventDefault();
+    target.scrollIntoView({ block: "nearest" });
+    target.focus();
+  };
+  return el("a", { href: `#${target.id}`, onclick, ...attributes }, text);
 }
 
 function shorten(text) {

@@ -2,14 +2,39 @@
 
 const TEXTS = {
   en: {
+    "answer.code": "Code, {count} lines.",
+    "answer.code.one": "Code, 1 line.",
+    "answer.elsewhere": "The answer in “{title}” is complete.",
+    "answer.end": "End of the answer.",
+    "answer.formula": "Formula.",
+    "answer.length": "{count} characters in total.",
+    "answer.table": "Table, {count} rows.",
+    "answer.table.one": "Table, 1 row.",
     "command.find": "Search in this conversation",
     "command.print": "Print this conversation",
+    "command.undo": "Take back the last question and its answer",
+    "command.redo": "Bring back what /undo has taken back",
+    "command.compact": "Let the model summarize the older messages",
+    "command.compact_undo": "Bring back the messages that were summarized",
+    "history.new": "This conversation has no messages yet.",
+    "history.running": "Wait for the answer, or stop it first.",
+    "history.undone": "Taken back. /redo brings it back. What tools have done stays done.",
+    "history.not_undone": "There is nothing to take back.",
+    "history.redone": "The last question and its answer are back.",
+    "history.not_redone": "There is nothing to bring back: nothing was taken back, or there is a newer message.",
+    "history.compacted": "The model has summarized the older messages. /compact undo brings them back.",
+    "history.not_compacted": "There is nothing to summarize: the conversation is short.",
+    "history.whole": "The whole conversation is back.",
+    "history.not_whole": "Nothing of this conversation is summarized.",
     "find.label": "Search in this conversation",
     "find.previous": "Previous hit",
     "find.next": "Next hit",
     "find.close": "Close the search",
     "find.none": "No hits",
     "find.hit": "Hit {number} of {count}",
+    "sources.back": "Back to the text",
+    "sources.title": "Sources",
+    "status.compacting": "Summarizing…",
     "status.disconnected": "Connection lost. Reconnecting…",
   },
   de: {}, fr: {}, es: {}, ja: {}, zh: {}, ar: {},
@@ -20,9 +45,12 @@ const LANGUAGE = (globalThis.navigator?.languages ?? [])
   .map((tag) => tag.split("-")[0])
   .find((language) => Object.keys(TEXTS[language] ?? {}).length) ?? "en";
 
-/** Return a text in the user's language, with `values` in place of {name}. */
+const PLURALS = new Intl.PluralRules(LANGUAGE);
+
+/** Return a text in the user's language, with `values` in place of {name}. For a number `count` there may be "KEY.one". */
 export function translate(key, values = {}) {
-  const text = TEXTS[LANGUAGE][key] ?? TEXTS.en[key];
+  const form = typeof values.count === "number" ? `${key}.${PLURALS.select(values.count)}` : key;
+  const text = TEXTS[LANGUAGE][form] ?? TEXTS[LANGUAGE][key] ?? TEXTS.en[form] ?? TEXTS.en[key];
   return text.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
 }
 
@@ -107,3 +135,14 @@ export function describeInvisible({ removed_invisible: removed, invisible_in_arg
     hidden ? `${hidden} invisible character${hidden === 1 ? " is" : "s are"} escaped in the arguments.` : "",
   ].filter(Boolean);
 }
+
+/** The OAuth login to a server. */
+export const LOGIN = {
+  button: "Log in…",
+  begin: (server) => `Log in to ${server}`,
+  title: (server) => `Log in to ${server}`,
+  host: (host) => `The login takes place at ${host}, in a new tab. It leads back to this service.`,
+  scopes: (scopes) => `It asks for: ${scopes}`,
+  cancel: "Cancel",
+  open: "Open the login",
+};

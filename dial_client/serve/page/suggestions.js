@@ -23,7 +23,7 @@ export class Suggestions {
   /** Return the proposals for a text and a position in it, as CompletionList expects them. */
   async find(text, position) {
     const before = text.slice(0, position);
-    const command = /^\/(\S*)$/.exec(before);
+    const command = /^\/(\S*(?: \w*)?)$/.exec(before);
     if (command) return { from: 0, to: position, options: await this.#findCommands(command[1]) };
     const mention = MENTION.exec(before);
     if (!mention) return null;
@@ -36,7 +36,7 @@ export class Suggestions {
 
   /** Return what runs the command or prompt that a text names; null if it names none. */
   async findCommand(text) {
-    if (!/^\/\S+$/.test(text)) return null;
+    if (!/^\/\S+(?: \w+)?$/.test(text)) return null;
     const option = (await this.#findCommands(text.slice(1))).find(({ label }) => label === text);
     return option?.run ?? null;
   }
@@ -96,6 +96,8 @@ function rank(options, typed) {
   const position = ({ label, detail }) => {
     const name = label.slice(1).toLowerCase();
     if (name.startsWith(wanted)) return 0;
+    // Behind a command there is a sentence more often than the second word of another command.
+    if (wanted.includes(" ")) return 3;
     if (name.includes(wanted)) return 1;
     return (detail ?? "").toLowerCase().includes(wanted) ? 2 : 3;
   };

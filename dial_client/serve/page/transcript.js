@@ -1,12 +1,13 @@
 // One conversation: its turns, the running turn, and the requests that need the user's answer.
 
-import { el, announce } from "./dom.js";
+import { el } from "./dom.js";
 import { watchChanges } from "./change_watch.js";
+import { PendingRequests } from "./pending_requests.js";
 import { followTurn, pause } from "./turn_stream.js";
 import { countCalls, cutAfter, toTurns } from "./stored_turns.js";
 import { toRequestBody, parseUserMessage } from "./user_message.js";
 import { TurnView } from "./turn_view.js";
-import { describeError, describeRequest } from "./strings.js";
+import { describeError, translate } from "./strings.js";
 
 /** Turns of a long conversation that are shown at first; a button shows earlier turns. */
 const PAGE_SIZE = 30;
@@ -43,7 +44,10 @@ export class Transcript extends EventTarget {
     this.isDisconnected = false;
     /** Resolved when the stored conversation is loaded. */
     this.ready = Promise.resolve();
-    this.requests = new Map();
+    this.requests = new PendingRequests(api, {
+      findCard: (call) => this.#last?.card(call),
+      onChange: () => this.#dispatchChange(),
+    });
     this.element = el("div.transcript");
     const isIdle = () => this.id !== null && this.element.isConnected && !this.isRunning && !this.isEdited;
     const readState = async () => (await this.#api.fetchJson("GET", this.#path("/state"))).state;
@@ -70,7 +74,7 @@ export class Transcript extends EventTarget {
     this.#dispatchChange();
     if (!stored.running) return;
     this.#follow({ turn: stored.running, response: null });
-    await Promise.all(["approval", "question"].map((kind) => this.#loadRequests(kind, stored.running)));
+    await this.requests.load(stored.running, () => this.isRunning);
   }
 
   /** Send a message, {text, files}. A message that the server rejects is removed, and the error is thrown. */
@@ -128,6 +132,38 @@ export class Transcript extends EventTarget {
     this.#dispatchChange();
   }
 
+  /** Take the last question and its answer back. Resolves to true if there was one. */
+  undo() {
+    return this.#editHistory("/undo");
+  }
+
+  /** Undo the latest `undo` or `compact` (`edit`). Resolves to true if there was one. */
+  restore(edit) {
+    return this.#editHistory("/restore", { edit });
+  }
+
+  /** Let the model summarize the older messages. Resolves to a note; to "" if there is nothing to summarize. */
+  async compact() {
+    // Messages that are sent meanwhile wait for the summary, which cannot be stopped.
+    this.isRunning = this.isStopping = true;
+    this.#setStatus(translate("status.compacting"));
+    try {
+      const stored = await this.#api.fetchJson("POST", this.#path("/compact"));
+      this.#render(stored);
+      return stored.note ?? "";
+    } finally {
+      this.#markFinished();
+      this.dispatchEvent(new Event("finished"));
+    }
+  }
+
+  async #editHistory(rest, body) {
+    await this.#compared;
+    const before = this.#state;
+    await this.#change(() => this.#api.fetchJson("POST", this.#path(rest), body));
+    return this.#state !== before;
+  }
+
   /** Start a turn that begins another version, and follow it. */
   async #startVersion(rest, body, { isSameTurn = false } = {}) {
     if (this.isRunning) return false;
@@ -168,16 +204,6 @@ export class Transcript extends EventTarget {
       this.isStopping = false;
       this.#setStatus(describeError(error));
     });
-  }
-
-  /** Answer a request. A request that is already answered elsewhere (404) counts as answered. */
-  async answer(request, body) {
-    try {
-      await this.#api.fetchJson("POST", `${request.kind}s/${encodeURIComponent(request.id)}`, body);
-    } catch (error) {
-      if (error.status !== 404) throw error;
-    }
-    this.removeRequest(request.id);
   }
 
   /** Stop following the running turn; the turn itself goes on. */
@@ -224,7 +250,7 @@ export class Transcript extends EventTarget {
   }
 
   #buildTurn(stored, number, isFinished) {
-    const turn = new TurnView(number === null ? null : parseUserMessage(stored.messages[0].content), number, this.#actions);
+    const turn = new TurnView(number === null ? null : parseUserMessage(stored.messages[0]), number, this.#actions);
     turn.addStored(stored, this.#serverOf);
     if (!isFinished) {
       if (stored.details.length) turn.resume();
@@ -273,7 +299,7 @@ export class Transcript extends EventTarget {
     if (signal.aborted) return;
     this.#last?.finish();
     this.#markFinished();
-    this.#last?.announceAnswer();
+    this.#last?.announceEnd();
     this.dispatchEvent(new Event("finished"));
     this.#compared = this.#compareWithStored().catch(() => {});
   }
@@ -336,44 +362,18 @@ export class Transcript extends EventTarget {
         break;
       case "approval":
       case "question":
-        this.addRequest({ ...data, kind: name });
+        this.requests.add({ ...data, kind: name });
         break;
       case "server":
         this.dispatchEvent(new Event("servers"));
         break;
       case "approval_done":
       case "question_done":
-        this.removeRequest(data.id);
+        this.requests.remove(data.id);
         break;
       default:
         this.#last?.handle({ name, data });
     }
-  }
-
-  /** Show a request that needs the user's answer. */
-  addRequest(request) {
-    if (this.requests.has(request.id)) return;
-    this.requests.set(request.id, request);
-    this.#last?.card(request.call?.id)?.setWaiting(true);
-    announce(describeRequest(request), { isUrgent: true });
-    this.#dispatchChange();
-  }
-
-  /** Load the requests of a turn: its events announce each request only once. */
-  async #loadRequests(kind, turn) {
-    const response = await this.#api.fetchJson("GET", `${kind}s`).catch(() => null);
-    for (const request of response?.[`${kind}s`] ?? []) {
-      if (request.turn === turn && this.isRunning) this.addRequest({ ...request, kind });
-    }
-  }
-
-  /** Remove a request that is answered or withdrawn. */
-  removeRequest(id) {
-    const request = this.requests.get(id);
-    if (!request) return;
-    this.requests.delete(id);
-    this.#last?.card(request.call?.id)?.setWaiting(false);
-    this.#dispatchChange();
   }
 
   #markFinished() {

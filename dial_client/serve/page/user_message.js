@@ -1,13 +1,15 @@
 // A user's message, {text, files, resources}: parsed from a stored message, rendered, and as the body of a request.
 //
-// `files` are the parts that are not text; `resources` are the texts of resources the text mentions.
+// `files` are the parts that are not text; `resources` are the texts of resources the text mentions. A summary that stands
+// for older messages is a resource too: the user did not write it.
 
 import { el, createIcon, setText } from "./dom.js";
 import { isText, renderPart, toText } from "./content_parts.js";
 import { escapeInvisible } from "./invisible_characters.js";
 
-/** Parse the content of a user's message. */
-export function parseUserMessage(content) {
+/** Parse a stored message of the user. */
+export function parseUserMessage({ content, replaces }) {
+  if (replaces) return { text: "", files: [], resources: [toText(content)], isSummary: true };
   if (typeof content === "string") return { text: content, files: [] };
   const [texts, files] = [content.filter(isText), content.filter((part) => !isText(part))];
   const resources = texts.filter((part) => part.foreign).map((part) => part.text);
@@ -24,7 +26,8 @@ export function toAttachedFiles(resources = []) {
 }
 
 /** Return the elements that show a message. */
-export function renderUserMessage({ text, files, resources = [] }) {
+export function renderUserMessage({ text, files, resources = [], isSummary = false }) {
+  if (isSummary) return resources.map(renderResource);
   const bubble = el("div.user-message", { dir: "auto" });
   setText(bubble, text, bubble);
   const figures = files.map((file) => renderPart(file, "Image you sent"));

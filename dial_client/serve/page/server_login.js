@@ -1,0 +1,45 @@
+// The OAuth login to a server: the page shows where it leads, and the user opens it in a tab of its own.
+
+import { showToast } from "./dialogs.js";
+import { createButton, el } from "./dom.js";
+import { escapeInvisible } from "./invisible_characters.js";
+import { describeError, LOGIN } from "./strings.js";
+
+/** Return the button that begins a login; `refresh` is called when the dialog closes. */
+export function createLoginButton(api, name, refresh) {
+  const shown = escapeInvisible(name);
+  const onclick = async () => {
+    button.disabled = true;
+    try {
+      const body = { redirect_uri: new URL("oauth/callback", document.baseURI).href };
+      const login = await api.fetchJson("POST", `servers/${encodeURIComponent(name)}/login`, body);
+      if (login.url) openDialog(shown, login, refresh);
+      else refresh();
+    } catch (error) {
+      showToast(escapeInvisible(describeError(error)));
+    }
+    button.disabled = false;
+  };
+  const label = LOGIN.begin(shown);
+  const button = el("button.text-button", { type: "button", "aria-label": label, onclick }, LOGIN.button);
+  return button;
+}
+
+function openDialog(name, { url, host, scopes }, refresh) {
+  // The server chose the address: only one that a browser opens as a page is made a link.
+  if (!/^https?:$/.test(new URL(url).protocol)) return;
+  const onclose = () => {
+    dialog.remove();
+    refresh();
+  };
+  const href = { href: url, target: "_blank", rel: "noopener noreferrer", onclick: () => dialog.close() };
+  const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", onclose },
+    el("h2", { id: "dialog-title" }, LOGIN.title(name)),
+    el("p", {}, LOGIN.host(escapeInvisible(host))),
+    scopes.length ? el("p", {}, LOGIN.scopes(escapeInvisible(scopes.join(", ")))) : null,
+    el("div.dialog-buttons", {},
+      createButton(LOGIN.cancel, () => dialog.close()),
+      el("a.button.primary", href, LOGIN.open)));
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -1,0 +1,185 @@
+"""OAuth logins to MCP servers that people begin on the page.
+
+ServerLogins.begin     opens the server by a client of its own, which asks for a login (RFC 6749, 4.1)
+ServerLogins.redirect  hands over the URL that the authorization server redirected the browser to
+ServerLogins.run       one task per login; when it has tokens, the served client restarts the server
+
+The redirect comes from another origin, so it cannot carry the token of `dial-chat serve`. It is accepted only with the
+``state`` of a login that is waiting, once, and only from the browser that began the login, which a cookie tells.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+
+from dial_client.callbacks.oauth_callbacks import LoginRequest, advice
+from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.client.dial_client import DialClient
+from dial_client.errors import ConfigError, DialError, LoginFailed
+from dial_client.logs import get_logger
+from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.settings.config_types import ServerSettings
+
+log = get_logger(__name__)
+
+LOGIN_SECONDS = 600.0
+"""Seconds for a whole login, the person included."""
+REQUEST_SECONDS = 60.0
+"""Seconds in which a server has to ask for the login, and later to accept its outcome."""
+MAX_LOGINS = 20
+"""Logins at a time."""
+
+
+class LoginAttempt:
+    """One login, and the `Login` callback of the client that it has.
+
+    Args:
+        server: the server's settings.
+        redirect_uri: the URL of this service that the authorization server redirects the browser to.
+        browser: a secret of the browser that began the login.
+    """
+
+    def __init__(self, server: ServerSettings, redirect_uri: str, browser: str) -> None:
+        self.server = server
+        self.redirect_uri = redirect_uri
+        self.browser = browser
+        self.scope = anyio.CancelScope()
+        self.request: LoginRequest | None = None
+        """The request for the user; None before there is one."""
+        self.problem = ""
+        """Why the login failed; empty for a login that succeeded, or has not ended."""
+        self.asked, self.ended = anyio.Event(), anyio.Event()
+        self._redirected = anyio.Event()
+        self._state = self._url = ""
+
+    async def __call__(self, request: LoginRequest) -> str:
+        """Return the URL of the redirect, once it has come.
+
+        Raises:
+            LoginFailed: the server asks for a second login, such as for more scopes.
+        """
+        if self.request is not None:
+            raise LoginFailed("the server requires another login: begin it again")
+        self.request = request
+        self._state = parse_qs(urlsplit(request.url).query)["state"][0]
+        self.asked.set()
+        await self._redirected.wait()
+        return self._url
+
+    def accepts(self, state: str, browser: str) -> bool:
+        """Return True if a redirect with this ``state``, from this browser, belongs to the login."""
+        is_state = bool(self._state) and hmac.compare_digest(self._state.encode(), state.encode())
+        return is_state and hmac.compare_digest(self.browser.encode(), browser.encode())
+
+    def redirect(self, query: str) -> None:
+        """Hand over the query of the redirect; a second redirect with the same state is not accepted."""
+        self._state, self._url = "", f"{self.redirect_uri}?{query}"
+        self._redirected.set()
+
+
+class ServerLogins:
+    """The logins in progress.
+
+    Args:
+        dial: the served client, which restarts a server after its login.
+        find_server: returns the settings of a server; None if there is no such server.
+    """
+
+    def __init__(self, dial: DialClient, find_server: Callable[[str], ServerSettings | None]) -> None:
+        self._dial = dial
+        self._find_server = find_server
+        self._attempts: dict[str, LoginAttempt] = {}
+        self._begun, self._received = anyio.create_memory_object_stream[LoginAttempt](MAX_LOGINS)
+
+    @staticmethod
+    def is_needed(status: ServerStatus) -> bool:
+        """Return True if a server has failed because it requires a login."""
+        return status.state is ServerState.FAILED and advice(status.name) in (status.error or "")
+
+    async def begin(self, name: str, redirect_uri: str, browser: str) -> LoginRequest | None:
+        """Begin a login, in place of one to the same server that is in progress, and return the request for the user.
+
+        Returns:
+            None if the server is ready without another login.
+
+        Raises:
+            ConfigError: no enabled server behind a URL has this name, or it does not ask for a login.
+        """
+        server = self._find_server(name)
+        if server is None or server.url is None or not server.enabled:
+            raise ConfigError(f"{name!r} is no enabled server behind a URL", hint="only such servers have a login")
+        if (earlier := self._attempts.get(name)) is not None:
+            earlier.scope.cancel()
+        attempt = self._attempts[name] = LoginAttempt(server, redirect_uri, browser)
+        try:
+            self._begun.send_nowait(attempt)
+        except anyio.WouldBlock:
+            del self._attempts[name]
+            raise ConfigError("too many logins are in progress", hint="try again later") from None
+        with anyio.move_on_after(REQUEST_SECONDS):
+            await attempt.asked.wait()
+        if attempt.request is None and not (attempt.ended.is_set() and not attempt.problem):
+            attempt.scope.cancel()
+            raise ConfigError(attempt.problem or f"{name!r} does not answer", hint="see the server's state")
+        return attempt.request
+
+    async def redirect(self, query: str, browser: str) -> LoginAttempt | None:
+        """Hand a redirect to its login, and return the login when it has ended.
+
+        Returns:
+            None if no login in progress has the ``state`` of the redirect, or another browser began it.
+        """
+        state = parse_qs(query).get("state", [""])[0]
+        attempt = next((entry for entry in self._attempts.values() if entry.accepts(state, browser)), None)
+        if attempt is None:
+            return None
+        attempt.redirect(query)
+        with anyio.move_on_after(REQUEST_SECONDS) as timeout:
+            await attempt.ended.wait()
+        if timeout.cancelled_caught:
+            attempt.problem = "the server does not answer"
+        return attempt
+
+    async def run(self) -> None:
+        """Carry out logins until `close` or cancellation."""
+        with self._begun, self._received:
+            async with anyio.create_task_group() as group:
+                async for attempt in self._received:
+                    group.start_soon(self._log_in, attempt)
+
+    def close(self) -> None:
+        """End all logins; no other login can begin."""
+        self._begun.close()
+        for attempt in self._attempts.values():
+            attempt.scope.cancel()
+
+    async def _log_in(self, attempt: LoginAttempt) -> None:
+        name = attempt.server.name
+        attempt.problem = "the login was not completed"
+        try:
+            with attempt.scope, anyio.move_on_after(LOGIN_SECONDS):
+                attempt.problem = await self._open(attempt)
+            if not attempt.problem:
+                await self._dial.restart_server(name)
+        except DialError as error:
+            attempt.problem = str(error)
+        except Exception as error:  # noqa: BLE001 - whatever a server's login leads to: the service goes on
+            log.warning("login_failed", server=name, error=type(error).__name__)
+            attempt.problem = "an unexpected error occurred"
+        finally:
+            if self._attempts.get(name) is attempt:
+                del self._attempts[name]
+            attempt.ended.set()
+            attempt.asked.set()
+
+    async def _open(self, attempt: LoginAttempt) -> str:
+        """Open the server by a client of its own, and return why that failed; an empty text where it is ready."""
+        server = replace(attempt.server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
+        async with DialClient({server.name: server}, callbacks=Callbacks(login=attempt)) as client:
+            status = client.servers[server.name]
+        return "" if status.state is ServerState.READY else status.error or status.state.value
