@@ -25,6 +25,7 @@ from dial_client.private_files import write_private
 from dial_client.servers.secret_detection import find_secrets
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line, safe
 
 PACKAGES = ("mcp", "openai", "anthropic", "anyio", "httpx2", "pydantic", "xllamacpp", "dbos", "asyncpg", "trio")
@@ -99,7 +100,7 @@ def _lines(target: DoctorTarget, findings: list[Finding], outcome: ServerOutcome
     for name, status in outcome.statuses.items():
         version = f"{status.server_name or '?'} {status.server_version or '?'}, MCP {status.protocol_version or '?'}"
         seconds = f", ready after {outcome.seconds[name]:.1f} s" if name in outcome.seconds else ""
-        size = f"{len(status.tools)} tools, about {tokens.get(name, 0):,} tokens"
+        size = f"{count_noun(len(status.tools), 'tool')}, about {tokens.get(name, 0):,} tokens"
         yield f"- {one_line(name, 60)}: {status.state.value}, {version}, {size}{seconds}"
         for line in status.stderr[-STDERR_LINES:]:
             yield f"      {one_line(line, 300)}"

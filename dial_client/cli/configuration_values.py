@@ -60,12 +60,17 @@ def written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
     rules: list[WrittenValue] = []
     for file in files:
         root = read(file.text, file.path)
-        for keys, node in _entries(root):
+        entries = list(_entries(root))
+        if any(keys == ("defaultModel",) and node.value is not None for keys, node in entries):
+            found.pop(("fallbackModels",), None)  # those of an earlier file are for its own default model
+        for keys, node in entries:
+            if node.value is None and (keys in found or keys == ("policy",)):
+                continue  # null counts as absent
             values = [WrittenValue(path, _masked(path, part.value), _place(part)) for path, part in _parts(keys, node)]
             rules += [value for value in values if _are_rules(value.keys)]
             plain = [value for value in values if not _are_rules(value.keys)]
             if keys[0] == "profiles":  # two profiles of one name are one, value by value
-                found |= {value.keys: [value] for value in plain}
+                found |= {value.keys: [value] for value in plain if value.value is not None or value.keys not in found}
             elif keys != ("policy",):
                 found[keys] = plain
     return [*(value for values in found.values() for value in values), *rules]

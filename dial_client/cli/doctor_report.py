@@ -10,6 +10,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from dial_client.cli.configuration_files import find_folder_config, profile_name, read_trusted_files
+from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.doctor.check_registry import inspect
 from dial_client.doctor.finding_codes import Level
@@ -50,10 +51,10 @@ async def diagnose(options: Options, groups: Collection[Group], *, with_fixes: b
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
     else:
         for finding in findings:
-            print("\n".join(_lines(finding)))
+            print_lines(_lines(finding))
         if sizes:
             print("\n".join(sizes))
-        print(_summary(findings, with_fixes=with_fixes))
+        print_lines([_summary(findings, with_fixes=with_fixes)])
     return FAILED if any(finding.level is Level.ERROR for finding in findings) else ExitCode.ANSWERED
 
 

@@ -23,6 +23,7 @@ from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME, user_config_path
 from dial_client.settings.config_trust import EnvFiles, read_found
 from dial_client.settings.config_writer import ConfigText, write_text
+from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line
 
 QUESTION = "What time is it in Tokyo?"
@@ -164,9 +165,8 @@ async def _try(path: Path, model: ModelProposal | None, servers: Sequence[Server
             for status in dial.servers.values():
                 is_ready = status.state is ServerState.READY
                 problem = f"{status.state.value}: {status.error or ''}"
-                print(
-                    f"  {escaped(status.name)}: {f'{len(status.tools)} tools' if is_ready else one_line(problem, 200)}"
-                )
+                shown = count_noun(len(status.tools), "tool") if is_ready else one_line(problem, 200)
+                print(f"  {escaped(status.name)}: {shown}")
     except DialError as error:
         warn(str(error))
         return ExitCode.ANSWERED

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from dial_client.cli.config_summary import escaped
+from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.model_search import ModelProposal
 from dial_client.cli.server_proposals import ServerProposal
 from dial_client.cli.tty import typed
@@ -88,7 +89,8 @@ async def ask_for_place(folder_file: str, user_file: str) -> bool:
 def _print_choices(choices: Sequence[tuple[str, str]]) -> None:
     width = min(40, max((len(name) for name, _ in choices), default=0))
     for number, (name, about) in enumerate(choices, 1):
-        print(f"   {number:>2}  {escaped(name):<{width}}  {escaped(about)}")
+        label = f"   {number:>2}  {escaped(name):<{width}}  "
+        print_lines([label + escaped(about)], len(label))
 
 
 def _model_of(name: str) -> ModelProposal | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.configuration_files import ask_for_files, find_folder_config, profile_name, read_trusted_files
+from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.model_catalog import EndpointModels, find_endpoints, list_endpoints
 from dial_client.cli.options import ExitCode, Options
 from dial_client.local.inventory import LocalModel, local_models, memory_bytes
@@ -48,14 +49,16 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
         return ExitCode.ANSWERED
     for name, profile in settings.models.items():
         if word in name:
-            print(f"{one_line(name, 60)}: {one_line(profile.model or name, 80)}, of your configuration")
+            print_lines([f"{one_line(name, 60)}: {one_line(profile.model or name, 80)}, of your configuration"])
     for models in listed:
         _print_endpoint(models, word)
     _print_local([model for model in local if word in model.name], memory)
     if not word:
         if memory is not None:
             print(f"\nThis machine has {memory / 1e9:.1f} GB of memory.")
-        print("Any other GGUF file: -m local:PATH.gguf, or -m local:hf:OWNER/NAME[/FILE] for one of the model hub.")
+        print_lines(
+            ["Any other GGUF file: -m local:PATH.gguf, or -m local:hf:OWNER/NAME[/FILE] for one of the model hub."]
+        )
     return ExitCode.ANSWERED
 
 
@@ -70,17 +73,18 @@ def _read_files() -> list[ConfigFile]:
 
 def _print_endpoint(models: EndpointModels, word: str) -> None:
     if models.problem:
-        print(f"{models.host}: {one_line(models.problem, 200)}")
+        print_lines([f"{models.host}: {one_line(models.problem, 200)}"])
         return
     found = [model for model in models.ids if word in f"{models.prefix}{model}"]
     shown = found if word else found[:MAX_SHOWN]
     count = f"{len(found)} of {_count(len(models.ids))}" if word else _count(len(found))
     print(f"{models.host}: {count}" + ("" if models.prefix else ', each for the "model" of a profile'))
     width = max((len(models.prefix) + len(model) for model in shown), default=0)
-    for model in shown:
-        print(f"  {f'{models.prefix}{model}':<{width}}  {_about(models.url, model)}".rstrip())
+    rows = (f"  {f'{models.prefix}{model}':<{width}}  {_about(models.url, model)}".rstrip() for model in shown)
+    print_lines(rows, width + 4)
     if len(found) > len(shown):
-        print(f"  … and {len(found) - len(shown)} more: dial-chat models list WORD shows those with WORD in their name")
+        more = len(found) - len(shown)
+        print_lines([f"  … and {more} more: dial-chat models list WORD shows those with WORD in their name"])
 
 
 def _count(models: int) -> str:
@@ -109,11 +113,15 @@ def _known(url: str, model: str) -> dict[str, Any]:
 
 def _print_local(found: list[LocalModel], memory: int | None) -> None:
     width = max((len(model.name) for model in found), default=0)
+    fits = {
+        model.name: "" if memory is None else "fits" if model.fits(memory) else "too large for this machine"
+        for model in found
+    }
+    fits_width = max(map(len, fits.values()), default=0)
     for model in found:
-        fits = "" if memory is None else "fits" if model.fits(memory) else "too large for this machine"
         state = "installed" if model.installed else "not installed"
-        about = f"{model.size / 1e9:5.1f} GB  {state:<13}  {fits:<26}  {model.about}"
-        print(f"{model.name:<{width}}  {about}".rstrip())
+        about = f"{model.size / 1e9:5.1f} GB  {state:<13}  {fits[model.name]:<{fits_width}}  {model.about}"
+        print_lines([f"{model.name:<{width}}  {about}".rstrip()], width + 2)
 
 
 def _as_json(

@@ -23,6 +23,7 @@ from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.status import ServerState
 from dial_client.settings import configuration
 from dial_client.settings.jsonc import did_you_mean
+from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line, safe
 
 LOGIN_SECONDS = 600.0
@@ -107,7 +108,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
     if status.state is not ServerState.READY:
         warn(f"{name}: {status.error or status.state.value}")
         return ExitCode.UNEXPECTED
-    print(f"{safe(name)}: ready, {len(status.tools)} tools")
+    print(f"{safe(name)}: ready, {count_noun(len(status.tools), 'tool')}")
     return ExitCode.ANSWERED
 
 

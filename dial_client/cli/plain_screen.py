@@ -17,6 +17,10 @@ class PlainScreen:
         """Print lines."""
         print(text, flush=True)
 
+    def print_prose(self, text: str) -> None:
+        """Print lines, as they are: a program may read them."""
+        self.print(text)
+
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
         """Return one of the keys, typed as a line; other answers ask again."""
         for line in lines:

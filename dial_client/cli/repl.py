@@ -7,7 +7,7 @@ from functools import partial
 
 from anyio import to_thread
 
-from dial_client.cli.bootstrap import config_name, provider_of, settings_of
+from dial_client.cli.bootstrap import config_name, provider_of, settings_of, warn
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.ability import can_draw
@@ -32,7 +32,10 @@ async def talk_with(options: Options) -> int:
     from dial_client.cli.conversation_loop import talk
     from dial_client.cli.start_up import announce_servers
 
-    return await talk(options, settings, provider, console, sink, announce_servers)
+    def say(text: str) -> None:
+        sink.let_print(partial(warn, text))
+
+    return await talk(options, settings, provider, console, sink, partial(announce_servers, say=say))
 
 
 async def _talk_on_screen(options: Options, settings: Settings, provider: Provider) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from dial_client.cli import tty
-from dial_client.cli.bootstrap import say_notes, warn
+from dial_client.cli.bootstrap import warn
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.screen import Screen
 from dial_client.client.dial_client import DialClient
@@ -29,12 +29,13 @@ StartUp = Callable[[DialClient], Coroutine[Any, Any, None]]
 """Waits for the servers of a client."""
 
 
-async def announce_servers(dial: DialClient, *, are_named: bool = True) -> None:
+async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Callable[[str], None] = warn) -> None:
     """Wait until a turn can begin, say which servers are awaited for long, and print what is wrong with them.
 
     Args:
         dial: the client.
         are_named: False where something else names the servers that are awaited.
+        say: prints a line.
 
     Raises:
         ServerStartError: a required server did not start.
@@ -42,9 +43,10 @@ async def announce_servers(dial: DialClient, *, are_named: bool = True) -> None:
     with anyio.move_on_after(NAMED_AFTER):
         await dial.ready_for_turn()
     if are_named and (awaited := _describe_awaited(dial)):
-        warn(f"waiting for servers: {awaited}")
+        say(f"waiting for servers: {awaited}")
     await dial.ready_for_turn()
-    say_notes(dial.notes)
+    for note in dial.notes:
+        say(note)
 
 
 def _describe_awaited(dial: DialClient) -> str:

@@ -9,11 +9,13 @@ from typing import Any
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.bootstrap import config_name, say_notes, settings_of, warn
 from dial_client.cli.client_start import opened
+from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.errors import ConfigError
 from dial_client.messages import Failure, TextPart, ToolCallResult, ToolSpec, describe
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.sinks.terminal import TerminalSink
+from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line, safe
 
 
@@ -46,9 +48,10 @@ async def list_tools(options: Options, *, as_json: bool) -> int:
         else:
             width = max((len(tool.name) for tool in dial.tools), default=0)
             for tool in dial.tools:
-                print(f"{tool.name:<{width}}  {one_line(f'{tool.server}: {tool.description}', 120)}")
+                rows = [f"{tool.name:<{width}}  {one_line(f'{tool.server}: {tool.description}', 120)}"]
                 if options.verbose:
-                    print(f"{'':<{width}}  {one_line(_hints(tool), 120)}")
+                    rows.append(f"{'':<{width}}  {one_line(_hints(tool), 120)}")
+                print_lines(rows, width + 2)
     return ExitCode.ANSWERED
 
 
@@ -75,9 +78,8 @@ async def list_servers(options: Options, *, as_json: bool) -> int:
         else:
             warn(f"configuration: {config_name(settings)}")
             for status in dial.servers.values():
-                print(_line(status))
-                for line in (*status.notes, *(status.stderr if status.error else ())):
-                    print(f"    {one_line(line, 200)}")
+                own = (*status.notes, *(status.stderr if status.error else ()))
+                print_lines([_line(status), *(f"    {one_line(line, 200)}" for line in own)])
     return ExitCode.ANSWERED
 
 
@@ -86,7 +88,7 @@ def _line(status: ServerStatus) -> str:
     if status.error and status.state is not ServerState.READY:
         return f"{name}: {status.state.value}: {one_line(status.error, 600)}"
     version = f", MCP {status.protocol_version}" if status.protocol_version else ""
-    return f"{name}: {status.state.value}{version}, {len(status.tools)} tools"
+    return f"{name}: {status.state.value}{version}, {count_noun(len(status.tools), 'tool')}"
 
 
 def parse_arguments(text: str) -> dict[str, Any]:

@@ -28,6 +28,8 @@ class ModelListing:
     status: int
     ids: tuple[str, ...] = ()
     """The models; empty where the answer has none."""
+    is_page: bool = False
+    """True for a web page, which no API answers with."""
     date: datetime | None = None
     """When the answer was made, by the clock of the endpoint."""
 
@@ -40,7 +42,8 @@ async def fetch_models(endpoint: Endpoint) -> ModelListing:
     """
     query = dict(endpoint.query) | ({"limit": "1000"} if _is_anthropic(endpoint) else {})  # else a page of 20
     response = await _fetch(replace(endpoint, query=query), "GET", models_path(endpoint))
-    return ModelListing(response.status, tuple(_ids(response.body)), _date(response.headers.get("date", "")))
+    date = _date(response.headers.get("date", ""))
+    return ModelListing(response.status, tuple(_ids(response.body)), _is_page(response), date)
 
 
 async def find_wires(endpoint: Endpoint) -> Mapping[Wire, str]:
@@ -79,12 +82,19 @@ def _path(base_url: str, wire: Wire) -> str:
 
 
 async def _has(endpoint: Endpoint, path: str) -> bool:
-    """Return True if something answers to requests at a path. A 404 that speaks of a model is an answer of an API."""
+    """Return True if an API answers to requests at a path. A 404 that speaks of a model is an answer of an API."""
     try:
         response = await _fetch(endpoint, "POST", path, b"{}")
     except ProviderError:
         return False
+    if _is_page(response):
+        return False
     return response.status not in _NOT_THERE or b"model" in response.body.lower()
+
+
+def _is_page(response: FetchedResponse) -> bool:
+    """Return True for a web page that is not the error page of a proxy or a server."""
+    return response.status < 300 and response.body.lstrip()[:1] == b"<"
 
 
 async def _fetch(endpoint: Endpoint, method: str, path: str, body: bytes | None = None) -> FetchedResponse:

@@ -82,10 +82,10 @@ async def _ask(provider: Provider) -> list[Finding]:
         findings.append(
             Finding("DC504", text, f"did you mean {near!r}?" if near else f"it has {', '.join(listing.ids[:5])}")
         )
-    return [*findings, *await _check_wire(endpoint, Wire(provider.wire), listing.status)]
+    return [*findings, *await _check_wire(endpoint, Wire(provider.wire), listing)]
 
 
-async def _check_wire(endpoint: Endpoint, wire: Wire, listing_status: int) -> list[Finding]:
+async def _check_wire(endpoint: Endpoint, wire: Wire, listing: ModelListing) -> list[Finding]:
     """Return the finding of an endpoint that does not have the API, or has it at another address."""
     wires = await find_wires(endpoint)
     if wires.get(wire) == endpoint.base_url:
@@ -100,8 +100,10 @@ async def _check_wire(endpoint: Endpoint, wire: Wire, listing_status: int) -> li
         has = next(iter(wires))
         hint = f'"wire": "{has.value}" in the profile, or -m {_PREFIXES[has]}:ID in place of {_PREFIXES[wire]}:ID'
         return [Finding("DC514", text, hint)]
-    if listing_status == 404:
+    if listing.status == 404 or listing.is_page:
         text = f"{endpoint.host} has no {models_path(endpoint)} below the address that is named (HTTP 404)"
+        if listing.is_page:
+            text = f"{endpoint.host} answers {models_path(endpoint)} with a web page"
         hint = 'an address ends before /chat/completions, mostly in /v1; "wire" names the API'
         return [Finding("DC506", text, hint)]
     return []

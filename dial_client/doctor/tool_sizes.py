@@ -61,5 +61,8 @@ def size_lines(outcome: ServerOutcome, window: int | None) -> list[str]:
     rows.append(("all", counts.total(), f"{total:,}"))
     width = max(len(name) for name, _, _ in rows)
     digits = max(len(size) for _, _, size in rows)
-    lines = [f"  {name:<{width}}  {count:>4} tools  {size:>{digits}}" for name, count, size in rows]
+    lines = [
+        f"  {name:<{width}}  {count:>4} {'tool ' if count == 1 else 'tools'}  {size:>{digits}}"
+        for name, count, size in rows
+    ]
     return ["Tools in each request, in tokens (a token is taken to be 3 bytes):", *lines[:-1], f"{lines[-1]}{share}"]

@@ -5,12 +5,12 @@ Texts of models and servers pass `safe_text` before they are shown.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -30,16 +30,14 @@ from dial_client.events import (
     ToolCallStarted,
 )
 from dial_client.limits import StopReason
-from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult, describe
+from dial_client.messages import Message, Role, TextPart, ToolCallResult, describe
+from dial_client.sinks.call_description import describe_arguments, describe_name
+from dial_client.sinks.question_pause import MAX_LINE, QuestionPause, format_log
 from dial_client.text.safe_text import SafeStream, one_line
 from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 
 MAX_STATUS = 100
-MAX_LINE = 300
-"""Characters of a call's arguments or error."""
-PATIENCE = 1.0
-"""Seconds a question waits until its call is shown."""
 
 
 class TerminalSink:
@@ -53,7 +51,8 @@ class TerminalSink:
     def __init__(self, *, reasoning: bool = False, usage: bool = False) -> None:
         self._out = sys.stdout
         self._err = sys.stderr
-        self._is_live = sys.stderr.isatty()
+        self._is_live = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        """Whether standard error can clear a row again, and has styles."""
         self._shows_reasoning = reasoning
         self._shows_usage = usage
         self._safe_text = SafeStream()
@@ -61,10 +60,8 @@ class TerminalSink:
         self._is_in_line = False
         self._is_in_reasoning = False
         self._has_status = False
-        self._is_asking = False
-        self._waiting: list[Event | ServerLog] = []
+        self._pause = QuestionPause()
         self._question_lock = anyio.Lock()
-        self._shown_calls: dict[str, anyio.Event] = {}
         self._started: dict[str, tuple[str, str]] = {}
         """Names and arguments of running calls that are shown only as a status so far."""
 
@@ -79,18 +76,27 @@ class TerminalSink:
 
     def show(self, event: Event) -> None:
         """Show one event; while a question has the screen, all but status lines wait until it is over."""
-        if not self._is_asking:
+        if not self._pause.is_on:
             self._show(event)
         elif not isinstance(event, StatusChanged | ServerChanged | ToolCallProgress):
-            self._waiting.append(event)
+            self._pause.keep(partial(self._show, event))
 
     def log(self, message: ServerLog) -> None:
         """Show a log message of a server."""
-        if self._is_asking:
-            self._waiting.append(message)
+        if self._pause.is_on:
+            self._pause.keep(partial(self.log, message))
         else:
-            logger = f" {message.logger}" if message.logger else ""
-            self._write_line(one_line(f"{message.server}{logger} ({message.level}): {message.text}", MAX_LINE))
+            self._write_line(format_log(message))
+
+    def let_print(self, print_line: Callable[[], None]) -> None:
+        """Let another part of the program print a line: never behind a status or a begun line, nor into a question."""
+        if self._pause.is_on:
+            self._pause.keep(print_line)
+        else:
+            self._end_line()
+            self._end_reasoning()
+            self._clear_status()
+            print_line()
 
     def _show(self, event: Event) -> None:
         match event:
@@ -101,14 +107,14 @@ class TerminalSink:
             case StatusChanged(text):
                 self._write_status(text)
             case ToolCallStarted(call, server, tool):
-                self._start_call(call.id, _describe_call(call, server, tool), _format_arguments(call.arguments))
+                self._start_call(call.id, describe_name(call, server, tool), _format_arguments(call.arguments))
             case ToolCallProgress(_, progress, total, message):
                 self._write_status(f"  {_format_progress(progress, total)} {one_line(message or '', MAX_LINE)}")
             case ToolCallFinished(result, _, duration):
                 self._write_changed_arguments(event)
                 self._write_started(result.tool_call_id)
                 self._write_line(_format_result(result, duration))
-                self._shown_calls.pop(result.tool_call_id, None)
+                self._pause.forget(result.tool_call_id)
             case ServerChanged(name, status):
                 self._write_status(f"server {one_line(name, 80)}: {status}")
             case MessageCompleted(message):
@@ -124,9 +130,7 @@ class TerminalSink:
         Args:
             call_id: of the call in question. The question shows its arguments; behind it only its name is shown.
         """
-        if call_id is not None:
-            with anyio.move_on_after(PATIENCE):
-                await self._shown(call_id).wait()
+        await self._pause.until_shown(call_id)
         async with self._question_lock, self._screen():
             if call_id in self._started:
                 self._started[call_id] = (self._started[call_id][0], "")
@@ -134,20 +138,14 @@ class TerminalSink:
 
     @asynccontextmanager
     async def _screen(self) -> AsyncGenerator[None, None]:
-        self._is_asking = True
+        self._pause.begin()
         self._end_line()
         self._end_reasoning()
         self._clear_status()
         try:
             yield
         finally:
-            self._is_asking = False
-            waiting, self._waiting = self._waiting, []
-            for event in waiting:
-                if isinstance(event, ServerLog):
-                    self.log(event)
-                else:
-                    self.show(event)
+            self._pause.end()
 
     def _start_call(self, call_id: str, name: str, arguments: str) -> None:
         """Show a call that starts: as a status where a question about it may follow, else as a line."""
@@ -156,7 +154,7 @@ class TerminalSink:
             self._write_status("".join(("→ ", *self._started[call_id])))
         else:
             self._write_started(call_id)
-        self._shown(call_id).set()
+        self._pause.set_shown(call_id)
 
     def _write_changed_arguments(self, finished: ToolCallFinished) -> None:
         """Show the arguments with which a call ran, where a person or a program changed them."""
@@ -171,9 +169,6 @@ class TerminalSink:
     def _write_started(self, call_id: str) -> None:
         if started := self._started.pop(call_id, None):
             self._write_line("".join(("→ ", *started)))
-
-    def _shown(self, call_id: str) -> anyio.Event:
-        return self._shown_calls.setdefault(call_id, anyio.Event())
 
     def _write(self, text: str) -> None:
         if text:
@@ -257,13 +252,8 @@ class TerminalSink:
                     self._write_line(f"[{describe(part)}: not shown here]")
 
 
-def _describe_call(call: ToolCallRequest, server: str, tool: str) -> str:
-    return one_line(f"{server}.{tool}" if server else call.name, 150)
-
-
 def _format_arguments(arguments: Mapping[str, Any]) -> str:
-    text = ", ".join(f"{name}={json.dumps(value)}" for name, value in arguments.items())
-    return f"({one_line(text, MAX_LINE)})"
+    return f"({one_line(describe_arguments(arguments), MAX_LINE)})"
 
 
 def _format_progress(progress: float, total: float | None) -> str:

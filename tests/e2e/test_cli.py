@@ -174,7 +174,7 @@ def test_tools_and_servers_are_listed(folder: Path) -> None:
     assert [(server["name"], server["state"], server["protocol_version"]) for server in servers] == [
         ("raw", "ready", "2025-11-25")
     ]
-    assert dial_chat(folder, "servers").stdout == "raw: ready, MCP 2025-11-25, 1 tools\n"
+    assert dial_chat(folder, "servers").stdout == "raw: ready, MCP 2025-11-25, 1 tool\n"
 
 
 def test_a_tool_is_called_by_hand(folder: Path) -> None:

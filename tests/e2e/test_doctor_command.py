@@ -74,7 +74,7 @@ def test_a_report_is_shown_and_written_only_with_consent(tmp_path: Path) -> None
     assert not (tmp_path / "report.md").exists()
     assert dial_chat(tmp_path, "bug-report", "report.md", "--yes").returncode == 0
     written = (tmp_path / "report.md").read_text()
-    assert "- it: ready, raw 1, MCP 2025-11-25, 1 tools" in written
+    assert "- it: ready, raw 1, MCP 2025-11-25, 1 tool" in written
     assert "sk-live" not in written
     assert "DC110" in written
 

@@ -131,7 +131,7 @@ def look_around(person: Person, *, is_drawn: bool, is_dumb: bool) -> None:
     person.type("/model", "Model: scripted")
     person.type("/usage", "tool calls", "Tokens:")
     person.type("/tools echo", "Says it again")
-    person.type("/servers", "raw: ready: 1 tools")
+    person.type("/servers", "raw: ready: 1 tool")
     person.type("/resources", "book://1")
     person.type("/prompts", "greet")
     person.type("/grants", "allowed or denied" if "/approve" not in person.typed else "/grants revoke")

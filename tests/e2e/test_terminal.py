@@ -174,7 +174,7 @@ def test_a_person_can_talk_stop_an_answer_and_go_on(tmp_path: Path) -> None:
         screen.type("First\r")
         screen.until("Hello.", READY)
         screen.type("/servers\r")
-        screen.until("raw: ready: 1 tools", READY)
+        screen.until("raw: ready: 1 tool", READY)
         screen.type("Second\r")
         screen.until("I begin")
         os.killpg(screen.process.pid, 2)

@@ -51,7 +51,7 @@ def test_a_server_is_restarted_by_hand(tmp_path: Path) -> None:
     with terminal(tmp_path) as person:
         person.until(READY)
         person.type("/servers\r")
-        person.until("it: ready: 1 tools", READY)
+        person.until("it: ready: 1 tool", READY)
         server.be(tools=[tool("a"), tool("b")])
         person.type("/restart it\r")
         person.until("it: ready: 2 tools", READY)

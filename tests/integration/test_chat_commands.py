@@ -163,7 +163,7 @@ async def test_results_answers_and_code_are_taken_out(tmp_path: Path) -> None:
     async with chat(ADD, "Look:\n```python\nprint(3)\n```", "Second.") as person:
         await person.ask("Add!")
         calls = await person.shows("/calls")
-        assert "1 ✓ calc.add" in calls
+        assert "1 ✓ calc.add(" in calls, "as it stood on the screen while it ran"
         assert "2 ✓ calc.add" in calls
         assert (await person.shows("/last 1")).endswith("3")
         assert (await person.shows("/last")).endswith("7")
@@ -297,4 +297,16 @@ async def test_resume_without_a_terminal_names_the_list() -> None:
         options = Options(resume="", save=False)
         with pytest.raises(ConfigError, match="--no-save"):
             async with open_session(options, Settings(), dial, TypedScreen()):
+                pass
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs asyncio
+async def test_where_conversations_cannot_be_stored_the_error_names_the_way_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setattr("platformdirs.user_data_path", lambda *_, **__: tmp_path / "file")
+    async with DialClient({}, ScriptedProvider([])) as dial:
+        with pytest.raises(ConfigError, match=r"cannot be kept here: .* \(--no-save answers without"):
+            async with open_session(Options(), Settings(), dial, TypedScreen()):
                 pass

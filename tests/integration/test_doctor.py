@@ -151,13 +151,14 @@ def endpoint(
     status: int = 200,
     ids: tuple[str, ...] = ("m",),
     posts: Mapping[str, tuple[int, str]] = MappingProxyType({}),
+    page: str = "",
     **headers: str,
 ) -> Iterator[str]:
-    """Serve ``/v1/models`` on loopback, and the answers to the paths of `posts`."""
+    """Serve ``/v1/models`` on loopback, or a page in its place, and the answers to the paths of `posts`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            text = json.dumps({"data": [{"id": name} for name in ids]})
+            text = page or json.dumps({"data": [{"id": name} for name in ids]})
             self._answer(status if self.path.startswith("/v1/models") else 404, text)
 
         def do_POST(self) -> None:
@@ -238,6 +239,20 @@ async def test_an_address_without_v1_is_found_with_the_address_to_write() -> Non
         subject = subject_of({}, {}, models={"m": {"base_url": url}}, defaultModel="m")
         (found,) = [found async for found in model_checks.check_model(subject)]
     assert (found.code, found.hint) == ("DC506", f"write {url}/v1")
+
+
+@pytest.mark.parametrize("posts", [{}, {CHAT: (200, "<!doctype html><title>Welcome</title>")}])
+async def test_a_web_page_in_place_of_an_api_is_found(posts: Mapping[str, tuple[int, str]]) -> None:
+    with endpoint(page=" <html><title>Welcome</title></html>", posts=posts) as url:
+        subject = subject_of({}, {}, models={"m": {"base_url": f"{url}/v1"}}, defaultModel="m")
+        (found,) = [found async for found in model_checks.check_model(subject)]
+    assert found.code == "DC506"
+    assert "answers /models with a web page" in found.text
+
+
+async def test_an_endpoint_that_fails_with_a_web_page_is_not_taken_for_another_address() -> None:
+    with endpoint(status=502, page="<h1>Bad Gateway</h1>", posts={CHAT: (502, "<h1>Bad Gateway</h1>")}) as url:
+        assert await codes_of_model("m", models={"m": {"base_url": f"{url}/v1"}}) == []
 
 
 async def test_an_api_without_a_list_of_models_is_in_order() -> None:

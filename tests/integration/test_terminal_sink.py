@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
 import pytest
@@ -27,7 +28,8 @@ from dial_client.events import (
 )
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult
-from dial_client.sinks.terminal import PATIENCE, TerminalSink
+from dial_client.sinks.question_pause import PATIENCE
+from dial_client.sinks.terminal import TerminalSink
 from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 from tests.support.fakes import virtual_time
@@ -101,6 +103,7 @@ def open_terminal(*, tty: bool = True, reasoning: bool = False, usage: bool = Fa
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm-256color")
 
 
 def finished(reason: StopReason = StopReason.ANSWERED) -> Finished:
@@ -156,6 +159,29 @@ def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch, value: str | None, 
         monkeypatch.setenv("NO_COLOR", value)
     shown = open_terminal().show(ASKS, STARTED, DONE)
     assert ("\x1b[2m" in shown.err.getvalue()) == colourful
+
+
+def test_a_terminal_that_cannot_clear_a_row_gets_whole_lines_without_styles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    shown = open_terminal().show(StatusChanged("Working…"), ASKS, STARTED, DONE, *says("3"), finished())
+    assert shown.err.getvalue() == '→ maths.add(a=1, b="x y")\n✓ 0.25 s\n'
+
+
+def test_arguments_are_shown_in_the_characters_of_their_language() -> None:
+    shown = open_terminal(tty=False).show(ASKS, ToolCallStarted(ToolCallRequest("1", "f", {"city": "東京\x1b[2J"}), ""))
+    assert shown.err.getvalue() == '→ f(city="東京\\u001b[2J")\n'
+
+
+@pytest.mark.anyio
+async def test_a_line_of_another_part_of_the_program_has_a_row_of_its_own() -> None:
+    shown = open_terminal().show(ServerChanged("maths", "ready"))
+    shown.sink.let_print(partial(print, "one server failed", file=shown.err))
+    shown.show(TextDelta("It is"))
+    shown.sink.let_print(partial(print, "another one", file=shown.err))
+    async with shown.sink.question():
+        shown.sink.let_print(partial(print, "a third one", file=shown.err))
+        shown.err.write("Sure? y\n")
+    assert shown.screen == ["one server failed", "It is", "another one", "Sure? y", "a third one", ""]
 
 
 def test_an_unknown_tool_is_shown_by_the_name_the_model_gave() -> None:

@@ -9,13 +9,14 @@ import pytest
 from dial_client.cli.cell_width import cell_width
 from dial_client.cli.markdown.themes import MONO
 from dial_client.cli.terminal import banner
-from dial_client.cli.terminal.call_lines import RunningCall, describe, finished_lines
+from dial_client.cli.terminal.call_lines import RunningCall, finished_lines
 from dial_client.cli.terminal.live_area import Activity, LiveState, render
 from dial_client.cli.terminal.usage_line import UsageSum, usage_line
 from dial_client.cli.terminal.wrapped_rows import find_cursor, wraps_rows
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.sinks.call_description import describe
 from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 
@@ -112,6 +113,9 @@ def test_the_banner_counts_servers_by_their_states() -> None:
     assert banner.servers_line(servers, 12, 100) == (
         "3 servers ready, 1 starting, 1 failed (/servers shows why) · 12 tools on offer"
     )
+    assert banner.servers_line(servers, 12, 78) == (
+        "3 servers ready, 1 starting, 1 failed (/servers) · 12 tools on offer"
+    ), "the number of tools is not cut off"
     assert banner.servers_line({}, 0, 100) == "no servers, no tools"
     assert cell_width(banner.folder_line("/a/very/long/" + "path/" * 50, 60)) < 60
 

@@ -55,6 +55,19 @@ def at_a_desk(work: Callable[[Desk], Awaitable[None]]) -> Desk:
     return desks[0]
 
 
+def test_keys_with_long_meanings_are_only_named_behind_the_question() -> None:
+    async def work(desk: Desk) -> None:
+        question = Question("Run it? ", dict.fromkeys("ynq", "a meaning that is explained above"))
+        answer = asyncio.ensure_future(desk.line.ask(question))
+        await desk.type("x")
+        assert question.hint == "press y, n, q"
+        desk.now += QUIET
+        await desk.type("y")
+        assert await answer == "y"
+
+    at_a_desk(work)
+
+
 def test_a_key_answers_and_unknown_keys_ask_again() -> None:
     async def work(desk: Desk) -> None:
         question = Question("Run it? ", KEYS)

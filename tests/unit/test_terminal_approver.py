@@ -45,6 +45,9 @@ class Person(TypedScreen):
     def print(self, text: str) -> None:
         self.shown.append(text)
 
+    def print_prose(self, text: str) -> None:
+        self.print(text)
+
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
         self.shown += [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
         self.questions.append(question)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.cli import process_runner
@@ -86,7 +86,7 @@ class ChatSession:
 
     def print(self, text: str) -> None:
         """Print lines; text of models and servers in it is safe already."""
-        self.screen.print(text)
+        self.screen.print_prose(text)
 
     def required_id(self) -> str:
         """Return the id of the conversation.
@@ -157,6 +157,18 @@ def _find_chosen(options: Options) -> Iterator[str]:
         yield "limits"
 
 
+async def _open_database(store: SQLStore) -> None:
+    """Open the database while the servers are starting.
+
+    Raises:
+        ConfigError: conversations cannot be stored; the hint is the way without.
+    """
+    try:
+        await store.warm()
+    except ConfigError as error:
+        raise replace(error, hint=error.hint or "--no-save answers without storing the conversation") from error
+
+
 @asynccontextmanager
 async def open_session(
     options: Options, settings: Settings, dial: DialClient, screen: CommandScreen
@@ -164,7 +176,7 @@ async def open_session(
     """Open the conversation that the options name: a new or a stored one.
 
     Raises:
-        ConfigError: there is no conversation to continue.
+        ConfigError: there is no conversation to continue, or no place to store one.
         ConversationNotFound: there is none with the id of ``--resume``.
     """
     if not options.save and (options.continue_latest or options.resume is not None):
@@ -172,7 +184,7 @@ async def open_session(
     store = SQLStore.sqlite() if options.save else MemoryStore()
     try:
         if isinstance(store, SQLStore):
-            await store.warm()  # the servers are starting meanwhile
+            await _open_database(store)
         manager = ConversationManager(dial, store, locked_settings=tuple(_find_chosen(options)))
         known = await find_conversation(options, manager, screen)
         yield ChatSession(dial, manager, options, settings, screen, known)

@@ -15,6 +15,10 @@ class CommandScreen(Protocol):
         """Print lines; text of models and servers in it is safe already."""
         ...
 
+    def print_prose(self, text: str) -> None:
+        """Print sentences of the program, broken between words where the terminal would break them elsewhere."""
+        ...
+
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
         """Return the key that is pressed; `keys` has the meaning of each, and other keys ask again."""
         ...

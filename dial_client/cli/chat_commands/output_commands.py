@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import anyio
 from anyio import to_thread
 
 from dial_client.callbacks.argument_block import format_argument
+from dial_client.cli.cell_width import fit
 from dial_client.cli.chat_commands import clipboard
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.errors import ConfigError, system_reason
 from dial_client.messages import Content, Role, TextPart, describe
+from dial_client.sinks.call_description import describe_arguments
 from dial_client.text.safe_text import one_line, safe
 from dial_client.turn_result import ToolCallRecord
 
@@ -20,6 +21,8 @@ _FENCE = re.compile(
     r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<code>.*?)(?:^ {0,3}(?P=fence)[`~]* *$|\Z)",
     re.MULTILINE | re.DOTALL,
 )
+MAX_ARGUMENTS = 60
+"""Columns of the arguments of a call in the list of calls."""
 
 
 async def copy(session: ChatSession, arguments: str) -> None:
@@ -101,11 +104,11 @@ async def show_calls(session: ChatSession, arguments: str) -> None:  # noqa: ARG
     width = len(str(len(records)))
     lines = []
     for number, record in enumerate(records, 1):
-        arguments_text = json.dumps(dict(record.arguments), ensure_ascii=False, default=str)
         mark = "✓" if record.result.success else "✗"
-        name = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 80)
+        called = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 80)
+        called = f"{called}({fit(describe_arguments(record.arguments), MAX_ARGUMENTS)})"
         size = f"{len(_text(record.result.content)):,} characters"
-        lines.append(f"{number:>{width}} {mark} {name} {one_line(arguments_text, 80)}  {record.duration:.2f} s, {size}")
+        lines.append(f"{number:>{width}} {mark} {called}  {record.duration:.2f} s, {size}")
     session.print("\n".join([*lines, "/last N shows the whole result of one."]))
 
 

@@ -57,5 +57,6 @@ async def call_prompt(session: ChatSession, line: str) -> Message | None:
 
 def describe_status(status: ServerStatus) -> str:
     """Return the state of a server in one line."""
-    detail = status.error or f"{len(status.tools)} tools"
+    count = len(status.tools)
+    detail = status.error or f"{count:,} {'tool' if count == 1 else 'tools'}"
     return f"{one_line(status.name, 60)}: {status.state.value}: {one_line(detail, 600)}"

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import anyio
 
+from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode
 from dial_client.errors import ConfigError, DialError
 from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
@@ -71,10 +72,8 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
         return ExitCode.ANSWERED
     for server in found:
         kinds = ", ".join(dict.fromkeys(choice.kind for choice in server.choices)) or "cannot be used here"
-        print(f"{one_line(server.name, 100)}  {one_line(server.version, 20)}  ({kinds})")
-        print(f"    {one_line(server.description, 150)}")
-        if server.warning:
-            print(f"    {one_line(server.warning, 200)}")
+        print_lines([f"{one_line(server.name, 100)}  {one_line(server.version, 20)}  ({kinds})"])
+        print_lines((f"    {one_line(text, 200)}" for text in (server.description, server.warning) if text), 4)
     if _has_more(answer):
         print(f"There are more: only the first {len(listed)} are listed; a longer word finds fewer.")
     print("dial-chat servers add NAME adds one." if found else f"{base} has no server with {one_line(words, 60)!r}.")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.bootstrap import settings_of
 from dial_client.cli.client_start import opened
+from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import format_result
 from dial_client.client.dial_client import DialClient
@@ -80,7 +81,10 @@ async def check_server(options: Options, name: str, *, with_call: bool, as_json:
         if check.status.state is ServerState.READY:
             await _look_around(dial, check, with_call=with_call)
             check.status = dial.servers[name]
-    print(json.dumps(check.to_dict(), indent=2) if as_json else "\n".join(_lines(check)))
+    if as_json:
+        print(json.dumps(check.to_dict(), indent=2))
+    else:
+        print_lines(_lines(check))
     return ExitCode.ANSWERED if check.is_good else ExitCode.UNEXPECTED
 
 

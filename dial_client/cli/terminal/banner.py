@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dial_client import __version__
-from dial_client.cli.cell_width import fit
+from dial_client.cli.cell_width import cell_width, fit
 from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line
 
 MAX_TEXT = 600
+_SHOWS_WHY = " (/servers shows why)"
 
 
 def program_line(model: str, columns: int) -> str:
@@ -33,14 +35,15 @@ def servers_line(servers: Mapping[str, ServerStatus], tools: int, columns: int) 
         return "no servers, no tools"
     states = [status.state for status in servers.values()]
     ready = sum(state in (ServerState.READY, ServerState.SLEEPING) for state in states)
-    parts = [f"{_count(ready, 'server')} ready"]
+    parts = [f"{count_noun(ready, 'server')} ready"]
     if starting := states.count(ServerState.STARTING) + states.count(ServerState.RESTARTING):
         parts.append(f"{starting} starting")
     if failed := states.count(ServerState.FAILED):
-        parts.append(f"{failed} failed (/servers shows why)")
+        parts.append(f"{failed} failed{_SHOWS_WHY}")
     if disabled := states.count(ServerState.DISABLED):
         parts.append(f"{disabled} disabled")
-    return fit(f"{', '.join(parts)} · {_count(tools, 'tool')} on offer", columns - 1)
+    line = f"{', '.join(parts)} · {count_noun(tools, 'tool')} on offer"
+    return fit(line if cell_width(line) < columns else line.replace(_SHOWS_WHY, " (/servers)"), columns - 1)
 
 
 def settled_servers(servers: Mapping[str, ServerStatus]) -> str:
@@ -54,7 +57,3 @@ def settled_servers(servers: Mapping[str, ServerStatus]) -> str:
 
 def _short(path: str, home: str) -> str:
     return f"~{path.removeprefix(home)}" if home != "/" and f"{path}/".startswith(f"{home}/") else path
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

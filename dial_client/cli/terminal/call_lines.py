@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from dial_client.cli.cell_width import cell_width, fit
 from dial_client.cli.markdown.themes import RESET, Theme
-from dial_client.messages import Content, ImagePart, TextPart, ToolCallRequest, ToolCallResult
+from dial_client.messages import Content, ImagePart, TextPart, ToolCallResult
+from dial_client.sinks.call_description import MAX_CHARS
 from dial_client.text.safe_text import one_line, safe
 
-MAX_CHARS = 600
-"""Characters of arguments or of an error that are looked at for one line."""
 PREVIEW_LINES = 2
 MAX_PREVIEWED = 20_000
 """Characters of a result in which the preview is looked for."""
@@ -37,17 +34,6 @@ class RunningCall:
     message: str = ""
     waits: bool = False
     """Whether it waits for permission."""
-
-
-def describe(call: ToolCallRequest, server: str, tool: str) -> tuple[str, str]:
-    """Return the name ``server.tool`` of a call, and its arguments ``city="Berlin"``, each safe and on one line."""
-    name = one_line(f"{server}.{tool}" if server else call.name, 150)
-    return name, describe_arguments(call.arguments)
-
-
-def describe_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return arguments as ``city="Berlin"``, safe and on one line."""
-    return one_line(", ".join(_arguments(arguments)), MAX_CHARS)
 
 
 def running_line(call: RunningCall, columns: int, now: float, spinner: str) -> str:
@@ -87,16 +73,6 @@ def fit_styled(sign: str, colour: str, text: str, tail: str, theme: Theme, colum
 def _called(name: str, arguments: str, columns: int) -> str:
     room = columns - cell_width(name) - 2
     return f"{name}({fit(arguments, room)})" if room > 0 or not arguments else fit(f"{name}({arguments})", columns)
-
-
-def _arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
-    size = 0
-    for name, value in arguments.items():
-        text = f"{name}={json.dumps(value, ensure_ascii=False)[:MAX_CHARS]}"
-        size += len(text)
-        yield text
-        if size > MAX_CHARS:
-            return
 
 
 def _preview(text: str) -> list[str]:

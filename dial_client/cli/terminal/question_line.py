@@ -23,7 +23,8 @@ QUIET = 0.4
 """Seconds without a key, after which a key is meant for the question."""
 BUSY = 1.0
 """Seconds since the last key within which the user was typing when the question was shown."""
-
+MAX_HINT = 40
+"""Characters of what the keys mean; the keys of a longer list are explained above the question."""
 
 _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "s-tab": -1, "tab": 1, "pageup": -10, "pagedown": 10}
 """The keys that move through a list, with the items they move by."""
@@ -207,9 +208,10 @@ class QuestionLine:
             return
         answer = next((known for known in (key, key.lower()) if known in question.keys), None)
         if answer is None:
-            names = ", ".join(f"{name} ({what})" for name, what in question.keys.items() if name.isprintable())
+            keys = {name: what for name, what in question.keys.items() if name.isprintable()}
+            names = ", ".join(f"{name} ({what})" for name, what in keys.items())
             self._is_armed = False  # it may be the first key of a message: the next one must not answer
-            question.hint = f"press {names}"
+            question.hint = f"press {names}" if len(names) <= MAX_HINT else f"press {', '.join(keys)}"
             self._on_change()
         else:
             question.settle(answer)

@@ -27,6 +27,7 @@ from dial_client.cli.terminal import live_area
 from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.question_line import Question, QuestionLine
 from dial_client.cli.terminal.screen_application import Keys, build_application, paint_above, resume_drawing
+from dial_client.cli.word_wrap import break_words
 from dial_client.text.safe_text import safe
 
 if TYPE_CHECKING:
@@ -99,6 +100,10 @@ class Screen:
             self._print_rest()
         else:
             self.refresh()
+
+    def print_prose(self, text: str) -> None:
+        """Print lines of the program itself, broken between words."""
+        self.print(break_words(text, self.columns))
 
     def print_faint(self, line: str) -> None:
         """Print a line that is less important than others."""
@@ -230,7 +235,7 @@ class Screen:
         failures: list[Exception] = []
         self._application = self._make_application()
         self._ended = anyio.Event()
-        with redirect_prints(self.print, self._show_progress), tty.ask_through(self.ask_line):
+        with redirect_prints(self.print_prose, self._show_progress), tty.ask_through(self.ask_line):
             async with anyio.create_task_group() as group:
                 await group.start(self._show)
                 group.start_soon(self._animate)

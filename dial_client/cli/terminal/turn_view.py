@@ -7,17 +7,15 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from threading import Thread
 from typing import Protocol
-
-import anyio
 
 from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.citations import format_source_list
 from dial_client.cli.markdown.themes import choose_theme
 from dial_client.cli.options import Options
-from dial_client.cli.terminal.call_lines import BAR, RunningCall, describe, describe_arguments, finished_lines
+from dial_client.cli.terminal.call_lines import BAR, RunningCall, finished_lines
 from dial_client.cli.terminal.inline_images import draw, find_protocol, image_folder, images_of, save
 from dial_client.cli.terminal.live_area import Activity
 from dial_client.cli.terminal.screen import Screen
@@ -37,17 +35,16 @@ from dial_client.events import (
 from dial_client.limits import StopReason
 from dial_client.messages import Content, FilePart, Message, Role, ToolCallRequest
 from dial_client.messages import describe as describe_part
+from dial_client.sinks.call_description import describe, describe_arguments
+from dial_client.sinks.question_pause import QuestionPause, format_log
 from dial_client.text.safe_text import SafeStream, one_line
 from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 
-MAX_LINE = 300
 MAX_IMAGES = 8
 """Of one result."""
 CHARS_PER_TOKEN = 4
 """Of a text whose tokens are not counted yet."""
-PATIENCE = 1.0
-"""Seconds a question waits until its call is shown."""
 
 
 def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, TurnView]:
@@ -120,9 +117,7 @@ class TurnView:
         self._begun = 0.0
         self._chars = 0
         self._running: dict[str, RunningCall] = {}
-        self._shown: dict[str, anyio.Event] = {}
-        self._held: list[Event | ServerLog] | None = None
-        """What happened while a question has the screen; None while none has."""
+        self._pause = QuestionPause()
         self._is_behind_call = False
         """Whether a call is the last that was printed."""
 
@@ -148,18 +143,17 @@ class TurnView:
 
     def show(self, event: Event) -> None:
         """Show one event; while a question has the screen, all but progress waits until it is over."""
-        if self._held is None or isinstance(event, StatusChanged | ToolCallProgress):
-            self._show(event)
+        if self._pause.is_on and not isinstance(event, StatusChanged | ToolCallProgress):
+            self._pause.keep(partial(self._show, event))
         else:
-            self._held.append(event)
+            self._show(event)
 
     def log(self, message: ServerLog) -> None:
         """Show a log message of a server."""
-        if self._held is not None:
-            self._held.append(message)
-            return
-        logger = f" {message.logger}" if message.logger else ""
-        self._screen.print_faint(one_line(f"{message.server}{logger} ({message.level}): {message.text}", MAX_LINE))
+        if self._pause.is_on:
+            self._pause.keep(partial(self.log, message))
+        else:
+            self._screen.print_faint(format_log(message))
 
     @asynccontextmanager
     async def question(self, call_id: str | None = None) -> AsyncGenerator[None, None]:
@@ -168,9 +162,7 @@ class TurnView:
         Args:
             call_id: of the call in question.
         """
-        if call_id is not None:
-            with anyio.move_on_after(PATIENCE):
-                await self._shown.setdefault(call_id, anyio.Event()).wait()
+        await self._pause.until_shown(call_id)
         call = self._running.get(call_id or "")
         asked = time.monotonic()
         if call is not None:
@@ -189,18 +181,13 @@ class TurnView:
 
     def _begin_question(self, call_id: str | None) -> None:
         """Hold what happens, and show the call in question only above the question."""
-        self._held = []
+        self._pause.begin()
         self._screen.live.is_asking = True
         self._screen.live.calls = {key: call for key, call in self._running.items() if key != call_id}
 
     def _end_question(self) -> None:
         self._screen.live.is_asking, self._screen.live.calls = False, self._running
-        held, self._held = self._held or [], None
-        for event in held:
-            if isinstance(event, ServerLog):
-                self.log(event)
-            else:
-                self.show(event)
+        self._pause.end()
 
     def _show(self, event: Event) -> None:
         self._screen.live.is_waiting = False
@@ -286,12 +273,12 @@ class TurnView:
         self._running[call.id] = RunningCall(name, arguments, time.monotonic())
         self._screen.live.calls = self._running
         self._screen.refresh()
-        self._shown.setdefault(call.id, anyio.Event()).set()
+        self._pause.set_shown(call.id)
 
     def _finish_call(self, event: ToolCallFinished) -> None:
         result, duration = event.result, event.duration
         running = self._running.pop(result.tool_call_id, None)
-        self._shown.pop(result.tool_call_id, None)
+        self._pause.forget(result.tool_call_id)
         if running is None:
             return
         if event.changed_arguments is not None:

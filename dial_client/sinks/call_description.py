@@ -1,0 +1,38 @@
+"""A tool call on one line: its name, and its arguments in the characters of their language."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dial_client.messages import ToolCallRequest
+from dial_client.text.safe_text import one_line, visible
+
+MAX_CHARS = 600
+"""Characters of arguments or of an error that are looked at for one line."""
+
+
+def describe(call: ToolCallRequest, server: str, tool: str) -> tuple[str, str]:
+    """Return the name ``server.tool`` of a call, and its arguments ``city="Berlin"``, each safe and on one line."""
+    return describe_name(call, server, tool), describe_arguments(call.arguments)
+
+
+def describe_name(call: ToolCallRequest, server: str, tool: str) -> str:
+    """Return ``server.tool``, or the name the model gave where there is no such tool, safe and on one line."""
+    return one_line(f"{server}.{tool}" if server else call.name, 150)
+
+
+def describe_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return arguments as ``city="Berlin"``, safe and on one line, with invisible characters written out."""
+    return one_line(visible(", ".join(_arguments(arguments))), MAX_CHARS)
+
+
+def _arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
+    size = 0
+    for name, value in arguments.items():
+        text = f"{name}={json.dumps(value, ensure_ascii=False, default=str)[:MAX_CHARS]}"
+        size += len(text)
+        yield text
+        if size > MAX_CHARS:
+            return

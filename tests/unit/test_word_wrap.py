@@ -1,0 +1,32 @@
+"""Sentences of the program are broken between words on the screen."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dial_client.cli.cell_width import cell_width
+from dial_client.cli.word_wrap import break_words
+
+
+def test_a_long_line_is_broken_between_words_behind_its_indentation() -> None:
+    assert break_words("one two three\n", 9) == "one two\nthree\n"
+    assert break_words("  one two three", 10) == "  one two\n  three"
+    assert break_words("東京 東京 東京", 11) == "東京 東京\n東京", "letters of two columns count as two"
+
+
+def test_a_path_stays_whole_and_so_do_short_lines_and_lines_with_styles() -> None:
+    path = "/a/very/long/path/to/a/file.md"
+    assert break_words(f"Written: {path} (3 characters)", 20) == f"Written:\n{path}\n(3 characters)"
+    assert break_words("a  b\n\nc\n", 20) == "a  b\n\nc\n", "columns of a table keep their place"
+    styled = "\x1b[2mfaint words that are long\x1b[0m"
+    assert break_words(styled, 10) == styled
+
+
+@given(st.text("ab é東 \n"), st.integers(2, 30))
+@example("aaaa 東 ", 8)
+def test_no_word_is_lost_and_no_row_of_several_words_is_too_wide(text: str, columns: int) -> None:
+    broken = break_words(text, columns)
+    assert broken.split() == text.split()
+    for row in broken.split("\n"):
+        assert cell_width(row) < columns or len(row.split()) <= 1
