@@ -22,13 +22,13 @@ JOBS ?= 4
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick conformance lint types man docs docs-serve pictures release-check lowest bench soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick conformance lint types man docs docs-serve pictures page-pictures release-check lowest bench soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
 
 demo: $(DEMO)  ## ask the embedded model a question that needs a tool
-	$(BIN)/dial-chat --config servers.json --model local --no-save "$(QUESTION)"
+	$(BIN)/dial-chat --config servers.json --model local --no-save $(DEMO_ARGS) "$(QUESTION)"
 
 test: $(TEST) $(NPM)  ## run the tests
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
@@ -60,6 +60,9 @@ docs-serve: docs  ## show the documentation site on loopback
 
 pictures: $(TEST)  ## draw the pictures of the terminal in docs/terminal, from real runs
 	$(BIN)/python -m tests.pictures docs/terminal
+
+page-pictures: $(TEST)  ## draw the pictures of the page in docs/page, from a real run in Chromium
+	$(BIN)/python -m tests.pictures.page_scenes docs/page answer-light approval-phone servers-dark
 
 release-check: $(TEST)  ## what a release needs, with nothing published: builds, checks, installations; PYTHONS="python3.11 python3.13"
 	$(BIN)/python -m release.release_check $(PYTHONS)

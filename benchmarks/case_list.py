@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.cases import Case, Format, Help, Idle, Kept, Program, Script, Start, Turns
 from benchmarks.hosts import server_entries
-from benchmarks.in_process import FunctionTurns, MiddlewareTurns, TracedTurns
+from benchmarks.in_process import FunctionTurns, MiddlewareTurns, TracedTurns, UntracedTurns
 from benchmarks.rendered import Rendered
 from benchmarks.through_sdk import SdkStart, SdkTurns
 
@@ -20,6 +20,7 @@ def all_cases(*, smoke: bool = False) -> dict[str, Case]:
         "functions": FunctionTurns("5 tool rounds: functions as tools", Script(rounds=5)),
         "middleware": MiddlewareTurns("5 tool rounds: three middlewares | none", Script(rounds=5)),
         "tracing": TracedTurns("5 tool rounds: tracing on | off", Script(rounds=5)),
+        "untraced": UntracedTurns("5 tool rounds: no SDK for traces | no tracing", Script(rounds=5)),
         "parallel": Turns("8 parallel calls of 50 ms", Script(1, calls=8), server_entries(call_delay=0.05)),
         "chunks": Turns(f"{2000 // scale:,}-chunk stream", Script(0, chunks=2000 // scale), streamed=True),
         "react": Format(f"{2000 // scale:,}-chunk stream: react | native", Script(0, chunks=2000 // scale), "react"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from benchmarks.endpoint import Endpoint
 from benchmarks.floor import Floor
 from benchmarks.hosts import Host, Servers, open_client, open_dial, server_entries, wrap_floor
 from dial_client import CallNext, Middleware, ModelReply, ModelRequest, ToolCall, ToolCallResult, Turn, TurnRequest
+from dial_client.client import dial_client as client_module
 
 PARAMETERS = {
     "type": "object",
@@ -132,3 +133,22 @@ class TracedTurns:
                 return sample
 
             yield {"floor": partial(turns.sample, host), "dial": trace_turn}
+
+
+@dataclass(frozen=True, slots=True)
+class UntracedTurns:
+    """Turns without an SDK of OpenTelemetry; a client that does not look for one stands in the floor's place."""
+
+    about: str
+    script: Script
+    servers: Servers = field(default_factory=server_entries)
+
+    @asynccontextmanager
+    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
+        """Open both."""
+        turns, url = Turns(self.about, self.script), self.script.url(endpoint)
+        async with AsyncExitStack() as hosts:
+            with patch.object(client_module, "find_instruments", lambda: None):
+                without = await hosts.enter_async_context(open_dial(url, self.servers))
+            usual = await hosts.enter_async_context(open_dial(url, self.servers))
+            yield {"floor": partial(turns.sample, without), "dial": partial(turns.sample, usual)}

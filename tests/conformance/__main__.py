@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.support.program import python_server
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 SUITE = ROOT / "build" / "conformance" / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
@@ -62,6 +64,8 @@ class Suite:
     def __init__(self, program: str, revision: str) -> None:
         self._command = [program, "--no-deprecation", str(SUITE)]
         self._revision = revision
+        host = python_server(HERE / "host.py")
+        self._host = shlex.join([host["command"], *host["args"]])
 
     def scenarios(self) -> list[str]:
         """Give all scenarios of the revision."""
@@ -70,8 +74,7 @@ class Suite:
 
     def run(self, scenario: str) -> tuple[bool, str]:
         """Run one scenario; give whether it passed, and what was said."""
-        host = shlex.join([sys.executable, str(HERE / "host.py")])
-        argv = [*self._command, "client", "--command", host, "--scenario", scenario]
+        argv = [*self._command, "client", "--command", self._host, "--scenario", scenario]
         argv += ["--spec-version", self._revision, "--force", "--timeout", "110000"]
         environ = os.environ | {"PYTHONPATH": str(ROOT)}
         try:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.pictures import page_scenes
 from tests.pictures.__main__ import draw_pictures
 from tests.pictures.animation import LAST, LONGEST, draw_animation, list_frames
 from tests.pictures.scenes import SCENES
@@ -19,6 +20,12 @@ pytestmark = pytest.mark.once
 def test_each_picture_of_the_docs_has_a_scene() -> None:
     pictures = (Path(__file__).parents[2] / "docs" / "terminal").glob("*.svg")
     assert {path.stem for path in pictures} >= set(SCENES)
+
+
+def test_each_picture_of_the_page_has_a_scene() -> None:
+    pictures = {path.stem for path in (Path(__file__).parents[2] / "docs" / "page").iterdir()}
+    assert pictures
+    assert pictures <= set(page_scenes.SCENES)
 
 
 def test_a_picture_shows_the_screen_of_a_real_run(tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ CALLS = (
 COMPARED = (Say("", CALLS, usage=(1_480, 96)), Say(COMPARISON, usage=(2_099, 184), pieces=40))
 
 
-def _entry(name: str, **settings: Any) -> dict[str, Any]:
+def entry(name: str, **settings: Any) -> dict[str, Any]:
+    """Return the configuration of one of the servers of the pictures."""
     return {"command": sys.executable, "args": ["-W", "ignore", str(SERVERS), name], **settings}
 
 
@@ -61,7 +62,7 @@ def _trip(
     (trip / "notes.md").write_text("# Trip\n\n- umbrella\n- coat\n", encoding="utf-8")
     with model_endpoint(answers) as endpoint:
         model = {"wire": "chat", "base_url": f"{endpoint.url}/v1", "model": "qwen3"}
-        entries = servers or {"weather": _entry("weather", autoApprove=["*"]), "files": _entry("files")}
+        entries = servers or {"weather": entry("weather", autoApprove=["*"]), "files": entry("files")}
         write_config(trip, entries, models={"qwen3": model}, defaultModel="qwen3")
         with screen(trip, "--no-save", *words, columns=columns, rows=rows, HOME=str(folder)) as person:
             yield person
@@ -125,9 +126,9 @@ def approval(folder: Path) -> Iterator[ScreenReader]:
 def start_up(folder: Path) -> Iterator[ScreenReader]:
     """A question waits for a server that is starting; one server has failed."""
     servers = {
-        "weather": _entry("weather"),
-        "files": _entry("files"),
-        "archive": _entry("slow"),
+        "weather": entry("weather"),
+        "files": entry("files"),
+        "archive": entry("slow"),
         "maps": {"command": sys.executable, "args": ["-c", "raise SystemExit('there is no API key')"]},
     }
     with _trip(folder, COMPARED, rows=16, servers=servers) as person:

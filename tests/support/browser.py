@@ -58,6 +58,23 @@ os.dup2(61, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
 
+# The middle of an element that stands still: a page that follows its end, or shows more below, moves what is above.
+_PLACE = """
+async (selector) => {
+  const look = () => {
+    const found = document.querySelector(selector);
+    if (!found || found.disabled || found.closest("[inert]")) return null;
+    found.scrollIntoView({ block: "nearest" });
+    const { left, top, width, height } = found.getBoundingClientRect();
+    return width ? [left + width / 2, top + height / 2] : null;
+  };
+  const before = look();
+  await new Promise((kept) => { requestAnimationFrame(kept); setTimeout(kept, 100); });
+  const after = look();
+  return before && after && before.join() === after.join() ? after : null;
+}
+"""
+
 
 class BrowserError(AssertionError):
     """The browser refused a command, a script threw, or something never came true."""
@@ -73,6 +90,8 @@ class Browser:
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
         self._tabs: dict[str, Tab] = {}
         """The pages and frames by their sessions."""
+        self._contexts: list[str] = []
+        """The storages of the open tabs."""
         self._lock = threading.Lock()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -98,12 +117,19 @@ class Browser:
     def tab(self, **media: str) -> Tab:
         """Open a tab with storage of its own, for a person with these preferences (``prefers_color_scheme="dark"``)."""
         context = self.call("Target.createBrowserContext")["browserContextId"]
+        self._contexts.append(context)
         target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         tab = Tab(self, session)
         self._tabs[session] = tab
         tab.prepare(media)
         return tab
+
+    def close_tabs(self) -> None:
+        """Close all tabs, and forget what they stored."""
+        while self._contexts:
+            self.call("Target.disposeBrowserContext", browserContextId=self._contexts.pop())
+        self._tabs.clear()
 
     def ended(self) -> None:
         """Wait until the browser has closed its pipe."""
@@ -213,8 +239,8 @@ class Tab:
     def until(self, condition: str, within: float = PATIENCE) -> Any:
         """Wait until an expression is true and return its value."""
         look = (
-            "new Promise((kept, broken) => { const began = Date.now(); const look = () => { let found; "
-            f"try {{ found = ({condition}); }} catch (error) {{ found = null; }} "
+            "new Promise((kept, broken) => { const began = Date.now(); const look = async () => { let found; "
+            f"try {{ found = await ({condition}); }} catch (error) {{ found = null; }} "
             f"if (found) kept(found); else if (Date.now() - began > {within * 1000:.0f}) broken(new Error('never')); "
             "else setTimeout(look, 20); }; look(); })"
         )
@@ -236,13 +262,7 @@ class Tab:
     @contextmanager
     def pressed(self, selector: str) -> Iterator[None]:
         """Hold the pointer's button down on the first element that matches; the pointer stays at its place."""
-        named = json.dumps(selector)
-        place = self.until(
-            f"(() => {{ const e = document.querySelector({named}); "
-            "if (!e || e.disabled || e.closest('[inert]')) return; "
-            "e.scrollIntoView({block: 'nearest'}); const r = e.getBoundingClientRect(); "
-            "return r.width && [r.left + r.width / 2, r.top + r.height / 2]; })()"
-        )
+        place = self.until(f"({_PLACE})({json.dumps(selector)})")
         pointer = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
         self.call("Input.dispatchMouseEvent", type="mousePressed", **pointer)
         yield
@@ -270,8 +290,10 @@ class Tab:
         self.call("DOM.setFileInputFiles", files=[str(path)], objectId=found["result"]["objectId"])
 
     def screenshot(self, path: Path) -> None:
-        """Save a screenshot as a PNG file."""
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+        """Save a screenshot in the format of the file's suffix: PNG, or WebP with some loss."""
+        options = {"quality": 82} if path.suffix == ".webp" else {}
+        taken = self.call("Page.captureScreenshot", format=path.suffix[1:], **options)
+        path.write_bytes(base64.b64decode(taken["data"]))
 
 
 @contextmanager

@@ -24,7 +24,10 @@ from dial_client.serve.http_server import HEAD_TIMEOUT, SHUTDOWN_GRACE, HttpServ
 from dial_client.serve.human_input import ANSWER_TIMEOUT, HumanInputBroker
 from dial_client.serve.security import MAX_BODY, AccessPolicy
 from dial_client.serve.served_model import ServedModel
+from dial_client.serve.server_logins import ServerLogins
 from dial_client.serve.turn_registry import MAX_TURNS, TurnRegistry
+from dial_client.settings import configuration
+from dial_client.settings.config_types import ServerSettings
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
@@ -98,7 +101,7 @@ async def serve(
                 provider,
                 approve=human_input,
                 approval=ApprovalPolicy(allow=allow, deny=deny, grants=grants, concurrent=True),
-                callbacks=Callbacks(elicit=human_input.elicit),
+                callbacks=Callbacks(elicit=human_input.elicit, apps=True),
                 **options,
             ) as dial,
             AsyncExitStack() as stack,
@@ -109,18 +112,24 @@ async def serve(
                 await stack.enter_async_context(durable_turns(dial, conversations, turns, timings)) if durable else None
             )
             locked = frozenset(locked_settings)
+            logins = ServerLogins(dial, lambda name: _find_settings(servers or {}, name))
             context = AppContext(
-                dial, conversations, human_input, turns, served, workflows, peers=peers, locked_settings=locked
+                *(dial, conversations, human_input, turns, served, workflows),
+                peers=peers,
+                logins=logins,
+                locked_settings=locked,
             )
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
             server = HttpServer(app, listener, turns, grace=grace, head_timeout=head_timeout, limits=limits)
             group.start_soon(server.run, lambda: None)
             group.start_soon(peers.run)
+            group.start_soon(logins.run)
             yield HttpService(url, http, dial, conversations, turns, server, provider, context)
             await http.aclose()
             await turns.end(0.0)
             server.shut_down()
             peers.close()
+            logins.close()
     await conversations.aclose()
 
 
@@ -186,3 +195,11 @@ class Gate:
         except anyio.get_cancelled_exc_class():
             self.cancelled.set()
             raise
+
+
+def _find_settings(servers: Mapping[str, Any], name: str) -> ServerSettings | None:
+    return (
+        configuration.parse(json.dumps({"mcpServers": {name: servers[name]}})).servers[name]
+        if name in servers
+        else None
+    )

@@ -35,6 +35,9 @@ class TypedScreen:
     async def page(self, text: str) -> None:
         self.print(text)
 
+    def print_prose(self, text: str) -> None:
+        self.print(text)
+
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
         self.printed += [*lines, question]
         key = self.lines.pop(0)

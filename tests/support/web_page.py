@@ -35,6 +35,13 @@ def serve_page(
 ) -> Iterator[str]:
     """Run the server and provide its URL with the token."""
     write_config(folder, servers, replies)
+    with serve_folder(folder, *words, **env) as address:
+        yield address
+
+
+@contextmanager
+def serve_folder(folder: Path, *words: str, **env: str) -> Iterator[str]:
+    """Run the server in a folder that has a servers.json, and provide its URL with the token."""
     command = ["serve", "--port", "0", *words]
     variables = environment(folder, **env)
     log_path = folder / "stderr.log"
@@ -142,6 +149,30 @@ def send_message(tab: Tab, text: str) -> None:
     tab.click("#message")
     tab.type(text)
     tab.press("Enter")
+
+
+def fetch_conversation(tab: Tab) -> Any:
+    """Return the open conversation as it is stored."""
+    return tab.run(
+        "fetch('conversations/' + location.hash.split('/').at(-1), {headers: {Authorization: "
+        "'Bearer ' + sessionStorage.getItem('dial-token')}}).then((response) => response.json())"
+    )
+
+
+def save_as_html(tab: Tab, folder: Path, title: str) -> Path:
+    """Save the open conversation as HTML with its menu, and return the file, which has the name of the title."""
+    tab.download_to(folder)
+    tab.click("#conversation-more")
+    tab.until("document.querySelector('.menu')")
+    at = tab.run("[...document.querySelectorAll('.menu-item')].findIndex(e => e.textContent === 'Save as HTML') + 1")
+    tab.click(f".menu-item:nth-child({at})")
+    tab.until("document.querySelector('.menu') === null")
+    path = folder / f"{title}.html"
+    for _ in range(200):
+        if path.is_file():
+            break
+        tab.run("new Promise((done) => setTimeout(done, 50))")
+    return path
 
 
 def read_text(tab: Tab, selector: str) -> str:
