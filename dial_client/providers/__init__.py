@@ -95,7 +95,7 @@ def open_provider(
     provider = _open_model(model, models, base_url, environ, on_progress)
     profile = models.get(model)
     if not fallback_models and profile is not None:
-        fallback_models = profile.fallback_models
+        fallback_models = profile.fallback_models or ()
     return add_fallback_models(provider, fallback_models, models, environ)
 
 

@@ -20,6 +20,7 @@ from dial_client.model import FinishReason
 from dial_client.providers.endpoint_profile import is_valid_flag
 from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply
 from dial_client.settings.config_types import Wire
+from dial_client.settings.jsonc import did_you_mean
 from dial_client.token_usage import Usage
 
 VERSION = 1
@@ -262,14 +263,19 @@ class _ScriptReader:
             raise self.build_error(where, f"an object with {', '.join(kinds)}")
         for key, member in value.items():
             if key not in kinds:
-                raise self.build_error(f"{where}.{key}", f"only {', '.join(kinds)}")
+                raise self.build_unknown_key_error(where, str(key), kinds)
             kind = kinds[key] if isinstance(kinds[key], tuple) else (kinds[key],)
             if not isinstance(member, kind) or (isinstance(member, bool) and not {bool, object} & set(kind)):
                 raise self.build_error(f"{where}.{key}", _name_types(kind))
         return dict(value)
 
+    def build_unknown_key_error(self, where: str, key: str, known: Mapping[str, Any]) -> ConfigError:
+        near = next((name for name in known if key and key in name), "")
+        hint = did_you_mean(key, known) or (f'did you mean "{near}"?' if near else f"the keys are {', '.join(known)}")
+        return ConfigError(f"{where}.{key}: unknown key", hint=hint, path=self.path)
+
     def build_error(self, where: str, expected: str) -> ConfigError:
-        return ConfigError(f"{where}: this cannot be", hint=f"expected {expected}", path=self.path)
+        return ConfigError(f"{where}: wrong value", hint=f"expected {expected}", path=self.path)
 
 
 def _to_event_data(event: Any) -> str:

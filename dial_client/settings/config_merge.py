@@ -23,5 +23,5 @@ def merge_settings(base: Settings, over: Settings) -> Settings:
         (*over.sources, *base.sources)[1:],
         base.startup_patience if over.startup_patience is None else over.startup_patience,
         # They are for the default model beside them: the conversations of another one do not go to them.
-        over.fallback_models or (base.fallback_models if over.default_model is None else ()),
+        base.fallback_models if over.fallback_models is None and over.default_model is None else over.fallback_models,
     )

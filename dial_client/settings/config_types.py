@@ -145,8 +145,8 @@ class ModelSettings:
     """How the endpoint differs from OpenAI's: the flags of `model_config.QUIRKS` that the profile sets."""
     preset: str | None = None
     """The name of a preset in `providers.presets`; None for the preset of the host."""
-    fallback_models: tuple[str, ...] = ()
-    """Names of models that are asked, in this order, where this one cannot answer."""
+    fallback_models: tuple[str, ...] | None = None
+    """Names of models that are asked, in this order, where this one cannot answer; None where the entry has no list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +187,8 @@ class Settings:
     """Further files; a value of theirs counts where no file before has it."""
     startup_patience: float | None = None
     """Seconds a turn waits for servers that are starting; None for the default."""
-    fallback_models: tuple[str, ...] = ()
-    """Names of models to ask where `default_model` cannot answer; the names in its own entry count before these."""
+    fallback_models: tuple[str, ...] | None = None
+    """Names of models to ask where `default_model` cannot answer, unless its own entry has a list; None for no list."""
 
     def find_fallback_models(self, model: str | None) -> tuple[str, ...]:
         """Return the names of the models to ask where a model cannot answer.
@@ -198,9 +198,9 @@ class Settings:
         """
         name = model or self.default_model
         entry = self.models.get(name or "")
-        if entry is not None and entry.fallback_models:
+        if entry is not None and entry.fallback_models is not None:
             return entry.fallback_models
-        return self.fallback_models if name == self.default_model else ()
+        return (self.fallback_models or ()) if name == self.default_model else ()
 
     @property
     def sources(self) -> tuple[Path, ...]:

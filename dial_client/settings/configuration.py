@@ -220,7 +220,7 @@ class _Document:
             (*(own.policy if own else ()), *(policy(top["policy"], names) if "policy" in top else ())),
             profiles=tuple(self.profiles),
             startup_patience=top["startupPatience"].positive() if "startupPatience" in top else None,
-            fallback_models=names.expanded(top["fallbackModels"]).strings() if "fallbackModels" in top else (),
+            fallback_models=names.expanded(top["fallbackModels"]).strings() if "fallbackModels" in top else None,
         )
 
     def _server(self, name: str, profile: Profile | None, *, is_last: bool) -> ServerSettings:

@@ -48,7 +48,7 @@ def apply_profile(settings: Settings, profile: Profile | None) -> Settings:
     if profile is None:
         return settings
     if profile.model:
-        settings = replace(settings, default_model=profile.model, fallback_models=())
+        settings = replace(settings, default_model=profile.model, fallback_models=None)
     return replace(settings, system=profile.system)
 
 

@@ -245,7 +245,7 @@ class ModelCaller:
             )
         completion = listener.completion
         self.recorder.add_usage(completion.usage, cost_usd(completion.usage, info))
-        self.recorder.note(*completion.notes)
+        self.recorder.note(*(completion.notes or _describe_length(completion.finish, request.max_tokens)))
         log.debug(
             "model_request",
             depth=listener.depth,
@@ -314,3 +314,11 @@ def _with_distinct_ids(calls: Sequence[ToolCallRequest]) -> tuple[ToolCallReques
         seen.add(call_id)
         distinct.append(call if call_id == call.id else replace(call, id=call_id))
     return tuple(distinct)
+
+
+def _describe_length(finish: FinishReason, max_tokens: int | None) -> tuple[str, ...]:
+    """Return a note on a reply that ends where its limit of length was met; nothing for any other reply."""
+    if finish is not FinishReason.LENGTH:
+        return ()
+    limit = "of its length" if max_tokens is None else f"of {max_tokens:,} tokens"
+    return (f"the reply met the limit {limit}",)

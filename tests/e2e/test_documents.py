@@ -90,6 +90,13 @@ PROGRAMS: list[tuple[str, int, list[object], list[str]]] = [
         [],
         ["Numbers: 3 messages None", "['Count to three.', 'One, two,', ' three.']"],
     ),
+    (
+        "resources-and-prompts.md",
+        1,
+        [],
+        ["docs://guide docs://pages/{name}", "Begin with a plan. ()", "Review a.py.", "docs://guide"],
+    ),
+    ("elicitation-sampling-roots.md", 1, [], ["shop ('restock',)", "True"]),
     ("durable.md", 0, [clock("Asia/Tokyo"), "Noon."], ["Noon."]),
     ("migrate-openai-agents.md", 0, [clock("Asia/Tokyo"), "Noon."], ["Noon."]),
     ("migrate-openai-agents.md", 1, [STOCK, ORDER], ["called", "3"]),

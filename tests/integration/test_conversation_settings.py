@@ -16,12 +16,14 @@ from dial_client.client.dial_client import DialClient
 from dial_client.client.turn_settings import TurnSettings
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.conversation_settings import check_settings, to_turn_settings
+from dial_client.conversations.message_tree import build_entry
 from dial_client.errors import ConfigError
 from dial_client.limits import Limits
 from dial_client.model import InstructionSource
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ModelSettings, Settings, Wire
+from dial_client.stored_entry import EntryKind
 from dial_client.stores.conversation_store import ConversationStore
 from tests.support.http_service import serve
 from tests.support.managed_conversations import ADD, Calculator, managed
@@ -106,6 +108,44 @@ async def test_a_conversation_asks_a_model_of_its_own_with_its_temperature(store
     assert [sent.json.get("temperature") for sent in main.requests] == [None]
     assert view.settings == {"model": "spare", "temperature": 0.5}
     assert [details["stop_reason"] for _, details in view.turns] == ["answered"]
+
+
+async def test_a_conversation_whose_model_was_removed_goes_to_no_other_model_unasked(store: ConversationStore) -> None:
+    replies = [Say("The main one.")] * 2
+    with model_endpoint(replies) as main, model_endpoint([Say("Back.")]) as spare:
+        models = {
+            "main": ModelSettings("main", Wire.CHAT, main.url, "m", "key"),
+            "spare": ModelSettings("spare", Wire.CHAT, spare.url, "s", "key"),
+        }
+        own = {"model": "spare", "temperature": 0.5, "tool_format": "react", "system": "Be brief."}
+        async with DialClient({}, "main", models=models) as dial:
+            manager = ConversationManager(dial, store)
+            made = await manager.create()
+            await manager.update_settings(made.id, own)
+            dial.model.set_profiles({"main": models["main"]})
+            for refused in (manager.chat(made.id, "Hello?"), manager.compact(made.id)):
+                with pytest.raises(ConfigError, match="'spare' of this conversation is not available any more"):
+                    await refused
+            assert (await manager.view(made.id)).settings == own, "the settings stay, for the day the model is back"
+            await manager.update_settings(made.id, {"system": "Be brief."})
+            assert (await manager.chat(made.id, "Hello?")).text == "The main one."
+            plain = await manager.create()
+            assert (await manager.chat(plain.id, "Hello?")).notes == ()
+            dial.model.set_profiles(models)
+            await manager.update_settings(made.id, own)
+            assert (await manager.chat(made.id, "Hello?")).notes == ()
+        async with DialClient({}, ScriptedProvider(["Unnamed."])) as dial:
+            manager = ConversationManager(dial, store)
+            await store.append(plain.id, [build_entry(EntryKind.SETTINGS, {"temperature": 0.5})])
+            turn = await manager.chat(plain.id, "Hello?")
+            assert turn.notes == (
+                "the temperature of this conversation has no effect: it needs a model that is a profile",
+            )
+    assert [(sent.json.get("temperature"), "Be brief." in str(sent.json)) for sent in main.requests] == [
+        (None, True),
+        (None, False),
+    ]
+    assert [sent.json["temperature"] for sent in spare.requests] == [0.5]
 
 
 async def test_a_summary_is_written_by_the_model_of_the_conversation(store: ConversationStore) -> None:

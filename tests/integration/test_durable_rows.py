@@ -24,7 +24,7 @@ from tests.support.program import LONG
 from tests.support.temporary_stores import needs_postgres, place
 
 pytest.importorskip("dbos", reason="DBOS is not installed: pip install 'dial-client[durable]'")
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.once]
 
 DATABASES = [
     pytest.param("sqlite", marks=pytest.mark.skipif(SQLITE_IS_TOO_OLD, reason="DBOS needs a newer SQLite")),

@@ -24,7 +24,7 @@ from dial_client.stores.row_values import EPOCH
 from tests.support.http_service import MODEL, HttpService, serve
 from tests.support.temporary_stores import needs_postgres, place
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.once]
 
 KINDS = ["sqlite", pytest.param("postgres", marks=needs_postgres)]
 

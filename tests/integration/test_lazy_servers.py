@@ -190,7 +190,7 @@ def test_dial_chat_remembers_and_shows_who_sleeps(tmp_path: Path) -> None:
     write_config(tmp_path, {"it": {"command": run.command, "args": list(run.args), "lazy": True}})
     assert "it: ready" in dial_chat(tmp_path, "servers").stdout
     server.asked()
-    assert dial_chat(tmp_path, "servers").stdout == "it: sleeping, 1 tools\n"
+    assert dial_chat(tmp_path, "servers").stdout == "it: sleeping, 1 tool\n"
     assert dial_chat(tmp_path, "tools").stdout == "echo  it: Says it again.\n"
     assert server.asked() == []
     assert json.loads(dial_chat(tmp_path, "call", "echo", '{"a": 1}').stdout) == ["echo", {"a": 1}]

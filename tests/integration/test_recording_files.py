@@ -153,7 +153,7 @@ async def test_only_a_recording_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        pytest.param('{"recording": 2}', "line 1.recording: this cannot be (expected version 1)", id="a newer one"),
+        pytest.param('{"recording": 2}', "line 1.recording: wrong value (expected version 1)", id="a newer one"),
         pytest.param('{"recording": 1}\n{no\n{}\n', "r.json:2:2: this is no JSON", id="a line that is no JSON"),
         pytest.param('{"recording": 1}\n{"what": 1}\n', "line 2.what", id="an unknown line"),
         pytest.param('{"recording": 1}\n{"called": {}}\n', "line 2.server", id="a call of nobody"),

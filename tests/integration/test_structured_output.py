@@ -178,6 +178,17 @@ async def test_a_text_format_answers_in_any_type(type_: Any, value: Any, tool_fo
     assert "JSON Schema" in requests[0].json["messages"][0]["content"]
 
 
+@pytest.mark.parametrize("tool_format", ["react", "xml"])
+@pytest.mark.parametrize("wire", [Wire.RESPONSES, Wire.MESSAGES])
+async def test_a_text_format_answers_in_any_type_over_the_other_apis(wire: Wire, tool_format: str) -> None:
+    label = "Thought: I know.\nFinal Answer: " if tool_format == "react" else ""
+    for type_, value in CASES:
+        reply = Say(f"{label}{json.dumps(value)}")
+        turn, _, outputs = await ask([reply], wire, type_, stream=True, tool_format=tool_format, tools=[add])
+        assert turn.output == expected(type_, value)
+        assert outputs[-1] == turn.output
+
+
 def add(a: int, b: int) -> int:
     """Add."""
     return a + b

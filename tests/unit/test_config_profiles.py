@@ -54,6 +54,8 @@ def test_fallback_models_are_for_the_default_model_beside_them_alone() -> None:
     for folder, found in (
         ({}, ("openai:b", "local")),
         ({"fallbackModels": ["${HOST}:c"]}, ("ollama:c",)),
+        ({"fallbackModels": []}, ()),
+        ({"fallbackModels": None}, ("openai:b", "local")),
         ({"defaultModel": "ollama:d"}, ()),
         ({"defaultModel": "ollama:d", "fallbackModels": ["ollama:e"]}, ("ollama:e",)),
     ):
@@ -69,6 +71,31 @@ def test_the_fallback_models_of_a_models_own_entry_count_first() -> None:
     settings = read({"models": models, "defaultModel": "mine", "fallbackModels": ["other"]})
     assert settings.find_fallback_models(None) == ("local",)
     assert settings.find_fallback_models("other") == ()
+    without = {**models, "mine": {"model": "a", "fallback_models": []}}
+    settings = read({"models": without, "defaultModel": "mine", "fallbackModels": ["other"]})
+    assert settings.find_fallback_models(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("folder", "empty"),
+    [
+        ({"profiles": {"work": {"servers": []}}}, {"servers": ()}),
+        ({"profiles": {"work": {"system": "", "model": ""}}}, {"system": "", "default_model": "openai:a"}),
+    ],
+)
+def test_an_empty_value_of_a_later_file_counts_and_null_does_not(folder: dict[str, Any], empty: dict[str, Any]) -> None:
+    work = {"model": "openai:b", "servers": ["time"], "system": "Be brief."}
+    user = {"mcpServers": {"time": {"command": "t"}}, "defaultModel": "openai:a", "profiles": {"work": work}}
+
+    def values(document: dict[str, Any]) -> dict[str, Any]:
+        settings = combine((file("user.json", user), file("folder.json", document)), "work")
+        used = tuple(name for name, server in settings.servers.items() if server.enabled)
+        return {"servers": used, "system": settings.system, "default_model": settings.default_model}
+
+    before = values({})
+    assert before == {"servers": ("time",), "system": "Be brief.", "default_model": "openai:b"}
+    assert values(folder) == before | empty
+    assert values({"profiles": {"work": dict.fromkeys(work)}, "defaultModel": None}) == before
 
 
 def test_the_rules_of_the_earlier_file_are_tried_first_so_that_a_later_file_cannot_widen_them() -> None:
@@ -201,6 +228,24 @@ def test_a_profile_in_two_files_is_shown_as_it_is_used() -> None:
     assert ("model", "servers.json") in origins
     assert ("model", "user.json") not in origins
     assert [path for key, path in origins if key == "policy"] == ["user.json", "servers.json"]
+
+
+def test_values_are_shown_as_files_replace_them() -> None:
+    user = file(
+        "user.json",
+        {"defaultModel": "a", "fallbackModels": ["b"], "startupPatience": 3, "profiles": {"work": {"model": "m"}}},
+    )
+    cases: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+        ({"fallbackModels": []}, {"fallbackModels": []}),
+        ({"fallbackModels": None, "startupPatience": None}, {"fallbackModels": ["b"]}),
+        ({"defaultModel": "c"}, {}),
+        ({"profiles": {"work": {"model": None}}}, {"fallbackModels": ["b"]}),
+    )
+    for folder, fallback_models in cases:
+        document = to_document(written_values([user, file("servers.json", folder)]))
+        model = {"defaultModel": folder.get("defaultModel", "a")}
+        kept = {"startupPatience": 3, "profiles": {"work": {"model": "m"}}}
+        assert document == {**model, **fallback_models, **kept}
 
 
 @pytest.mark.parametrize("odd", [{}, "x", 5, [], None])

@@ -135,6 +135,21 @@ async def test_tokens_and_notes_are_remembered() -> None:
     assert (turn.usage, turn.notes) == (Usage(10, 5), ("temperature was dropped",))
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("completion", "notes"),
+    [
+        (Completion(FinishReason.LENGTH), ("the reply met the limit of its length",)),
+        (Completion(FinishReason.LENGTH, notes=("it repeats itself",)), ("it repeats itself",)),
+        (Completion(FinishReason.CUT), ()),
+    ],
+)
+async def test_an_answer_that_met_its_limit_of_length_says_so(completion: Completion, notes: tuple[str, ...]) -> None:
+    exchange = Exchange([TextChunk("no"), completion])
+    await exchange.ask()
+    assert exchange.recorder.turn(StopReason.TRUNCATED).notes == notes
+
+
 @unhurried
 @given(
     st.lists(st.sampled_from(["", "a", "a_1", "a_2", "a_1_2", "call", "call_0", "call_1", "call_2", "b"]), max_size=6)

@@ -223,21 +223,22 @@ async def test_what_pauses_goes_on_with_the_next_answer() -> None:
     [
         pytest.param('{"replies": [\n{]}', "s.json:2:2: this is no JSON", id="no JSON"),
         pytest.param("[" * 100_000, "this is no JSON", id="too deep"),
-        pytest.param("7", "s.json: the script: this cannot be", id="a number"),
+        pytest.param("7", "s.json: the script: wrong value", id="a number"),
         pytest.param("{}", "there are no replies", id="no replies"),
-        pytest.param('{"replies": "Hi"}', "the script.replies: this cannot be (expected a list)", id="not a list"),
-        pytest.param('{"replies": [], "then": 1}', "the script.then", id="an unknown key"),
+        pytest.param('{"replies": "Hi"}', "the script.replies: wrong value (expected a list)", id="not a list"),
+        pytest.param('{"replies": [], "then": 1}', "the script.then: unknown key (the keys are", id="an unknown key"),
+        pytest.param('[{"calls": []}]', 'replies[0].calls: unknown key (did you mean "tool_calls"?)', id="half a key"),
         pytest.param(
             '{"replies": [], "after": "x"}', 'after: this is not a value for it (expected "error"', id="after"
         ),
         pytest.param('["a", {"txt": "b"}]', "replies[1].txt", id="an unknown key of a reply"),
-        pytest.param('[{"text": 7}]', "replies[0].text: this cannot be (expected a string)", id="a wrong type"),
-        pytest.param('[{"hang": 1}]', "replies[0].hang: this cannot be (expected true or false)", id="no boolean"),
+        pytest.param('[{"text": 7}]', "replies[0].text: wrong value (expected a string)", id="a wrong type"),
+        pytest.param('[{"hang": 1}]', "replies[0].hang: wrong value (expected true or false)", id="no boolean"),
         pytest.param(
-            '[{"chunk_size": true}]', "replies[0].chunk_size: this cannot be (expected a number)", id="no number"
+            '[{"chunk_size": true}]', "replies[0].chunk_size: wrong value (expected a number)", id="no number"
         ),
         pytest.param('[{"chunk_size": -1}]', "replies[0].chunk_size", id="a negative size"),
-        pytest.param('[{"finish": "done"}]', "replies[0].finish: this cannot be (expected stop or", id="finish"),
+        pytest.param('[{"finish": "done"}]', "replies[0].finish: wrong value (expected stop or", id="finish"),
         pytest.param('[{"usage": {"tokens": 1}}]', "replies[0].usage.tokens", id="usage"),
         pytest.param(
             '[{"tool_calls": [{"arguments": {}}]}]', "replies[0].tool_calls[0].name", id="a call without a name"
@@ -246,10 +247,10 @@ async def test_what_pauses_goes_on_with_the_next_answer() -> None:
         pytest.param('[{"error": {"status": "x"}}]', "replies[0].error.status", id="an error's status"),
         pytest.param("[7]", "replies[0]", id="a reply that is none"),
         pytest.param('[{"chunks": ["a"], "text": "b"}]', "replies[0].chunks", id="text twice"),
-        pytest.param('[{"wire": "telex", "body": ""}]', "replies[0].wire: this cannot be (expected chat", id="a wire"),
-        pytest.param('[{"wire": "chat"}]', "replies[0]: this cannot be (expected either body", id="no body"),
+        pytest.param('[{"wire": "telex", "body": ""}]', "replies[0].wire: wrong value (expected chat", id="a wire"),
+        pytest.param('[{"wire": "chat"}]', "replies[0]: wrong value (expected either body", id="no body"),
         pytest.param('[{"wire": "chat", "body": "", "events": []}]', "expected either body", id="two bodies"),
-        pytest.param('[{"wire": "chat", "body": "", "break": 1}]', "replies[0].break: this cannot be", id="a break"),
+        pytest.param('[{"wire": "chat", "body": "", "break": 1}]', "replies[0].break: wrong value", id="a break"),
     ],
 )
 def test_mistakes_in_a_file_are_reported_with_their_place(script: str, problem: str, tmp_path: Path) -> None:

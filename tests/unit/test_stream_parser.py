@@ -190,7 +190,7 @@ def test_a_piece_without_the_beginning_of_a_marker_is_hardly_looked_at(format_: 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("format_", ToolFormat)
 def test_a_long_text_of_markers_does_no_harm(format_: ToolFormat, unit: str) -> None:
-    text = unit * (256 * 1024 // len(unit))
+    text = unit * (64 * 1024 // len(unit))
     assert read_reply(handler_for(format_).reader(TOOLS), text) is not None
 
 
