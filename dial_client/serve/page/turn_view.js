@@ -1,31 +1,31 @@
 // The view of a turn: the user's message and everything that follows it. Fed by events or by stored messages.
 
-import { createCopyButton, formatNumber, el, createIcon, createIconButton, announce } from "./dom.js";
+import { createCopyButton, el, createIcon, createIconButton, announce } from "./dom.js";
+import { ButtonRow } from "./button_row.js";
 import { isText, renderPart, toText } from "./content_parts.js";
 import { MarkdownView } from "./markdown_view.js";
 import { createMessageLink } from "./deep_links.js";
 import { renderEditor } from "./message_editor.js";
 import { renderUserMessage } from "./user_message.js";
-import { insertMarkers, renderSources } from "./sources.js";
+import { insertMarkers, linkMarkers, renderSources } from "./sources.js";
+import { SpokenAnswer } from "./spoken_answer.js";
 import { ToolCard } from "./tool_card.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { toSteps } from "./stored_turns.js";
-import { describeStopReason, describeUsage } from "./strings.js";
-import { renderVersions } from "./version_switcher.js";
+import { describeStopReason, describeUsage, translate } from "./strings.js";
+import { listVersions } from "./version_switcher.js";
 
 /** Ends of a turn after which there may be more of the answer. */
 const CUT = ["truncated", "cancelled", "timeout", "max_depth", "token_budget"];
 
-/** Characters of a finished answer that screen readers announce. */
-const MAX_ANNOUNCED = 2_000;
-
-/** Replace the view of a text by one with the numbers of its sources. */
-function markSources(view, citations) {
+/** Replace the view of a text by one with the numbers of its sources, which lead to their list. */
+function markSources(view, citations, list) {
   const root = el("div.prose");
   view.root.replaceWith(root);
   const marked = new MarkdownView(root);
   marked.append(insertMarkers(view.text, citations));
   marked.finish();
+  linkMarkers(root, list);
   return marked;
 }
 
@@ -39,8 +39,12 @@ export class TurnView {
   #actions;
   #number;
   #user = null;
+  /** Announces the text of the events. A conversation that is not open is silent. */
+  #spoken = new SpokenAnswer((text) => this.element.isConnected && announce(text));
   /** Positions and versions, as stored_turns.js has them; null until the turn is stored. */
   #stored = null;
+  #userButtons = new ButtonRow(".user-foot");
+  #foot = new ButtonRow(".turn-foot");
   /** Number of tool calls that are shown. */
   calls = 0;
 
@@ -121,8 +125,10 @@ export class TurnView {
     if (!citations?.length) return;
     this.#endText();
     const view = this.#texts.at(-1);
-    if (view && Array.from(view.text).length === length) this.#texts.splice(-1, 1, markSources(view, citations));
-    this.#answer.append(renderSources(citations));
+    const list = renderSources(citations);
+    const isCited = view && Array.from(view.text).length === length;
+    if (isCited) this.#texts.splice(-1, 1, markSources(view, citations, list));
+    this.#answer.append(list);
   }
 
   addNote(text, kind = "note") {
@@ -145,12 +151,13 @@ export class TurnView {
   handle({ name, data }) {
     switch (name) {
       case "message":
-        if (data.choices?.[0]?.delta?.content) this.addText(data.choices[0].delta.content);
+        this.#addDelta(data.choices?.[0]?.delta?.content);
         break;
       case "reasoning":
         this.addReasoning(data.text);
         break;
       case "tool_call":
+        this.#spoken.append("\n\n");
         this.addCall(data, data.server, { isLive: true });
         break;
       case "app":
@@ -189,19 +196,20 @@ export class TurnView {
   setStored(turn) {
     this.#stored = turn;
     this.#end = turn.details.at(-1) ?? this.#end;
-    if (!this.isEdited) this.#renderUser();
+    this.#renderUserButtons();
     if (typeof turn.question === "number") this.element.dataset.position = turn.question;
     this.#renderFoot();
   }
 
-  /** Take up the answer again: further text is the rest of it. */
+  /** Take up the answer again: further text is the rest of it. Notes on its first part then stand before the whole. */
   resume() {
     this.element.querySelector(".turn-foot")?.remove();
-    this.#answer.querySelector(":scope > .stopped:last-child")?.remove();
     const last = this.#texts.at(-1);
-    if (!last || this.#answer.lastElementChild !== last.root) return;
+    const behind = last ? [...this.#answer.children].slice([...this.#answer.children].indexOf(last.root) + 1) : [];
+    if (!last || !behind.every((element) => element.matches(".note, .stopped"))) return;
     const root = el("div.prose");
-    last.root.replaceWith(root);
+    last.root.replaceWith(...behind.filter((element) => element.matches(".note")), root);
+    for (const element of behind) if (element.matches(".stopped")) element.remove();
     this.#text = new MarkdownView(root);
     this.#text.append(last.text);
     this.#texts.splice(-1, 1, this.#text);
@@ -252,30 +260,40 @@ export class TurnView {
     this.#renderFoot();
   }
 
-  announceAnswer() {
-    const { text } = this;
-    const isLong = text.length > MAX_ANNOUNCED;
-    const beginning = `${text.slice(0, MAX_ANNOUNCED)}… ${formatNumber(text.length)} characters in total.`;
-    announce(isLong ? beginning : text);
+  /** Announce the end of the turn, with the rest of its text. A failure announces itself. */
+  announceEnd() {
+    const isFailed = this.#answer.querySelector(":scope > .failed") !== null;
+    this.#spoken.finish(isFailed ? "" : describeStopReason(this.#end?.stop_reason ?? "answered") || translate("answer.end"));
+  }
+
+  #addDelta(text) {
+    if (!text) return;
+    this.addText(text);
+    this.#spoken.append(text);
   }
 
   #renderUser() {
     if (!this.#user) return;
+    if (this.message.isSummary) return this.#user.replaceChildren(...renderUserMessage(this.message));
     const speaker = el("span.visually-hidden", {}, "You said: ");
     this.#user.replaceChildren(speaker, ...renderUserMessage(this.message), this.#renderUserButtons());
   }
 
+  /** The first button is at the right, where it stays when the others appear before it. */
   #renderUserButtons() {
     const { question, questionVersions } = this.#stored ?? {};
-    const copy = createCopyButton(() => this.message.text, "Copy your message");
-    if (typeof question !== "number") return el("div.user-foot", {}, copy);
     const { switchTo, remove } = this.#actions;
-    return el("div.user-foot", {},
-      questionVersions && renderVersions(questionVersions, "message", switchTo),
-      copy,
-      createIconButton("edit", "Edit this message", () => this.edit()),
-      createCopyButton(() => createMessageLink(question), "Copy a link to this message", "link"),
-      createIconButton("trash", "Delete this message and its answers", () => remove(question, "message")));
+    const ofStored = () => [
+      ...listVersions(questionVersions, "message", switchTo),
+      ["delete", () => createIconButton("trash", "Delete this message and its answers",
+        () => remove(this.#stored.question, "message"))],
+      ["link", () => createCopyButton(() => createMessageLink(this.#stored.question),
+        "Copy a link to this message", "link")],
+      ["edit", () => createIconButton("edit", "Edit this message", () => this.edit())],
+    ];
+    const copy = () => createCopyButton(() => this.message.text, "Copy your message");
+    this.#userButtons.update([...(typeof question === "number" ? ofStored() : []), ["copy", copy]]);
+    return this.#userButtons.element;
   }
 
   /** Let the user edit the message where it is. */
@@ -295,30 +313,31 @@ export class TurnView {
   }
 
   #renderFoot() {
-    this.element.querySelector(":scope > .turn-foot")?.remove();
     const { answerVersions } = this.#stored ?? {};
-    if (!this.text && !this.#cards.size && !answerVersions) return;
-    const onclick = () => this.#actions.fork(this.#number);
-    this.element.append(el("div.turn-foot", {},
-      answerVersions && renderVersions(answerVersions, "answer", this.#actions.switchTo),
-      this.text ? createCopyButton(() => this.text, "Copy the answer") : null,
-      ...this.#renderAnswerButtons(),
-      createIconButton("fork", "Continue from here in a new conversation", onclick),
-      el("span.quiet.usage", {}, this.#end ? escapeInvisible(describeUsage(this.#end)) : "")));
+    if (!this.text && !this.#cards.size && !answerVersions) return this.#foot.element.remove();
+    const usage = this.#end ? escapeInvisible(describeUsage(this.#end)) : "";
+    this.#foot.update([
+      ...(this.text ? [["copy", () => createCopyButton(() => this.text, "Copy the answer")]] : []),
+      ["fork", () => createIconButton("fork", "Continue from here in a new conversation",
+        () => this.#actions.fork(this.#number))],
+      ...this.#listAnswerButtons(),
+      ...listVersions(answerVersions, "answer", this.#actions.switchTo),
+      [`usage ${usage}`, () => el("span.quiet.usage", {}, usage)],
+    ]);
+    // Moving the element would end a click that has begun.
+    if (this.#foot.element.parentElement !== this.element) this.element.append(this.#foot.element);
   }
 
-  #renderAnswerButtons() {
+  #listAnswerButtons() {
     const { question, answer, isLast } = this.#stored ?? {};
     const { regenerate, continueAnswer, remove } = this.#actions;
     const isCut = isLast && this.text && CUT.includes(this.#end?.stop_reason);
+    const again = () => createIconButton("again", "Answer again", () => regenerate(this.#stored.question));
+    const trash = () => createIconButton("trash", "Delete this answer", () => remove(this.#stored.answer, "answer"));
     return [
-      isCut ? createIconButton("forward", "Continue this answer", continueAnswer) : null,
-      typeof question === "number"
-        ? createIconButton("again", "Answer again", () => regenerate(question))
-        : null,
-      typeof answer === "number"
-        ? createIconButton("trash", "Delete this answer", () => remove(answer, "answer"))
-        : null,
+      ...(isCut ? [["continue", () => createIconButton("forward", "Continue this answer", continueAnswer)]] : []),
+      ...(typeof question === "number" ? [["again", again]] : []),
+      ...(typeof answer === "number" ? [["delete", trash]] : []),
     ];
   }
 

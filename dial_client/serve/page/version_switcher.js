@@ -6,7 +6,7 @@ import { createIconButton, el } from "./dom.js";
  * Create the switch. `versions`: {positions, current}, where `current` is null if none of them is shown.
  * `onSwitch(position)` shows another version.
  */
-export function renderVersions({ positions, current }, kind, onSwitch) {
+function renderVersions({ positions, current }, kind, onSwitch) {
   // A version that is missing comes behind the others: an answer that failed.
   const count = positions.length + (current === null ? 1 : 0);
   const at = current ?? count - 1;
@@ -18,4 +18,10 @@ export function renderVersions({ positions, current }, kind, onSwitch) {
   const label = `Version ${at + 1} of ${count} of the ${kind}`;
   const number = el("span.version-number", { "aria-hidden": "true" }, `${at + 1}/${count}`);
   return el("span.versions", { role: "group", "aria-label": label }, previous, number, next);
+}
+
+/** The entries of a ButtonRow for the switch: none without versions, another one for each state of the switch. */
+export function listVersions(versions, kind, onSwitch) {
+  if (!versions) return [];
+  return [[`versions ${JSON.stringify(versions)}`, () => renderVersions(versions, kind, onSwitch)]];
 }
