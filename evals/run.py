@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from dial_client import DialClient, Limits, Message, StopReason, ToolSpec, Turn
-from dial_client.messages import Failure, text_of
+from dial_client.messages.message import Failure, text_of
 from dial_client.model import Delta, ModelInfo, ModelRequest, Preparable, Provider
 from evals.matching import is_expected, says
 from evals.tasks import Offer, Task

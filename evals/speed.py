@@ -18,7 +18,7 @@ import anyio
 import httpx2
 
 from dial_client.local.answer_prompt import SYSTEM, answer_messages
-from dial_client.messages import Message, ToolSpec
+from dial_client.messages.message import Message, ToolSpec
 from dial_client.model import ModelRequest, TextChunk
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.local import LocalProvider
