@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from site_pages import api_pages, command_pages, http_pages, llms_text, root_pages, schema_pages
+from site_pages import api_pages, command_pages, glossary_links, http_pages, llms_text, root_pages, schema_pages
 from site_pages.root_pages import ROOT
 
 PROGRAM_PAGES = {
@@ -25,6 +25,10 @@ def write_pages(folder: Path) -> None:
     shutil.copytree(ROOT / "docs", folder)
     pages = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.md")}
     made = {name: root_pages.adapt_links(text, f"docs/{name}") for name, text in pages.items()}
+    made |= {name: glossary_links.link_terms(made[name]) for name in pages if "/" not in name}
+    made[glossary_links.PAGE] = glossary_links.add_anchors(
+        root_pages.adapt_links(pages[glossary_links.PAGE], "docs/glossary.md")
+    )
     made |= {page: root_pages.read_root_page(name) for name, page in root_pages.PAGES.items()}
     made |= {f"reference/{subject}.md": api_pages.write_api_page(subject) for subject in api_pages.SUBJECTS}
     made |= {f"reference/{name}.md": write() for name, write in PROGRAM_PAGES.items()}

@@ -8,15 +8,15 @@ from site_pages.example_links import find_examples
 SUBJECTS = {
     "client": ("The client", ("client", "durable", "settings")),
     "conversations": ("Conversations and stores", ("conversations", "stores")),
-    "turns": ("Turns and limits", ("turns", "turn_result", "limits", "token_usage", "citations")),
-    "messages": ("Messages", ("messages", "vendor_messages")),
-    "events": ("Events", ("events",)),
+    "turns": ("Turns and limits", ("turns", "turn_data.turn_result", "turn_data.limits", "turn_data.token_usage")),
+    "messages": ("Messages, citations and MCP Apps", ("messages",)),
+    "events": ("Events", ("turn_data.events",)),
     "tools": ("Tools, approval and audit", ("tools", "audit")),
-    "servers": ("Servers", ("servers", "callbacks", "mcp_apps")),
+    "servers": ("Servers", ("servers", "callbacks")),
     "models": ("Models, providers and formats", ("model", "providers", "formats", "middleware")),
     "errors": ("Errors", ("errors",)),
 }
-"""The pages: a title, and the first parts of the modules whose names they have."""
+"""The pages: a title, and the modules and packages whose names they have."""
 MAX_EXAMPLES = 5
 """Links to examples of a name."""
 
@@ -24,7 +24,7 @@ MAX_EXAMPLES = 5
 def list_names(subject: str) -> list[str]:
     """Return the public names of a page, in order."""
     _, homes = SUBJECTS[subject]
-    return sorted(name for name, home in _homes().items() if home.split(".")[0] in homes)
+    return sorted(name for name, home in _homes().items() if f"{home}.".startswith(tuple(f"{at}." for at in homes)))
 
 
 def list_missing_names() -> list[str]:
