@@ -22,7 +22,7 @@ JOBS ?= 4
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick conformance lint types man docs docs-serve pictures page-pictures release-check lowest bench soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick conformance lint types man docs docs-version docs-serve pictures page-pictures release-check lowest install-cost bench bench-page soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
@@ -55,8 +55,11 @@ docs: $(DOCS)  ## build the documentation site into build/site; a broken link is
 	$(BIN)/python -m site_pages build/docs
 	$(BIN)/zensical build --config-file mkdocs.yml --strict
 
-docs-serve: docs  ## show the documentation site on loopback
-	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8080
+docs-version: docs  ## add the site to build/versions, as the version of the package, beside those that are there
+	$(BIN)/python -m site_pages.site_versions $$($(BIN)/python -c 'import dial_client; print(dial_client.__version__)')
+
+docs-serve: docs-version  ## show the documentation site, with its versions, on loopback
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/versions 8080
 
 pictures: $(TEST)  ## draw the pictures of the terminal in docs/terminal, from real runs
 	$(BIN)/python -m tests.pictures docs/terminal
@@ -75,8 +78,14 @@ lowest: | $(BIN)/python  ## the unit tests on the lowest versions that pyproject
 	build/lowest/$(notdir $(BIN))/python -m pip --quiet install --no-deps --no-build-isolation --editable .
 	build/lowest/$(notdir $(BIN))/python -m pytest tests/unit --numprocesses 2 --dist worksteal $(PYTEST_ARGS)
 
+install-cost: $(TEST)  ## measure what each dependency costs, and write the tables of docs/installation.md
+	$(BIN)/python -m release.install_cost
+
 bench: $(TEST)  ## what this host adds to the bare SDKs
 	$(BIN)/python -m benchmarks.dial $(BENCH_ARGS)
+
+bench-page: $(TEST)  ## frames, processor time and memory of the page while long answers arrive, in Chromium
+	$(BIN)/python -m benchmarks.page $(BENCH_ARGS)
 
 soak: $(TEST)  ## 5,000 calls over servers that die, hang and change, and what is left behind
 	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)

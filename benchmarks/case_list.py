@@ -6,6 +6,7 @@ from benchmarks.cases import Case, Format, Help, Idle, Kept, Program, Script, St
 from benchmarks.hosts import server_entries
 from benchmarks.in_process import FunctionTurns, MiddlewareTurns, TracedTurns, UntracedTurns
 from benchmarks.rendered import Rendered
+from benchmarks.screen_delay import ShownOnScreen
 from benchmarks.through_sdk import SdkStart, SdkTurns
 
 
@@ -26,6 +27,7 @@ def all_cases(*, smoke: bool = False) -> dict[str, Case]:
         "react": Format(f"{2000 // scale:,}-chunk stream: react | native", Script(0, chunks=2000 // scale), "react"),
         "xml": Format(f"{2000 // scale:,}-chunk stream: xml | native", Script(0, chunks=2000 // scale), "xml"),
         "rendered": Rendered(f"{2000 // scale:,}-chunk answer: Markdown | plain", Script(0, chunks=2000 // scale)),
+        "shown": ShownOnScreen("a chunk each 20 ms, to the screen: Markdown | --plain", 500 // scale, 20),
         "tools": Turns(f"5 rounds, {200 // scale} tools of 4 servers", Script(rounds=5), tools),
         "tools-start": Start(f"4 servers, {200 // scale} tools: start", tools),
         "start": Start("10 servers of 0.3 s each: start", server_entries(10, start_delay=0.3 / scale)),

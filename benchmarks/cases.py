@@ -153,7 +153,7 @@ class Program:
             config = write_config(folder, self.servers)
             commands = {
                 "floor": [sys.executable, "-c", "from benchmarks.floor import main; main()", url, config, QUESTION],
-                "dial": [*_dial_chat(), "-c", config, "-m", "chat:x", "--base-url", url, "--no-save", QUESTION],
+                "dial": [*dial_chat_command(), "-c", config, "-m", "chat:x", "--base-url", url, "--no-save", QUESTION],
             }
             yield {side: partial(run_child, argv, self.script.answer, self.metrics) for side, argv in commands.items()}
 
@@ -171,7 +171,7 @@ class Help:
         imports = [sys.executable, "-c", "import mcp, openai; print('imported')"]
         yield {
             "floor": partial(run_child, imports, "imported", self.metrics),
-            "dial": partial(run_child, [*_dial_chat(), "--help"], "--base-url", self.metrics),
+            "dial": partial(run_child, [*dial_chat_command(), "--help"], "--base-url", self.metrics),
         }
 
 
@@ -304,6 +304,7 @@ async def run_child(argv: list[str], marker: str, metrics: Mapping[str, str]) ->
     return {metric: seen[key] for key, metric in metrics.items() if seen[key] is not None}
 
 
-def _dial_chat() -> list[str]:
+def dial_chat_command() -> list[str]:
+    """Return the words that start this program."""
     script = shutil.which("dial-chat", path=str(Path(sys.executable).parent))
     return [script] if script else [sys.executable, "-m", "dial_client"]

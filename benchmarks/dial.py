@@ -18,7 +18,11 @@ from benchmarks.case_list import all_cases
 from benchmarks.cases import Case, Help, Idle, Kept, Program, Sample
 from benchmarks.endpoint import Endpoint
 from benchmarks.report import Row, as_json, machine, rows_of, table
+from benchmarks.screen_delay import ShownOnScreen
 from benchmarks.through_sdk import SdkStart
+
+LONG_CASES = (Program, Help, Kept, Idle, SdkStart, ShownOnScreen)
+"""Cases of whose sides seven samples are taken, in place of fifteen."""
 
 
 async def measure(case: Case, endpoint: Endpoint, repeat: int, warm_up: int) -> dict[str, list[Sample]]:
@@ -49,7 +53,7 @@ async def run(names: Sequence[str], *, smoke: bool, repeat: int | None) -> list[
     with Endpoint() as endpoint:
         for name in names:
             print(f"{name} …", file=sys.stderr, flush=True)
-            usual = 1 if smoke else 7 if isinstance(cases[name], Program | Help | Kept | Idle | SdkStart) else 15
+            usual = 1 if smoke else 7 if isinstance(cases[name], LONG_CASES) else 15
             samples = await measure(cases[name], endpoint, repeat or usual, warm_up=0 if smoke else 1)
             rows += rows_of(name, cases[name].about, samples)
     return rows

@@ -4,6 +4,9 @@ The address decides what it responds: ``/ROUNDS/CALLS/CHUNKS/v1``. In each of th
 it calls CALLS of the offered tools, after that it replies with CHUNKS words, in as many chunks if it is streamed. It
 has no state: the round is the number of the assistant's messages in the request. Plain asyncio, HTTP/1.1 with
 keep-alive; a write for each chunk, as inference servers do it.
+
+``/stamped/CHUNKS/MS/v1`` replies with a document in Markdown, a chunk every MS milliseconds. Each chunk has the time at
+which it was sent: 10^15 and the microseconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -13,12 +16,21 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
 _HEAD = {"id": "chatcmpl-1", "created": 1, "model": "x"}
+_STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_STAMPED = (
+    *("## Chapter {}\n\n", *["{} "] * 30),
+    *("\n\n- a **first** item {} ", *["{} "] * 4, "\n- a second one {} ", *["{} "] * 4),
+    *("\n\n| begin | end |\n|---|---|\n| {} ", "| {} |\n", "| {} ", "| {} |\n"),
+    *("\n```python\nbegin = {}\n", "end = {}  # the end\n", "size = {}\n```\n\n"),
+)
+"""The chunks of a document, again and again; a time stands in each."""
 _USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
 
@@ -44,6 +56,10 @@ class Endpoint:
     def url(self, rounds: int, calls: int = 1, chunks: int = 20) -> str:
         """Return the ``base_url`` of a script."""
         return f"http://127.0.0.1:{self._port}/{rounds}/{calls}/{chunks}/v1"
+
+    def stamped_url(self, chunks: int, pace_ms: int) -> str:
+        """Return the ``base_url`` of a reply whose chunks have the times at which they were sent."""
+        return f"http://127.0.0.1:{self._port}/stamped/{chunks}/{pace_ms}/v1"
 
     def requests(self) -> int:
         """Return the number of requests it has responded to."""
@@ -85,6 +101,11 @@ class _Model(asyncio.Protocol):
 
     def _respond(self, path: str, body: bytes) -> None:
         match path.strip("/").split("/"):
+            case ["stamped", chunks, pace, "v1", "chat", "completions"]:
+                _Model.answered += 1
+                self._transport.write(_STREAM_HEAD)
+                now = asyncio.get_running_loop().time()
+                self._write_stamped(0, int(chunks), int(pace) / 1000, now)
             case [rounds, calls, chunks, "v1", "chat", "completions"]:
                 _Model.answered += 1
                 request = json.loads(body)
@@ -104,8 +125,7 @@ class _Model(asyncio.Protocol):
         self._transport.write(head.encode() + body)
 
     def _write_stream(self, request: dict[str, Any], words: list[str], calls: list[dict[str, Any]]) -> None:
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-        self._transport.write(head)
+        self._transport.write(_STREAM_HEAD)
         with_usage = bool((request.get("stream_options") or {}).get("include_usage"))
         if calls:
             events = _build_call_events(calls, with_usage=with_usage)
@@ -113,6 +133,19 @@ class _Model(asyncio.Protocol):
             events = _build_text_events(len(words), with_usage=with_usage)
         for event in events:
             self._transport.write(event)
+
+    def _write_stamped(self, at: int, chunks: int, pace: float, begun: float) -> None:
+        """Write a chunk with the time, and plan the next one; none is late because one before was."""
+        if self._transport.is_closing():
+            return
+        if at == chunks:
+            self._transport.write(b"".join(_build_events([], "stop", with_usage=False)))
+            return
+        text = _STAMPED[at % len(_STAMPED)].format(10**15 + int(time.monotonic() * 1e6))
+        [event, *_] = _build_events([{"content": text}], "stop", with_usage=False)
+        self._transport.write(event)
+        due = begun + (at + 1) * pace
+        asyncio.get_running_loop().call_at(due, self._write_stamped, at + 1, chunks, pace, begun)
 
 
 def _build_reply(

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.report import machine
 from benchmarks.search_data import Question, questions, tools
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.tools.search_index import SearchIndex
 
 DEPTHS = (1, 3, 5, 10)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.tools.catalog import assign_names
 
 FOLDER = Path(__file__).parent

@@ -30,7 +30,7 @@ _HOMES = {
         "SamplingRequest",
         "ServerLog",
     ),
-    "citations": ("Citation",),
+    "messages.citations": ("Citation",),
     "client.dial_client": ("DialClient",),
     "client.client_options": (
         "ApprovalPolicy",
@@ -63,7 +63,7 @@ _HOMES = {
         "ServerGone",
         "ServerStartError",
     ),
-    "events": (
+    "turn_data.events": (
         "AppOpened",
         "Event",
         "Finished",
@@ -85,16 +85,16 @@ _HOMES = {
         "ReActFormatHandler",
         "XMLFormatHandler",
     ),
-    "limits": (
+    "turn_data.limits": (
         "Limits",
         "StopReason",
     ),
-    "mcp_apps": (
+    "messages.mcp_apps": (
         "App",
         "AppPolicy",
         "AppResource",
     ),
-    "messages": (
+    "messages.message": (
         "Content",
         "Echo",
         "Failure",
@@ -156,8 +156,13 @@ _HOMES = {
     "settings.config_types": (
         "ModelSettings",
         "ServerSettings",
+        "Transport",
+        "Wire",
     ),
-    "settings.policy_config": ("PolicyRule",),
+    "settings.policy_config": (
+        "Effect",
+        "PolicyRule",
+    ),
     "stores.conversation_store": (
         "Conversation",
         "ConversationStore",
@@ -166,7 +171,7 @@ _HOMES = {
     ),
     "stores.memory_store": ("MemoryStore",),
     "stores.sql_store": ("SQLStore",),
-    "token_usage": ("Usage",),
+    "turn_data.token_usage": ("Usage",),
     "tools.approval": (
         "Approval",
         "ApprovalContext",
@@ -183,7 +188,7 @@ _HOMES = {
         "PromptArgument",
     ),
     "client.turn_methods": ("TurnInput",),
-    "turn_result": (
+    "turn_data.turn_result": (
         "ToolCallRecord",
         "Turn",
     ),
@@ -193,7 +198,7 @@ _HOMES = {
         "TurnHandle",
         "TurnObserver",
     ),
-    "vendor_messages.vendor_forms": (
+    "messages.vendor_forms": (
         "to_anthropic",
         "to_openai",
     ),

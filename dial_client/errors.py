@@ -23,8 +23,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dial_client.messages import Message
-from dial_client.turn_result import Turn
+from dial_client.messages.message import Message
+from dial_client.turn_data.turn_result import Turn
 
 
 class DialError(Exception):
@@ -78,6 +78,19 @@ class ServerGone(ServerError):
 
 class LoginFailed(DialError):
     """An OAuth login did not succeed. The text is one line for people, and holds no secret."""
+
+
+# The codes of a `ProviderError` that this package acts on, in place of the endpoint's own code.
+TOOLS_UNSUPPORTED = "tools_unsupported"
+"""The endpoint has no tool calls of its own: a text format may still work."""
+SEARCH_UNSUPPORTED = "tool_search_unsupported"
+"""The endpoint does not search among tools: the client does."""
+OUTPUT_FORMAT_UNSUPPORTED = "output_format_unsupported"
+"""The endpoint does not hold replies to this JSON Schema: the answer is requested in another way."""
+CALL_UNREADABLE = "tool_use_failed"
+"""The endpoint could not parse a tool call of the model (Groq): a retry may help."""
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+"""The conversation is too long for the model, whatever code the endpoint has for it."""
 
 
 class ProviderError(DialError):

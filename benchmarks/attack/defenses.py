@@ -12,7 +12,7 @@ from benchmarks.attack.control import Control
 from benchmarks.attack.goals import Call, difference
 from benchmarks.attack.tool_annotations import UNTRUSTED
 from dial_client import Approval, ApprovalContext
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ROOT / "build" / "attack" / "packages"

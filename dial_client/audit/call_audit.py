@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from dial_client.audit.entries import AuditEntry, AuditRecorder, Origin
-from dial_client.logs import get_logger
-from dial_client.messages import Content, Failure, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.message import Content, Failure, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 from dial_client.audit.entries import AuditEntry
 from dial_client.audit.file_lock import BINARY, NO_FOLLOW, FileLock
 from dial_client.audit.record_format import FORMAT, Mask, fields_of, log_files, next_file, seal, unseal
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -11,7 +11,7 @@ import unicodedata
 from typing import Any
 
 from dial_client.callbacks.argument_block import format_argument
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import count_unseen, removed_note, visible
 
 MAX_NAME = 100
@@ -100,7 +100,7 @@ def describe_invisible(call: ToolCallRequest, tool: ToolSpec) -> list[str]:
     """Return notes on invisible characters: removed from the server's texts, written out in the arguments."""
     notes = [f"{removed_note(tool.removed_invisible)} from what the server says"] if tool.removed_invisible else []
     if unseen := count_unseen_arguments(call):
-        kind = "character that nobody sees is" if unseen == 1 else "characters that nobody sees are"
+        kind = "invisible character is" if unseen == 1 else "invisible characters are"
         notes.append(f"{unseen:,} {kind} written out in the arguments")
     return notes
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.errors import ConfigError, system_reason
-from dial_client.limits import StopReason
 from dial_client.text.safe_text import one_line
-from dial_client.turn_result import Turn, output_to_json
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.turn_result import Turn, output_to_json
 
 _MAX_SHOWN = 2_000
 """Characters of an invalid answer that are shown."""

@@ -15,7 +15,7 @@ from enum import Enum
 from dial_client.callbacks.approval_request import describe_claims, describe_invisible, quote_name
 from dial_client.callbacks.argument_block import format_argument
 from dial_client.cli.cell_width import cell_width
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import visible
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from dial_client.tools.file_changes import FileChange
@@ -35,17 +35,29 @@ BAR = "│ "
 ADDED, REMOVED = "│+", "│-"
 """Bars of the lines of a diff; lines of a server or a model have `BAR`, with a space."""
 ANSWERS = {
-    "y": "this call",
-    "n": "no, then a reason if you like",
-    "s": "for this session",
-    "a": "always",
-    "v": "view all",
+    "y": "run this call",
+    "n": "do not run it; a reason may follow",
+    "s": "run it, and do not ask about the tool until the program ends",
+    "a": "run it, and do not ask about the tool until it changes",
+    "v": "view everything",
     "e": "edit the arguments",
-    "q": "quit the turn",
+    "q": "end the turn",
 }
-UNCHANGEABLE = {key: meaning for key, meaning in ANSWERS.items() if key != "e"}
-"""For a use of the model by a server: its messages cannot be changed."""
-ANSWERS_FOR_ALL = UNCHANGEABLE | {"y": "all these calls"}
+ANSWERS_FOR_SAMPLING = {
+    "y": "allow this request",
+    "n": "do not allow it; a reason may follow",
+    "s": "allow it, and do not ask about the server until the program ends",
+    "a": "allow it always",
+    "v": "view everything",
+    "q": "end the turn",
+}
+"""For a request of a server to the model: its messages cannot be changed."""
+ANSWERS_FOR_ALL = ANSWERS_FOR_SAMPLING | {
+    "y": "run all these calls",
+    "n": "run none of them; a reason may follow",
+    "s": "run them, and do not ask about their tools until the program ends",
+    "a": "run them, and do not ask about their tools until they change",
+}
 KEYS = "[y]es  [n]o, because…  [s]ession  [a]lways  [v]iew all  [e]dit arguments  [q]uit turn"
 KEYS_FOR_SAMPLING = KEYS.replace("  [e]dit arguments", "")
 KEYS_FOR_ALL = "[y]es to all  [n]o to all, because…  [s]ession  [a]lways  [v]iew all  [1]… one alone  [q]uit turn"
@@ -58,7 +70,10 @@ _DENIED = re.compile(r"(?:no|n)(?![\w'])[\s,.:;-]*(?:because\b[\s,.:;…-]*)?(?P
 
 def explain(answers: Mapping[str, str]) -> str:
     """Return a line that explains the keys of a question."""
-    return "; ".join(f"{key}: {meaning}" for key, meaning in answers.items()) + '. Enter alone is "no".'
+    keys: dict[str, list[str]] = {}
+    for key, meaning in answers.items():
+        keys.setdefault(meaning, []).append(key)
+    return "; ".join(f"{', '.join(same)}: {meaning}" for meaning, same in keys.items()) + '. Enter alone is "no".'
 
 
 class Again(Enum):

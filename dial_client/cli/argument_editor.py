@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.input import editor
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.text.safe_text import one_line, visible
 

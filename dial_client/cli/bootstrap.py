@@ -12,11 +12,12 @@ from typing import Any
 from dial_client.cli.configuration_files import ask_for_files, describe_sources, profile_name
 from dial_client.cli.options import Options
 from dial_client.cli.printed_streams import PrintedStream
+from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.errors import ConfigError
 from dial_client.model import Provider
 from dial_client.providers import open_provider
 from dial_client.providers.presets import MODELS_OF_KEYS
-from dial_client.providers.script_format import is_recording_name
+from dial_client.recordings.detection import is_recording_name
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
 from dial_client.text.safe_text import one_line, safe
@@ -91,7 +92,7 @@ def say_notes(notes: Iterable[str]) -> None:
 @cache
 def warn(text: str) -> None:
     """Print one line on standard error; the same line only once."""
-    print(f"dial-chat: {one_line(text, 600)}", file=sys.stderr, flush=True)
+    print_to_stderr(f"dial-chat: {one_line(text, 600)}")
 
 
 class _Progress:

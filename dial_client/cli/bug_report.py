@@ -21,7 +21,7 @@ from dial_client.doctor.server_run import ServerOutcome
 from dial_client.doctor.subject import DoctorTarget, Subject
 from dial_client.doctor.tool_sizes import tokens_of_servers
 from dial_client.errors import ConfigError, system_reason
-from dial_client.private_files import write_private
+from dial_client.runtime.private_files import write_private
 from dial_client.servers.secret_detection import find_secrets
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import ServerSettings, Transport

@@ -12,16 +12,16 @@ from dial_client.cli.options import Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ConfigError
-from dial_client.limits import Limits
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.model import Provider
-from dial_client.recordings import replay
+from dial_client.recordings.detection import is_recording
 from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import find_user_config
 from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import Policy, policy_from
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
+from dial_client.turn_data.limits import Limits
 
 
 @asynccontextmanager
@@ -37,7 +37,7 @@ async def opened(
     profile = settings.models.get(name)
     audit = open_audit_log(options, settings)
     dial = DialClient(
-        {} if replay.is_recording(provider) else settings.servers,
+        {} if is_recording(provider) else settings.servers,
         provider,
         tool_format=options.tool_format or (profile.tool_format if profile else None),
         limits=_limits(options),

@@ -23,10 +23,10 @@ from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal_approver import approver
 from dial_client.cli.turn_sink import TurnSink
 from dial_client.errors import ConfigError, DialError
-from dial_client.events import Finished
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.model import Provider
 from dial_client.settings.configuration import Settings
+from dial_client.turn_data.events import Finished
 
 
 async def talk(
@@ -93,7 +93,7 @@ class Talk:
     async def _result(self, user_input: UserInput) -> CommandResult:
         """Return what is left to do: for a command what it leaves, for other text the question."""
         if user_input.shown.startswith("!"):
-            self._console.print(await self._shell.run(user_input.text))
+            self._console.print_prose(await self._shell.run(user_input.text))
             return CommandResult()
         result = CommandResult(user_input.text or None)
         if user_input.shown.startswith("/"):

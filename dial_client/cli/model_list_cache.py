@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dial_client.private_files import write_private
+from dial_client.runtime.private_files import write_private
 
 FRESH_SECONDS = 24 * 3600.0
 """Seconds that a list is used without asking again."""

@@ -19,7 +19,7 @@ from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import Settings
 from dial_client.settings.configuration import ConfigFile
 from dial_client.text.safe_text import one_line
-from dial_client.token_usage import Usage
+from dial_client.turn_data.token_usage import Usage
 from dial_client.turns import prices
 
 MAX_SHOWN = 12

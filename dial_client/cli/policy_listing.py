@@ -14,7 +14,7 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import parse_arguments
 from dial_client.client.client_setup import CACHE, open_cache, open_grants
 from dial_client.errors import ConfigError
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.schema.provider_schema import Unsupported
 from dial_client.servers.server_cache import ServerCache
 from dial_client.settings.configuration import ServerSettings, Settings

@@ -15,6 +15,7 @@ from typing import TextIO
 import anyio
 
 from dial_client.cli.options import ExitCode, Logs
+from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.errors import ConfigError, ConversationNotFound, DialError, ProviderError
 from dial_client.text.safe_text import safe
 from dial_client.turns.turn_handle import TurnHandle
@@ -152,7 +153,7 @@ def complain(error: Exception) -> int:
     code = _code(error)
     problem = str(error) if isinstance(error, DialError) else f"something unexpected: {type(error).__name__}: {error}"
     hint = " (--debug shows more)" if code is ExitCode.UNEXPECTED and not isinstance(error, DialError) else ""
-    print(f"dial-chat: {safe(' '.join(problem.split()))}{hint}", file=sys.stderr, flush=True)
+    print_to_stderr(f"dial-chat: {safe(' '.join(problem.split()))}{hint}")
     return code
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 
 from anyio import to_thread
@@ -13,10 +12,10 @@ from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.ability import can_draw
 from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.turn_view import open_screen
+from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.model import Provider
 from dial_client.settings.configuration import Settings
 from dial_client.sinks.terminal import TerminalSink
-from dial_client.text.safe_text import one_line
 
 
 async def talk_with(options: Options) -> int:
@@ -25,17 +24,30 @@ async def talk_with(options: Options) -> int:
     provider = provider_of(options, settings)
     if can_draw(options):
         return await _talk_on_screen(options, settings, provider)
-    console, sink = LineConsole(), TerminalSink(reasoning=options.verbose, usage=options.verbose)
+    return await _talk_in_lines(options, settings, provider)
+
+
+async def _talk_in_lines(options: Options, settings: Settings, provider: Provider) -> int:
+    console, sink = LineConsole(), TerminalSink(reasoning=options.verbose, usage=options.verbose or not options.quiet)
     if not options.quiet:
-        print(f"Configuration: {one_line(config_name(settings), 600)}", file=sys.stderr)
-        print("Ask anything; /help for more.", file=sys.stderr)
+        print_to_stderr(banner.program_line(provider.info.name, banner.UNCUT))
+        print_to_stderr(banner.folder_line(config_name(settings), banner.UNCUT))
     from dial_client.cli.conversation_loop import talk
-    from dial_client.cli.start_up import announce_servers
+    from dial_client.cli.start_up import announce_servers_in_lines
 
     def say(text: str) -> None:
         sink.let_print(partial(warn, text))
 
-    return await talk(options, settings, provider, console, sink, partial(announce_servers, say=say))
+    def say_behind_input(line: str) -> None:
+        console.print_between(lambda: sink.let_print(partial(print_to_stderr, line)))
+
+    say_servers = None if options.quiet else say_behind_input
+    start_up = partial(announce_servers_in_lines, say=say, say_servers=say_servers)
+    try:
+        return await talk(options, settings, provider, console, sink, start_up)
+    finally:
+        if sink.usage.turns > 1 and not options.quiet:
+            print_to_stderr(sink.usage.line)
 
 
 async def _talk_on_screen(options: Options, settings: Settings, provider: Provider) -> int:

@@ -96,7 +96,7 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
     store = _store(options, address)
     model = ServedModel(_name_model(options, settings, provider))
     peers = PeerBus(store, turns, model)
-    human_input = HumanInputBroker(turns, peers, servers=settings.servers, report=warn)
+    human_input = HumanInputBroker(turns, peers, servers=settings.servers, stores_grants=True, report=warn)
     listener = open_socket(address.host, address.port)
     try:
         async with AsyncExitStack() as stack:

@@ -49,6 +49,24 @@ async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Cal
         say(note)
 
 
+async def announce_servers_in_lines(
+    dial: DialClient, *, say: Callable[[str], None], say_servers: Callable[[str], None] | None
+) -> None:
+    """Do as `announce_servers`, and then say how many servers are in each state.
+
+    Args:
+        dial: the client.
+        say: prints a warning.
+        say_servers: prints the line of the banner; None for none.
+
+    Raises:
+        ServerStartError: a required server did not start.
+    """
+    await announce_servers(dial, say=say)
+    if say_servers is not None:
+        say_servers(banner.servers_line(dial.servers, len(dial.tools), banner.UNCUT))
+
+
 def _describe_awaited(dial: DialClient) -> str:
     """Return the names of the servers that are awaited, with the downloads that are known."""
     awaited = dial.awaited_servers.items()

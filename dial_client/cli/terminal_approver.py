@@ -18,9 +18,9 @@ from dial_client.cli.approval_prompt import (
     ADDED,
     ANSWERS,
     ANSWERS_FOR_ALL,
+    ANSWERS_FOR_SAMPLING,
     BAR,
     REMOVED,
-    UNCHANGEABLE,
     Again,
     explain,
     lines_of,
@@ -38,11 +38,12 @@ from dial_client.cli.plain_screen import PlainScreen
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.cli.turn_sink import TurnSink
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.cli.word_wrap import break_words
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.settings.config_types import ServerSettings
 from dial_client.text.safe_text import one_line
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision
-from dial_client.tools.file_changes import FileChange, find_changes
+from dial_client.tools.file_changes import FileChange, find_changes, find_edits
 from dial_client.turns.sampling import SAMPLING
 
 MAX_NUMBER = 9
@@ -189,12 +190,13 @@ class TerminalApprover:
         ]
 
     def _describe(self, waiting: _Waiting, call: ToolCallRequest, *, whole: bool) -> Iterable[str]:
-        return lines_of(call, waiting.tool, waiting.context, width(), whole=whole, changes=waiting.changes)
+        changes = [*find_edits(waiting.call.arguments, call.arguments), *waiting.changes]
+        return lines_of(call, waiting.tool, waiting.context, width(), whole=whole, changes=changes)
 
     async def _ask_alone(self, waiting: _Waiting) -> None:
         """Ask about one call until the answer is clear: a mistyped answer is neither a yes nor a no."""
         call = waiting.call
-        keys = UNCHANGEABLE if waiting.tool.tool == SAMPLING else ANSWERS
+        keys = ANSWERS_FOR_SAMPLING if waiting.tool.tool == SAMPLING else ANSWERS
         lines = list(self._describe(waiting, call, whole=False))
         while waiting.answer is None:
             before, last = question(waiting.tool, waiting.context.server, width())
@@ -225,7 +227,7 @@ class TerminalApprover:
         screen = self._screen
         if isinstance(screen, PlainScreen):
             for line in lines:
-                print(line, file=sys.stderr)
+                print(line if line.startswith(BAR[0]) else break_words(line, width()), file=sys.stderr)
             sys.stderr.flush()
             return await typed(last)
         theme = screen.theme if isinstance(screen, Screen) else MONO
@@ -236,7 +238,8 @@ class TerminalApprover:
                 reason = await screen.ask_line("No, because (Enter for no reason):")
         if (answer := _DECISIONS.get(key)) is not None:
             because = f", because {one_line(reason, MAX_REASON)}" if reason else ""
-            screen.print(style(f"{last}{answer}{because}", theme.faint))
+            rows = break_words(f"{last}{answer}{because}", width()).splitlines()
+            screen.print("\n".join(style(row, theme.faint) for row in rows))
         return f"n, {reason}" if reason else key
 
 

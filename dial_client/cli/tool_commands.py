@@ -12,7 +12,7 @@ from dial_client.cli.client_start import opened
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.errors import ConfigError
-from dial_client.messages import Failure, TextPart, ToolCallResult, ToolSpec, describe
+from dial_client.messages.message import Failure, TextPart, ToolCallResult, ToolSpec, describe
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.text.counted_nouns import count_noun

@@ -12,6 +12,7 @@ from typing import Protocol
 import anyio
 
 from dial_client.cli import process_runner
+from dial_client.cli.cooked_line import moves_cursor, read_line
 
 MAX_TYPED = 4096
 """Bytes of a line that is only waited for; a terminal has no longer ones."""
@@ -78,21 +79,30 @@ async def typed(question: str, *, hidden: bool = False) -> str:
     """
     if _asker is not None:
         return await _asker(question, hidden=hidden)
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.input.typeahead import clear_typeahead
-    from prompt_toolkit.output import create_output
-
-    session: PromptSession[str] = PromptSession(output=create_output(sys.stderr))
     _forget_what_was_typed()
-    clear_typeahead(session.input)
     try:
-        answer = await session.prompt_async(question, is_password=hidden, handle_sigint=False)
+        return (await _read_answer(question, hidden=hidden)).strip()
     except KeyboardInterrupt:
         process_runner.interrupts.interrupt()
         raise Unanswered("the user interrupted") from None
     except EOFError:
         raise Unanswered("the user did not answer") from None
-    return answer.strip()
+
+
+async def _read_answer(question: str, *, hidden: bool) -> str:
+    if not moves_cursor():
+        return await read_line(question, sys.stderr, hidden=hidden)
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.input.typeahead import clear_typeahead
+    from prompt_toolkit.output import create_output
+    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    output = create_output(sys.stderr)
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False  # a terminal that does not tell where its cursor is gets no warning about that
+    session: PromptSession[str] = PromptSession(output=output)
+    clear_typeahead(session.input)
+    return await session.prompt_async(question, is_password=hidden, handle_sigint=False)
 
 
 def _forget_what_was_typed() -> None:

@@ -13,12 +13,12 @@ from dial_client.client.turn_settings import TurnSettings
 from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
 from dial_client.formats.format_selection import ActiveFormat
-from dial_client.logs import get_logger
 from dial_client.middleware import MiddlewareChain
 from dial_client.model import Preparable, Provider, ToolFormat, ToolFormatHandler
 from dial_client.providers import add_fallback_models, open_provider
 from dial_client.providers.fallback_provider import FallbackProvider
-from dial_client.recordings import replay
+from dial_client.recordings.detection import is_recording
+from dial_client.runtime.logs import get_logger
 from dial_client.settings.config_types import ModelSettings
 from dial_client.turns import prices
 from dial_client.turns.context_window import ContextWindow
@@ -59,7 +59,7 @@ class ModelSelection:
         """
         model, models = self.model, self.models or {}
         # A recording has its own errors, and a model that `ClientModel.switch` keeps has its fallback models.
-        fallbacks = () if replay.is_recording(model) or isinstance(model, FallbackProvider) else self.fallback_models
+        fallbacks = () if is_recording(model) or isinstance(model, FallbackProvider) else self.fallback_models
         if isinstance(model, str):
             return open_provider(model, models=models, base_url=self.base_url, fallback_models=fallbacks)
         return add_fallback_models(model, fallbacks, models) if model is not None else None
@@ -75,7 +75,7 @@ class ModelSelection:
         model, models = self.status_model, self.models or {}
         named = open_provider(model, models=models) if isinstance(model, str) else model
         # A recording has no replies to spare for sentences.
-        default = None if replay.is_recording(provider) else provider
+        default = None if is_recording(provider) else provider
         return (named or default) if self.status == "model" else None
 
 

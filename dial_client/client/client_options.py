@@ -9,7 +9,6 @@ from typing import Any, Literal, TypedDict
 
 from dial_client.audit.entries import AuditRecorder
 from dial_client.callbacks.server_callbacks import Callbacks
-from dial_client.limits import Limits
 from dial_client.middleware import Middleware
 from dial_client.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.settings.config_types import ModelSettings
@@ -17,6 +16,7 @@ from dial_client.settings.policy_config import Policy
 from dial_client.tools.approval import Approver
 from dial_client.tools.function_definition import FunctionTool
 from dial_client.tools.function_signature import Function
+from dial_client.turn_data.limits import Limits
 
 Directory = bool | str | os.PathLike[str]
 """A folder; True for the user's own, False for none."""

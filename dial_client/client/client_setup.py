@@ -14,11 +14,10 @@ from dial_client.audit.entries import AuditRecorder
 from dial_client.callbacks.server_callbacks import LOG_LEVELS, Callbacks, ClientFeatures, Sampler
 from dial_client.client.client_options import ApprovalPolicy, Directory
 from dial_client.errors import ConfigError
-from dial_client.limits import Limits
 from dial_client.middleware import MiddlewareChain
 from dial_client.model import Provider
-from dial_client.recordings import replay
-from dial_client.recordings.recording import Recording
+from dial_client.recordings.detection import is_recording
+from dial_client.servers.connection import Connection
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.server_manager import AutoApproved, Connect, ServerManager
 from dial_client.servers.tool_pins import ToolPins
@@ -26,6 +25,7 @@ from dial_client.settings import configuration
 from dial_client.settings.policy_config import policy_from
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.grants import GrantStore
+from dial_client.turn_data.limits import Limits
 from dial_client.turns.sampling import ModelSampler, by_callback
 
 CACHE, STATE = "servers", "approved-tools"
@@ -75,8 +75,9 @@ class RecordingSetup:
     provider: Provider | None
     targets: Mapping[str, Any]
     approve: Approver | None
-    connect: Connect = replay.connect
-    recording: Recording | None = None
+    connect: Connect = Connection
+    recording: Any = None
+    """The `Recording` that is made; None for none."""
 
 
 def recording_setup(
@@ -96,11 +97,16 @@ def recording_setup(
         hint = ": functions are tools, DialClient(…, tools=[…])" if _holds_code(given) else ""
         raise TypeError(f"expected a mapping of names to servers, not {_describe_type(given)}{hint}")
     targets = {name: server_target(name, entry) for name, entry in servers.items()}
-    if provider is not None and replay.is_recording(provider):
+    connect: Connect = Connection
+    if provider is not None and is_recording(provider):
+        from dial_client.recordings import replay
+
         _, mock_servers, approve = replay.load_recording(provider, targets, approve)
-        targets = {**mock_servers, **targets}
+        targets, connect = {**mock_servers, **targets}, replay.connect
     if record is None:
-        return RecordingSetup(provider, targets, approve)
+        return RecordingSetup(provider, targets, approve, connect)
+    from dial_client.recordings.recording import Recording
+
     recording = Recording(record, targets, provider, tool_format)
     return RecordingSetup(
         recording.record_provider(provider), targets, recording.record_approver(approve), recording.connect, recording

@@ -13,12 +13,12 @@ import anyio
 from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from dial_client.background_tasks import BackgroundTasks
 from dial_client.client.turn_methods import OutputT, TurnInput, TurnMethods, to_messages
-from dial_client.limits import Limits
-from dial_client.messages import Message
+from dial_client.messages.message import Message
+from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.schema.output_type import build_output_type
-from dial_client.turn_result import Turn
+from dial_client.turn_data.limits import Limits
+from dial_client.turn_data.turn_result import Turn
 
 ResultT = TypeVar("ResultT")
 

@@ -12,7 +12,6 @@ from typing import Any, Literal, Self, Unpack
 import anyio
 
 from dial_client.audit.entries import AuditRecorder, Origin
-from dial_client.background_tasks import BackgroundTasks
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client import client_setup
 from dial_client.client.client_model import ClientModel, ModelSelection
@@ -23,14 +22,13 @@ from dial_client.client.notebook_methods import NotebookMethods
 from dial_client.client.server_methods import ServerMethods
 from dial_client.client.turn_methods import TurnInput, to_messages
 from dial_client.client.turn_settings import TurnSettings, select_tools
-from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
-from dial_client.events import Event
-from dial_client.limits import Limits, StopReason
-from dial_client.messages import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.message import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.middleware import Middleware, MiddlewareChain
 from dial_client.model import Provider, ToolFormat, ToolFormatHandler
-from dial_client.recordings import replay
+from dial_client.recordings.detection import is_recording
+from dial_client.runtime.background_tasks import BackgroundTasks
+from dial_client.runtime.deadline import Deadline
 from dial_client.schema.output_type import build_output_type
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.resources import Resources
@@ -47,6 +45,8 @@ from dial_client.tools.function_signature import Function
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.taint import find_taint
+from dial_client.turn_data.events import Event
+from dial_client.turn_data.limits import Limits, StopReason
 from dial_client.turns import server_instructions, turn_runner
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.mentions import Attached, attach
@@ -63,7 +63,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
     only what `dial_client.errors` lists.
 
     Args:
-        servers: for each name an entry as in servers.json, `config.ServerSettings`, or an in-process
+        servers: for each name an entry as in servers.json, `ServerSettings`, or an in-process
             ``mcp.server.MCPServer``.
         model: a model's name (``anthropic:claude-sonnet-5-5``, a key of `models`), or a `Provider`; None for a client
             that only calls tools.
@@ -195,7 +195,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         options.setdefault("system", settings.system)
         if isinstance(model, str):
             options.setdefault("fallback_models", settings.find_fallback_models(model))
-        servers = {} if replay.is_recording(model) else settings.servers
+        servers = {} if is_recording(model) else settings.servers
         return cls(servers, model, **options)
 
     async def __aenter__(self) -> Self:

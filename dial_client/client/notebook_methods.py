@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.servers.status import ServerStatus
 from dial_client.text.value_summary import ValueSummary
 

@@ -18,12 +18,11 @@ from dial_client.conversations.history import repair_history
 from dial_client.conversations.history_edits import find_shown
 from dial_client.conversations.message_tree import StoredMessage
 from dial_client.errors import ProviderError
-from dial_client.messages import Message, Role, TextPart, describe
-from dial_client.middleware import ModelReply
+from dial_client.messages.message import Message, Role, TextPart, describe
 from dial_client.model import Instruction, InstructionSource, ModelInfo, ModelRequest
 from dial_client.stores.conversation_store import Conversation
 from dial_client.text.safe_text import safe
-from dial_client.token_usage import Usage
+from dial_client.turn_data.token_usage import Usage
 from dial_client.turns.prices import cost_usd
 from dial_client.turns.text_generation import generate_text
 
@@ -144,10 +143,9 @@ async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage, ModelIn
         stream=False,
         max_tokens=_max_tokens(model),
     )
-    reply: ModelReply | None = None
-    with anyio.move_on_after(TIMEOUT):
+    with anyio.move_on_after(TIMEOUT) as scope:
         reply = await generate_text(model.required(), request, model.middleware)
-    if reply is None:
+    if scope.cancelled_caught:
         raise ProviderError(f"the summary was not ready after {TIMEOUT:.0f} seconds", code="timeout")
     reader = model.format.handler.reader(())
     summary = safe(reader.feed(reply.message.text) + reader.finish()[0]).strip()

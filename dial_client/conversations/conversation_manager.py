@@ -58,7 +58,7 @@ from dial_client.conversations.turn_input import CONTINUE, Continuation, TurnInp
 from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
 from dial_client.conversations.version_methods import VersionMethods
 from dial_client.errors import ConfigError
-from dial_client.messages import Message, Role
+from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import Conversation, ConversationStore, Page
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 

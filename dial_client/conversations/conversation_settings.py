@@ -13,8 +13,8 @@ from typing import Any
 from dial_client.client.client_model import ClientModel
 from dial_client.client.turn_settings import TurnSettings
 from dial_client.errors import ConfigError
-from dial_client.limits import Limits
 from dial_client.model import ToolFormat
+from dial_client.turn_data.limits import Limits
 
 MAX_SYSTEM = 100_000
 """Characters of the instructions of a conversation."""

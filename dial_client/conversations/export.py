@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dial_client.citations import format_sources, insert_markers
 from dial_client.conversations.history_edits import detach
 from dial_client.errors import ConfigError
-from dial_client.messages import Content, Message, Role, TextPart, describe
+from dial_client.messages.citations import format_sources, insert_markers
+from dial_client.messages.message import Content, Message, Role, TextPart, describe
 from dial_client.stores.conversation_store import Conversation
 from dial_client.text.safe_text import one_line, safe
 

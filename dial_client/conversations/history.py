@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dial_client.conversations.history_edits import apply_edits
 from dial_client.conversations.message_tree import build_tree
-from dial_client.messages import Failure, Message, Role, ToolCallResult
+from dial_client.messages.message import Failure, Message, Role, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
 
 INTERRUPTED = "[may have run: the program was interrupted, and it is not known whether the tool did its work]"

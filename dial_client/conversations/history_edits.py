@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dial_client.conversations.message_tree import StoredMessage, build_tree
-from dial_client.messages import Message, Role
+from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import Conversation
 
 SUMMARY_HEAD = "[Summary of the conversation so far, in place of its older messages]"

@@ -24,7 +24,7 @@ from dial_client.conversations.history_edits import apply_edits
 from dial_client.conversations.message_tree import build_tree, extend
 from dial_client.conversations.turn_input import TurnInput, build_first_messages, find_question
 from dial_client.errors import ConversationBusy
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 

@@ -17,7 +17,7 @@ from dial_client.doctor import (
 )
 from dial_client.doctor.findings import Finding, Group
 from dial_client.doctor.subject import Subject
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 from dial_client.text.safe_text import one_line
 
 log = get_logger(__name__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from dial_client.client.dial_client import DialClient
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.config_types import ServerSettings
 

@@ -9,7 +9,7 @@ from typing import Any
 from dial_client.doctor.findings import Finding
 from dial_client.doctor.subject import Subject
 from dial_client.doctor.tool_sizes import find_window, tokens_of_servers
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.tool_pins import ToolPins
 from dial_client.text.safe_text import one_line

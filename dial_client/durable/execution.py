@@ -12,7 +12,7 @@ from dial_client.durable import results
 from dial_client.durable.serialization import RowRefused
 from dial_client.durable.turn_ids import conversation_of, is_attempt_of, new_attempt_id
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.turn_handle import TurnHandle
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dial_client.durable.timings import DurableTimings
 from dial_client.durable.turn_ids import conversation_of, is_attempt_of
 from dial_client.errors import ConversationNotFound
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 
 if TYPE_CHECKING:
     from dbos import WorkflowStatus

@@ -9,10 +9,10 @@ from typing import Any
 from dial_client.durable.serialization import RowRefused
 from dial_client.durable.turn_ids import conversation_of
 from dial_client.errors import ConfigError, DialError
-from dial_client.messages import Message, Role
+from dial_client.messages.message import Message, Role
 from dial_client.schema.output_type import build_output_type, to_json_schema
 from dial_client.stores.conversation_store import Conversation
-from dial_client.turn_result import Turn
+from dial_client.turn_data.turn_result import Turn
 
 
 @dataclass(frozen=True, slots=True)

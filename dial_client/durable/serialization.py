@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from dial_client.errors import ConfigError, ConversationBusy, ConversationError, ConversationNotFound, DialError
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 
 if TYPE_CHECKING:
     from dbos import Serializer

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import anyio
 from anyio import to_thread
 
-from dial_client.background_tasks import BackgroundTasks
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager, ManagerOptions
 from dial_client.conversations.conversation_view import ConversationView
@@ -26,8 +25,9 @@ from dial_client.durable.serialization import json_serializer
 from dial_client.durable.timings import DEFAULT_TIMINGS, DurableTimings
 from dial_client.durable.turn_ids import new_attempt_id, new_turn_id, turn_of_attempt
 from dial_client.errors import ConfigError, DialError
-from dial_client.logs import get_logger
-from dial_client.messages import Message
+from dial_client.messages.message import Message
+from dial_client.runtime.background_tasks import BackgroundTasks
+from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.turns.turn_handle import TurnHandle
 

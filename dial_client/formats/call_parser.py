@@ -13,7 +13,7 @@ from dial_client.formats.reply_output import ReplyOutput
 from dial_client.formats.special_tokens import MarkerMatcher
 from dial_client.formats.stream_buffer import MAX_HEAD_CHARS, BoundedText, Parsing, StreamBuffer, discard
 from dial_client.formats.tool_matching import OfferedTools
-from dial_client.messages import ToolCallRequest
+from dial_client.messages.message import ToolCallRequest
 from dial_client.schema.json_repair import Unreadable
 
 MAX_END_MARKERS = 8

@@ -10,7 +10,7 @@ from dial_client.formats.json_calls import decode, ends_in_string, to_calls
 from dial_client.formats.special_tokens import Markers
 from dial_client.formats.stream_buffer import BoundedText, Lookahead, StreamBuffer, TextSink
 from dial_client.formats.tool_matching import OfferedTools
-from dial_client.messages import ToolCallRequest
+from dial_client.messages.message import ToolCallRequest
 from dial_client.schema.json_repair import Unreadable
 
 FENCE = "```"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dial_client.formats.stream_parser import ReplyParser, read_reply
-from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec, text_of
+from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec, text_of
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
 
 

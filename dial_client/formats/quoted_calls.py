@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dial_client.formats.stream_parser import ReplyParser, read_reply
-from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages.message import Message, Role, TextPart, ToolCallRequest, ToolSpec
 
 _BACKTICK = "`"
 _NAME_KEYS = ("name", "function")

@@ -27,7 +27,7 @@ from dial_client.formats.text_history import (
     to_json_line,
     tool_lines,
 )
-from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
 from dial_client.schema.gbnf import Grammar, literal
 

@@ -31,9 +31,9 @@ from dial_client.formats.reply_output import ReplyOutput
 from dial_client.formats.special_tokens import MarkerMatcher, Markers
 from dial_client.formats.stream_buffer import BoundedText, MarkerSearch, Parsing, StreamBuffer, TextSink
 from dial_client.formats.tool_matching import OfferedTools
-from dial_client.logs import get_logger
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.model import ReplyReader
+from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

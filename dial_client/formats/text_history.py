@@ -13,7 +13,16 @@ from typing import Any
 
 from dial_client.formats.call_syntaxes import TAGS
 from dial_client.formats.special_tokens import Markers
-from dial_client.messages import NO_OUTPUT, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec, describe
+from dial_client.messages.message import (
+    NO_OUTPUT,
+    Message,
+    Role,
+    TextPart,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolSpec,
+    describe,
+)
 from dial_client.model import Instruction, InstructionSource, ModelRequest
 from dial_client.schema.gbnf import Grammar
 

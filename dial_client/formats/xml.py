@@ -19,9 +19,9 @@ from dial_client.formats.text_history import (
     to_json_line,
     tool_lines,
 )
-from dial_client.logs import get_logger
-from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
+from dial_client.runtime.logs import get_logger
 from dial_client.schema.gbnf import Grammar, literal
 
 log = get_logger(__name__)

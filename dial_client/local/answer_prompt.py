@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dial_client.local.fixed_replies import is_fixed
 from dial_client.local.json_prompt_format import result_text
 from dial_client.local.result_lines import reword
-from dial_client.messages import Message, Role
+from dial_client.messages.message import Message, Role
 from dial_client.model import Instruction, InstructionSource, ModelRequest
 
 SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."

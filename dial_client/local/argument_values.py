@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from dial_client.local.provenance import correct_spelling, find_address, is_no_address, is_said
-from dial_client.messages import ToolSpec
+from dial_client.local.provenance import correct_spelling, cut_addition, find_address, is_no_address, is_said
+from dial_client.local.vocabulary import is_composed
+from dial_client.messages.message import ToolSpec
 from dial_client.text.normalization import stem
 
 CURRENT_FOLDER = "."
@@ -30,6 +31,10 @@ _PATH = re.compile(r"(?:^|[\s'\"])(?:[~.]?/|[A-Z]:\\)[\w.-]", re.MULTILINE)
 _ABSOLUTE = re.compile(r"\babsolute\b", re.IGNORECASE)
 _TIME = re.compile(r"(\d{1,2})(?::(\d\d))?\s*([ap])?\.?m?\.?", re.IGNORECASE)
 _TIME_OF_12_HOURS = re.compile(r"\b(\d{1,2})(?::(\d\d))?\s*([ap])\.?m\b", re.IGNORECASE)
+_EXPRESSION = re.compile(r"\b(?:arithmetic|mathematical|math) expression\b", re.IGNORECASE)
+_PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:%|per ?cent)\s*of\b", re.IGNORECASE)
+_HUNDREDTH = re.compile(r"/\s*100\b|(?<!\d)0?\.01\b")
+_WRITTEN_PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)\s*%\s*(?:of|\*|(?=$))\s*", re.IGNORECASE)
 _CURRENCY = re.compile(r"currency", re.IGNORECASE)
 _CURRENCY_CODES = re.compile(r"(?:three|3)[- ]letter|\bcurrency codes?\b|\bISO 4217\b", re.IGNORECASE)
 _CURRENCIES = {
@@ -87,11 +92,29 @@ def _correct(name: str, value: Any, schema: Any, conversation: str) -> Any:
         return value if value in _zones().values() else _zones().get(_city(value), value)
     if _CLOCK.search(about):
         return _to_24_hours(value, conversation)
+    if _EXPRESSION.search(about):
+        return _with_percentages(value, conversation)
     if is_no_address(name, value, schema):
         return find_address(value, conversation) or value
     if is_folder(name, schema) and _is_made_up_folder(value, conversation):
         return CURRENT_FOLDER
-    return value
+    return value if is_composed(name) else cut_addition(value, conversation)
+
+
+def _with_percentages(value: str, conversation: str) -> str:
+    """Return a sum in which what the conversation calls a percentage is one: `15% of 80` is `15 / 100 * 80`.
+
+    A number that the conversation also has by itself may be meant as it is.
+    """
+    written = _WRITTEN_PERCENTAGE.sub(r"\1 / 100 * ", value).removesuffix(" * ")
+    percentages = _PERCENTAGE.findall(conversation)
+    for percentage in dict.fromkeys(percentages):
+        number = re.compile(rf"(?<![\d.]){re.escape(percentage)}(?!\.?\d)")
+        if not number.search(written) or _HUNDREDTH.search(written):
+            continue
+        if len(number.findall(conversation)) == percentages.count(percentage):
+            written = number.sub(f"{percentage} / 100", written, count=1)
+    return written
 
 
 def _is_undone(name: str, conversation: str) -> bool:

@@ -5,8 +5,8 @@ value has to be looked up first, or that the results answer the question. These 
 calls and the results. ADR 0044 has the measured worth of each rule.
 
 * A request that begins with the verb of a tool's name can call only such a tool.
-* An unlikely call (`call_score`) is not made. If it was of a tool that shares no word with the question, the tools that
-  share a word are tried first.
+* An unlikely call (`call_score`) is not made, unless it only looks up, or computes, what the question says. If it was
+  of a tool that shares no word with the question, the tools that share a word are tried first.
 * A call that was made before, or with numbers, addresses or paths that occur nowhere, is deferred, and the model
   chooses among the other tools. A call of another tool is made first, and the deferred tool is called next: the
   temperature of a room is measured before it is converted.
@@ -43,12 +43,20 @@ from dial_client.local.argument_values import (
     find_fallback,
     is_folder,
 )
-from dial_client.local.call_score import DecisionScore
+from dial_client.local.call_score import CODE_THRESHOLD, LOOK_UP_THRESHOLD, DecisionScore
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.decision_step import Step, decision_request
 from dial_client.local.follow_up import find_follow_up, find_sums
-from dial_client.local.missing_arguments import find_missing, is_composed
-from dial_client.local.provenance import converts_to_itself, is_description, is_made_up, is_no_address, is_said
+from dial_client.local.missing_arguments import find_missing
+from dial_client.local.provenance import (
+    converts_to_itself,
+    is_code,
+    is_description,
+    is_made_up,
+    is_no_address,
+    is_said,
+    is_sum,
+)
 from dial_client.local.units import correct_conversion
 from dial_client.local.vocabulary import (
     ASKING,
@@ -56,13 +64,14 @@ from dial_client.local.vocabulary import (
     acts,
     find_named_by_verb,
     gives_text,
+    is_composed,
     is_general,
     kinds,
     names_file,
     words,
     words_of,
 )
-from dial_client.messages import Role, ToolCallRequest, ToolSpec
+from dial_client.messages.message import Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
 MAX_ROUNDS = 4
@@ -150,7 +159,7 @@ class CallPolicy:
             call: the call, if it is complete.
             score: how likely the call was; None if that is not known.
         """
-        if score is not None and not score.is_call and self._may_decline():
+        if score is not None and not (score.is_call or self._is_worth_trying(call, score)) and self._may_decline():
             self._decline(tool, score)
             return
         step, self.step = self.step, None
@@ -230,6 +239,23 @@ class CallPolicy:
     def _may_decline(self) -> bool:
         """True if the step leaves open whether a tool is called."""
         return self.step is not None and (self.step.may_answer or (self._is_forced and not self._deferred))
+
+    def _is_worth_trying(self, call: ToolCallRequest | None, score: DecisionScore) -> bool:
+        """Return whether an unlikely call may be made: it only looks up, or computes, what the question says."""
+        tool = self._tools.get(call.name) if call is not None else None
+        if call is None or tool is None or acts(tool) or self._completed or not self._is_asked(call):
+            return False
+        values = call.arguments.values()
+        if any(is_code(value) or is_sum(value) for value in values):
+            return score.call >= CODE_THRESHOLD
+        return score.call >= LOOK_UP_THRESHOLD and tool.name in self._near and not is_general(self._question)
+
+    def _is_asked(self, call: ToolCallRequest) -> bool:
+        """Return whether a call has its required arguments, all of which stand in the question."""
+        required = self._required(call)
+        return bool(required) and all(
+            name in call.arguments and is_said(call.arguments[name], self._question) for name in required
+        )
 
     def _decline(self, tool: str, score: DecisionScore) -> None:
         """Continue without an unlikely call: with the tools near the question, if the called tool is none of them."""

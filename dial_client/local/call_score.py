@@ -16,6 +16,10 @@ from dial_client.local.json_prompt_format import ANSWER, UNKNOWN
 
 CALL_THRESHOLD = -5.5
 """The least score of a call that is made."""
+LOOK_UP_THRESHOLD = -7.5
+"""The least score of a call that only looks up what the question names."""
+CODE_THRESHOLD = -9.0
+"""The least score of a call that looks up a code of the question, or computes its sum: nobody knows these by heart."""
 UNKNOWN_DISCOUNT = 1.3
 """Taken off the log-probability of "unknown" against a call: it is said of live things, for which calls are made."""
 UNKNOWN_BONUS = 1.0

@@ -22,11 +22,11 @@ from dial_client.local.clauses import find_open, find_sibling, repeats_request, 
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.decision_step import Step, decision_request
 from dial_client.local.follow_up import find_follow_up
-from dial_client.local.missing_arguments import find_missing, is_composed
+from dial_client.local.missing_arguments import find_missing
 from dial_client.local.provenance import is_description, is_made_up, is_no_address, is_said
 from dial_client.local.units import Conversion, find_conversion, find_conversion_call
-from dial_client.local.vocabulary import words, words_of
-from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
+from dial_client.local.vocabulary import is_composed, words, words_of
+from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
 _CODE = re.compile(r"[A-Z]{2,5}|[A-Z]\w+/\w+|\d\d?:\d\d|\d{4}-\d\d-\d\d|\.")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from dial_client.local.vocabulary import ACTS, words, words_of
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 
 MAX_QUESTION_CHARS = 500
 """Characters of a question that is taken apart: a longer one has pasted text, whose requests are none of the user's."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dial_client.messages import NOT_ALLOWED, Message, Role, ToolCallRequest
+from dial_client.messages.message import NOT_ALLOWED, Message, Role, ToolCallRequest
 
 MAX_PIECES = 40
 """Pieces of a result that a call may be made with."""

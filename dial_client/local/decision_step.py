@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.local import json_prompt_format
-from dial_client.messages import Message, ToolSpec
+from dial_client.messages.message import Message, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
 MAX_TOKENS = 384

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from dial_client.messages import Message, ToolSpec
+from dial_client.messages.message import Message, ToolSpec
 
 MAX_ERROR_CHARS = 400
 """Characters of an error that are quoted."""

@@ -16,7 +16,7 @@ from itertools import product
 
 from dial_client.local.text_values import NUMBER
 from dial_client.local.vocabulary import ASKING, GENERIC, acts, kinds, words, words_of
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 
 MAX_NUMBERS = 3
 """Numbers of a question, and of a result, that sums are made of."""

@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dial_client.messages import NO_OUTPUT, Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages.message import NO_OUTPUT, Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.model import Instruction, InstructionSource
 from dial_client.schema.gbnf import Grammar, literal
 

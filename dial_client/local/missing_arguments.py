@@ -14,14 +14,13 @@ from typing import Any
 
 from dial_client.local.argument_values import CURRENT_FOLDER, follows_as_time, is_folder, is_named_in
 from dial_client.local.provenance import has_strange_digits, is_made_up, is_no_address, is_said
-from dial_client.local.vocabulary import ASKING, is_english, words, words_of
-from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
+from dial_client.local.vocabulary import ASKING, is_composed, is_english, words, words_of
+from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
 
 _BEGINNING = 3
 """Letters by which a name is known in another spelling: "Rom" for "Rome"."""
 _NAME = re.compile(r"[^\W\d_]+(?:[ '&.-]+[^\W\d_]+)*")
 _CODE = re.compile(r"[A-Z]{2,5}")
-_COMPOSED = words("text message body content note task query subject description comment expression prompt code")
 
 
 def find_missing(
@@ -56,11 +55,6 @@ def find_missing(
         if not has_source or is_argument or is_invented or not _may_follow(name, value, tool, sources):
             missing[name] = schema
     return missing
-
-
-def is_composed(name: str) -> bool:
-    """Return whether an argument is a text that the model writes, by the argument's name."""
-    return not words(name).isdisjoint(_COMPOSED)
 
 
 def _is_word_of_tool(name: str, value: object, tool: ToolSpec) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import anyio
 from anyio.abc import Process
 
 from dial_client.errors import ProviderError
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
 
@@ -138,8 +139,21 @@ class ModelProcess:
             raise ProviderError(f"the embedded model was not ready within {timeout:g} s", code="timeout")
         if not line.endswith(b"\n"):
             await self.ended(GRACE)
-            raise ProviderError(f"the embedded model could not be started: {self.last_words()}", code="connection")
+            words = self.last_words()
+            problem = f"the embedded model could not be started: {words}{find_remedy(words)}"
+            raise ProviderError(problem, code="connection")
         self.address = line.decode().strip()
+
+
+def find_remedy(words: str) -> str:
+    """Return what to do about a library of the system that the model's process did not find; empty for other errors."""
+    missing = re.search(r"(lib[\w+-]+)\.so(\.\d+)?\S*: cannot open shared object file", words)
+    if missing is None:
+        return ""
+    package = "".join(part.lstrip(".") for part in missing.groups(""))
+    return (
+        f"; install the system's library {missing[1]}.so{missing[2] or ''} (Debian, Ubuntu: apt-get install {package})"
+    )
 
 
 def _threads() -> int:

@@ -7,13 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.local.text_values import find_addresses, find_numbers
+from dial_client.local.text_values import find_addresses, find_numbers, find_quantities
 
 MAX_CONVERSATION_CHARS = 8_000
 """Characters of a conversation whose words a miscopied word is compared with."""
 
 _SUM = re.compile(r"[\d\s.+*/()%^=-]+")
 _NO_SUM = re.compile(r"[\d\s.-]+")
+_CODE = re.compile(r"[A-Z]{1,5}[- ]?\d{2,}|\d{4,}")
 _NUMBER_WORD = re.compile(
     r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|hundred|thousand|million"
     r"|(?:twen|thir|for|four|fif|six|seven|eigh|nine)(?:ty|teen)|dozen|half|quarter|third|twice|double|couple)\b",
@@ -40,9 +41,9 @@ def is_made_up(value: Any, schema: Any, conversation: str) -> bool:
     if isinstance(value, bool) or _NUMBER_WORD.search(conversation):
         return False
     if isinstance(value, int | float):
-        return abs(value) not in _USUAL | find_numbers(conversation)
-    if isinstance(value, str) and _SUM.fullmatch(value) and not _NO_SUM.fullmatch(value):
-        return not find_numbers(value) <= _USUAL | find_numbers(conversation)
+        return abs(value) not in _USUAL | find_quantities(conversation)
+    if is_sum(value):
+        return not find_numbers(value) <= _USUAL | find_quantities(conversation)
     return False
 
 
@@ -86,6 +87,16 @@ def find_address(person: str, conversation: str) -> str:
     return next(iter(found)) if len(found) == 1 else ""
 
 
+def is_code(value: Any) -> bool:
+    """Return whether a value is the number or the code of one thing, such as an order, a parcel or a flight."""
+    return _CODE.fullmatch(str(value).strip()) is not None and not isinstance(value, bool)
+
+
+def is_sum(value: Any) -> bool:
+    """Return whether a text is an arithmetic expression."""
+    return isinstance(value, str) and _SUM.fullmatch(value) is not None and _NO_SUM.fullmatch(value) is None
+
+
 def has_strange_digits(value: Any, conversation: str) -> bool:
     """Return whether a text has numbers, none of which occurs: an invented flight, order or day."""
     if not isinstance(value, str) or _NUMBER_WORD.search(conversation):
@@ -103,13 +114,25 @@ def is_said(value: Any, conversation: str) -> bool:
         return True
     text = str(value).strip().lower()
     if _SUM.fullmatch(text):
-        return find_numbers(text) <= _USUAL | find_numbers(conversation)
+        return find_numbers(text) <= _USUAL | find_quantities(conversation)
     if text in conversation.lower() or _WHOLE.match(text):
         return text.rstrip("/") in conversation.lower()
     part = re.split(r"[/_]", text)[-1]
     return len(part) >= 3 and part in conversation.lower()
 
 
+def cut_addition(value: Any, conversation: str) -> Any:
+    """Return a name without what the model added to it behind a mark, if the name alone stands in the conversation.
+
+    "Paper Boats - from what year is that song?" is the song "Paper Boats".
+    """
+    if not isinstance(value, str) or not (found := _ADDITION.fullmatch(value)) or not is_said(found[1], conversation):
+        return value
+    is_question = value.endswith("?") or not is_said(value, conversation)
+    return found[1] if is_question else value
+
+
+_ADDITION = re.compile(r"([^:,\u2013-]*[^\s:,\u2013-])(?:\s*[:,]|\s+[\u2013-])\s.*")
 _COPIED = re.compile(r"[^\s\"'?!,;:()]{4,64}")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dial_client.local.answer_prompt import EXAMPLE_NAMES
 from dial_client.local.text_values import find_addresses, find_numbers, join_groups
 from dial_client.local.vocabulary import words
-from dial_client.messages import NO_OUTPUT
+from dial_client.messages.message import NO_OUTPUT
 
 MAX_RESULT_CHARS = 1_500
 """Characters of the results that replace an answer."""

@@ -6,6 +6,7 @@ import re
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
+_PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:%|per ?cent)", re.IGNORECASE)
 _GROUPING = re.compile(r"(?<=\d),(?=\d{3})")
 _ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
@@ -18,6 +19,12 @@ def join_groups(text: str) -> str:
 def find_numbers(text: str) -> frozenset[float]:
     """Return the numbers of a text; one that is too large for a float is infinite."""
     return frozenset(float(number) for number in NUMBER.findall(join_groups(text)))
+
+
+def find_quantities(text: str) -> frozenset[float]:
+    """Return the numbers of a text, and of its percentages also the hundredths: 15 % is 0.15."""
+    parts = (float(number) / 100 for number in _PERCENTAGE.findall(join_groups(text)))
+    return find_numbers(text).union(parts)
 
 
 def find_addresses(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from dial_client.local.clauses import MAX_QUESTION_CHARS
 from dial_client.local.vocabulary import acts, words, words_of
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 
 MAX_RESULT_CHARS = 4_000
 """Characters of a result that are searched for quantities."""

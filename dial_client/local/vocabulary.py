@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.text.normalization import stem
 
 ACTS = frozenset(
@@ -97,8 +97,16 @@ def words_of(tool: ToolSpec) -> frozenset[str]:
 
 ASKING = words("find look check search tell show list read number name status information details help mean")
 """Words that ask, and do not name the subject."""
-GENERIC = words("name text value type example query")
+GENERIC = words("name number text value type example query")
 """Words in the descriptions of many tools that do not name their purpose."""
+
+_COMPOSED = words("text message body content note task query subject description comment expression prompt code")
+
+
+def is_composed(name: str) -> bool:
+    """Return whether an argument is a text that the model writes, by the argument's name."""
+    return not words(name).isdisjoint(_COMPOSED)
+
 
 _KINDS = (
     (

@@ -22,7 +22,7 @@ from anyio import from_thread, to_thread
 from dial_client.errors import ProviderError
 from dial_client.local import weight_downloads
 from dial_client.local.weight_downloads import DownloadFailed, OnProgress, Weights
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

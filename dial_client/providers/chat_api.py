@@ -10,7 +10,16 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec, text_of
+from dial_client.messages.message import (
+    FilePart,
+    ImagePart,
+    Message,
+    Part,
+    TextPart,
+    ToolCallRequest,
+    ToolSpec,
+    text_of,
+)
 from dial_client.model import Delta, ModelRequest, TextChunk, ToolChoice
 from dial_client.providers.chat_stream import ChatStreamParser
 from dial_client.providers.endpoint_profile import CHAT, EndpointProfile

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.messages import FilePart, ImagePart
+from dial_client.messages.message import FilePart, ImagePart
 from dial_client.model import Delta, MediaChunk, ReasoningChunk, TextChunk
 from dial_client.providers.tool_call_codec import to_json_text
 from dial_client.text.json_fields import to_text

@@ -15,19 +15,18 @@ from urllib.parse import quote
 
 import anyio
 
-from dial_client.errors import ProviderError
-from dial_client.logs import get_logger
-from dial_client.messages import Echo, Message, Role, TextPart
+from dial_client.errors import TOOLS_UNSUPPORTED, ProviderError
+from dial_client.messages.message import Echo, Message, Role, TextPart
 from dial_client.model import Completion, Delta, ModelInfo, ModelRequest, ToolFormat
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import MESSAGES, EndpointProfile
-from dial_client.providers.error_codes import TOOLS_UNSUPPORTED
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.http.transport import HttpTransport
 from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.responses_api import ResponsesProvider
+from dial_client.runtime.logs import get_logger
 from dial_client.settings.config_types import Wire
 
 log = get_logger(__name__)

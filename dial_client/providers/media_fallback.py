@@ -12,7 +12,7 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dial_client.messages import FilePart, ImagePart, Part, TextPart, describe
+from dial_client.messages.message import FilePart, ImagePart, Part, TextPart, describe
 from dial_client.providers.tool_call_codec import replace_surrogates
 from dial_client.text.media_types import IMAGE_TYPES, PDF, media_type
 

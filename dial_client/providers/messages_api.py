@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from dial_client.errors import ProviderError
-from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolSpec
+from dial_client.errors import OUTPUT_FORMAT_UNSUPPORTED, ProviderError
+from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec
 from dial_client.model import ModelRequest, OutputFormat, ToolChoice
 from dial_client.providers.endpoint_profile import (
     ANTHROPIC,
@@ -19,7 +19,6 @@ from dial_client.providers.endpoint_profile import (
     OLDER_MESSAGES_VERSION,
     EndpointProfile,
 )
-from dial_client.providers.error_codes import OUTPUT_FORMAT_UNSUPPORTED
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_stream import MessagesStreamParser
 from dial_client.providers.schema_dialects import can_be_strict, to_output_schema

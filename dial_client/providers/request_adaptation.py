@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dial_client.errors import ProviderError
-from dial_client.messages import FilePart, ImagePart, ToolSpec
+from dial_client.messages.message import FilePart, ImagePart, ToolSpec
 from dial_client.model import ModelRequest
 from dial_client.providers.endpoint_profile import EndpointProfile
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolSpec, text_of
+from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec, text_of
 from dial_client.model import ModelRequest, ToolChoice
 from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.errors import ConfigError, ProviderError
-from dial_client.messages import ToolCallRequest
+from dial_client.messages.message import ToolCallRequest
 from dial_client.model import FinishReason
 from dial_client.providers.endpoint_profile import is_valid_flag
 from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply
 from dial_client.settings.config_types import Wire
 from dial_client.settings.jsonc import did_you_mean
-from dial_client.token_usage import Usage
+from dial_client.turn_data.token_usage import Usage
 
 VERSION = 1
 """The version of recordings."""
@@ -76,12 +76,6 @@ def read_replies(replies: Sequence[Any], after: str, path: str) -> Script:
     return Script(
         tuple(read.parse_reply(value, f"replies[{at}]") for at, value in enumerate(replies)), after == "repeat"
     )
-
-
-def is_recording_name(model: str) -> bool:
-    """Return True if the model of this name is a recording."""
-    prefix, _, path = model.partition(":")
-    return prefix == "scripted" and is_recording_file(path)
 
 
 def is_recording_file(path: str | os.PathLike[str]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dial_client.messages import Failure, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
 from dial_client.providers.tool_call_codec import parse_call, to_json_text
 from dial_client.text.json_fields import to_text
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import jiter
 
-from dial_client.messages import ToolCallRequest
+from dial_client.messages.message import ToolCallRequest
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

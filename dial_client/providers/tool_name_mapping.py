@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from itertools import count
 
-from dial_client.messages import Message, ToolCallRequest, ToolSpec
+from dial_client.messages.message import Message, ToolCallRequest, ToolSpec
 from dial_client.model import ArgumentsChunk, CallChunk, Delta, ModelRequest
 
 _HASH_LENGTH = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.token_usage import Usage
+from dial_client.turn_data.token_usage import Usage
 
 _MAX_COUNT = 2**53
 """A larger number is no count of tokens."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dial_client.citations import Citation, parse_annotation
+from dial_client.messages.citations import Citation, parse_annotation
 
 CITATION_FIELDS = frozenset(
     {

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import Any
 
-from dial_client.messages import (
+from dial_client.messages.message import (
     NO_OUTPUT,
     Content,
     FilePart,

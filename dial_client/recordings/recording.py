@@ -37,8 +37,7 @@ from typing import Any
 
 from dial_client import __version__
 from dial_client.errors import ConfigError, ProviderError, ServerError, ServerGone
-from dial_client.logs import get_logger
-from dial_client.messages import Message, ToolCallRequest, ToolSpec
+from dial_client.messages.message import Message, ToolCallRequest, ToolSpec
 from dial_client.model import (
     CallChunk,
     Completion,
@@ -53,14 +52,14 @@ from dial_client.model import (
 )
 from dial_client.providers.http.response_stream import RawBody, Recordable
 from dial_client.providers.script_format import VERSION
-from dial_client.recordings.replay import is_recording
+from dial_client.recordings.detection import is_recording
+from dial_client.runtime.logs import get_logger
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.secret_detection import find_secrets
 from dial_client.servers.session import Target
 from dial_client.servers.session_calls import OnProgress
 from dial_client.servers.status import OnChange, ServerState, ServerStatus
-from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
 from dial_client.tools.catalog import is_enabled
 
@@ -376,8 +375,7 @@ def _find_secrets(provider: Provider | None, targets: Iterable[Target]) -> tuple
     """Return the texts that must not be written."""
     secrets = set(provider.info.secrets if provider is not None else ())
     for target in targets:
-        if isinstance(target, ServerSettings):
-            secrets.update(find_secrets(target))
+        secrets.update(find_secrets(target))
     return _sort_longest_first(secret for secret in secrets if len(secret) >= _MIN_SECRET)
 
 

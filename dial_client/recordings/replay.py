@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 import anyio
 
 from dial_client.errors import ConfigError, ServerError, ServerGone
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.model import Provider
 from dial_client.providers.script import RecordedServer
-from dial_client.providers.script_format import is_recording_name
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
@@ -39,13 +38,6 @@ class Replay(NamedTuple):
     """The recorded servers by name; `connect` makes a mock server of each."""
     approver: Approver | None
     """Denies what was denied in the recording; None if all calls are allowed."""
-
-
-def is_recording(model: str | Provider | None) -> bool:
-    """Return True if a model, or the model of this name, is a recording."""
-    if isinstance(model, str):
-        return is_recording_name(model)
-    return isinstance(model, ScriptedProvider) and model.servers is not None
 
 
 def load_recording(

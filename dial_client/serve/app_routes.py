@@ -13,7 +13,7 @@ from dial_client import __version__
 from dial_client.audit.entries import Origin
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ServerError, ServerGone
-from dial_client.mcp_apps import MAX_SOURCES, parse_policy
+from dial_client.messages.mcp_apps import MAX_SOURCES, parse_policy
 from dial_client.serve.direct_calls import DirectCall, DirectCalls
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.human_input import HumanInputBroker

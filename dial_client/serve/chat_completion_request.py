@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from dial_client.errors import ConfigError
-from dial_client.messages import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages.message import (
+    Content,
+    FilePart,
+    ImagePart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ToolCallRequest,
+    ToolSpec,
+)
 from dial_client.schema import provider_schema
 from dial_client.schema.output_type import build_output_type
 from dial_client.serve.http_responses import HttpError

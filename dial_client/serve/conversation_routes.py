@@ -14,8 +14,8 @@ from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.turn_input import EditedMessage, TurnInput
 from dial_client.durable import DurableTurns
-from dial_client.events import StatusChanged
-from dial_client.messages import Content, TextPart, text_of
+from dial_client.messages.message import Content, TextPart, text_of
+from dial_client.serve.app_contexts import add_app_contexts, read_app_contexts
 from dial_client.serve.chat_completion_request import parse_content
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_json import summary_to_dict, view_to_dict
@@ -26,6 +26,7 @@ from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, str
 from dial_client.serve.text_attachments import to_text_parts
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.serve.version_routes import VersionRoutes, read_position
+from dial_client.turn_data.events import StatusChanged
 
 MAX_LIMIT = 200
 _EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}
@@ -132,12 +133,14 @@ class ConversationRoutes:
         body = await read_json(request)
         content, stream = _read_content(body), body.get("stream", True)
         taint = self._read_taint(body)
+        contexts = read_app_contexts(body, self._dial.servers)
         edited = read_position(body, "edits")
         del body  # it has a second copy of the images and documents
         mentions = await self._dial.attach(content)
         # After the mentions were found: what a file contains attaches nothing.
         attached = to_text_parts(mentions.message.content)
         message = replace(mentions.message, content=attached, taint=mentions.message.taint or taint)
+        message = add_app_contexts(message, contexts)
         turn_input = message if edited is None else EditedMessage(edited, message)
         return await self._start_turn(_read_id(request), turn_input, stream=bool(stream), notes=mentions.notes)
 

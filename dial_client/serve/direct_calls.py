@@ -13,11 +13,11 @@ from starlette.types import Receive, Scope, Send
 
 from dial_client.audit.entries import Origin
 from dial_client.errors import DialError
-from dial_client.events import Event
 from dial_client.serve.http_responses import HttpError, to_http_error
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.sse_response import OPENING_COMMENT, SSEResponse, encode_event
 from dial_client.sinks.sse_encoder import to_json
+from dial_client.turn_data.events import Event
 
 MAX_CALLS = 32
 """Calls at a time, those included that wait for approval."""

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError, ProviderError
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 from dial_client.sinks.sse_encoder import to_json
 from dial_client.text.safe_text import one_line
 

@@ -22,9 +22,8 @@ from dial_client.callbacks.approval_request import quote_name
 from dial_client.callbacks.elicitation_form import Form
 from dial_client.callbacks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.errors import DialError
-from dial_client.events import Event, InputReceived, InputRequested
-from dial_client.logs import get_logger
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.runtime.logs import get_logger
 from dial_client.serve.approval_details import describe_call, describe_changed_call, find_problems
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.pending_requests import GrantedTool, PendingRequest, PendingRequests
@@ -35,6 +34,7 @@ from dial_client.servers.tool_pins import definition
 from dial_client.settings.config_types import ServerSettings
 from dial_client.text.safe_text import safe
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision
+from dial_client.turn_data.events import Event, InputReceived, InputRequested
 
 log = get_logger(__name__)
 
@@ -100,16 +100,13 @@ class Listener(Protocol):
     @property
     def id(self) -> str:
         """Unique among all listeners."""
-        ...
 
     @property
     def conversation_id(self) -> str:
         """The conversation of the call."""
-        ...
 
     def announce(self, event: Event) -> None:
         """Receive `InputRequested` and `InputReceived`."""
-        ...
 
 
 class HumanInputBroker:
@@ -120,6 +117,7 @@ class HumanInputBroker:
         peers: the other processes, which share their requests with this process.
         timeout: seconds to wait for an answer.
         servers: the servers' settings. A grant holds only for servers with the same settings.
+        stores_grants: True if the client stores grants. If not, the decision `always` is one for the session.
         report: called with a message when a request is denied because nobody can be asked.
     """
 
@@ -130,6 +128,7 @@ class HumanInputBroker:
         *,
         timeout: float = ANSWER_TIMEOUT,
         servers: Mapping[str, Any] | None = None,
+        stores_grants: bool = False,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._turns = turns
@@ -138,6 +137,7 @@ class HumanInputBroker:
         """The requests and grants, shared with the other processes."""
         self._timeout = timeout
         self._servers = servers or {}
+        self._session_decisions = (Decision.SESSION,) if stores_grants else _LASTING
         self._working_folder = os.getcwd()  # noqa: PTH109 - a string
         self._report = report
         self._waiting: dict[str, _WaitingRequest] = {}
@@ -179,7 +179,7 @@ class HumanInputBroker:
             pass
         elif answer.decided_by == _FOR_CONVERSATION:
             await self.requests.grant(GrantedTool(conversation_key, context.server, tool.tool, turn.conversation_id))
-        elif answer.decision is Decision.SESSION:
+        elif answer.decision in self._session_decisions:
             # The client keeps no grant of its own: each process can revoke this one.
             await self.requests.grant(GrantedTool(grant_key, context.server, tool.tool))
             return replace(answer, decision=Decision.ONCE, decided_by="the user, for the session")

@@ -13,9 +13,12 @@ from dial_client.client.dial_client import DialClient
 from dial_client.errors import ServerError
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.request_bodies import read_json
+from dial_client.servers.resources import ResourceContent
 
 MAX_VALUE = 10_000
 """Characters of a value that is completed."""
+MAX_CONTENT = 2_000_000
+"""Characters of a content that is read for a person, of its text or of its base64."""
 
 
 class PromptRoutes:
@@ -30,6 +33,7 @@ class PromptRoutes:
             Route("/prompts", self._list_prompts, methods=["GET"]),
             Route("/prompts/get", self._get_prompt, methods=["POST"]),
             Route("/resources", self._list_resources, methods=["GET"]),
+            Route("/resources/read", self._read, methods=["POST"]),
             Route("/resources/expand", self._expand, methods=["POST"]),
             Route("/completions", self._complete, methods=["POST"]),
         ]
@@ -38,9 +42,15 @@ class PromptRoutes:
         prompts = await self._dial.prompts.list()
         return json_response({"prompts": [prompt.to_dict() for prompt in prompts]})
 
-    async def _list_resources(self, request: Request) -> Response:  # noqa: ARG002
-        resources = await self._dial.resources.list()
-        templates = await self._dial.resources.templates()
+    async def _list_resources(self, request: Request) -> Response:
+        server = request.query_params.get("server")
+        if server is not None:
+            self._read_server({"server": server})
+        try:
+            resources = await self._dial.resources.list(server)
+            templates = await self._dial.resources.templates(server)
+        except ServerError as error:
+            raise _to_http_error(error) from error
         return json_response(
             {
                 "resources": [resource.to_dict() for resource in resources],
@@ -57,6 +67,15 @@ class PromptRoutes:
             raise _to_http_error(error) from error
         taint = next((message.taint for message in messages if message.taint), "")
         return json_response({"messages": [message.to_dict() for message in messages], "taint": taint})
+
+    async def _read(self, request: Request) -> Response:
+        body = await read_json(request)
+        server, uri = self._read_server(body), _read_text(body, "uri")
+        try:
+            contents = await self._dial.resources.read(server, uri)
+        except ServerError as error:
+            raise _to_http_error(error) from error
+        return json_response({"contents": [content_to_dict(content) for content in contents]})
 
     async def _expand(self, request: Request) -> Response:
         body = await read_json(request)
@@ -87,6 +106,18 @@ class PromptRoutes:
         if server not in self._dial.servers:
             raise HttpError(404, f"there is no server {server!r}", "not_found", param="server")
         return server
+
+
+def content_to_dict(content: ResourceContent) -> dict[str, Any]:
+    """Return a content as JSON types: of a long text the beginning, of a large blob nothing."""
+    is_cut = max(len(content.text or ""), len(content.blob or "")) > MAX_CONTENT
+    return {
+        "uri": content.uri,
+        "mime_type": content.mime_type,
+        "text": content.text[:MAX_CONTENT] if content.text is not None else None,
+        "blob": None if is_cut else content.blob,
+        "is_cut": is_cut,
+    }
 
 
 def _to_http_error(error: ServerError) -> HttpError:

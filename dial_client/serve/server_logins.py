@@ -21,7 +21,7 @@ from dial_client.callbacks.oauth_callbacks import LoginRequest, advice
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ConfigError, DialError, LoginFailed
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.config_types import ServerSettings
 

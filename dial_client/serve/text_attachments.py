@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import codecs
 
-from dial_client.messages import Content, FilePart, Part, TextPart
+from dial_client.messages.message import Content, FilePart, Part, TextPart
 from dial_client.serve.http_responses import HttpError
 from dial_client.text.media_types import PDF
 from dial_client.text.safe_text import one_line, safe

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from dial_client.audit.entries import Origin
 from dial_client.callbacks.approval_request import quote_name, to_claims
 from dial_client.client.dial_client import DialClient
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.serve.direct_calls import DirectCall, DirectCalls
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.human_input import HumanInputBroker

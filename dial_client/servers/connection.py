@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from dial_client import call_context
-from dial_client.background_tasks import BackgroundTasks
-from dial_client.call_context import CallContext
-from dial_client.deadline import Deadline
 from dial_client.errors import ServerError, ServerGone
-from dial_client.logs import get_logger
+from dial_client.runtime.background_tasks import BackgroundTasks
+from dial_client.runtime.deadline import Deadline
+from dial_client.runtime.logs import get_logger
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.notifications import Notifications
 from dial_client.servers.observable_status import ObservableStatus
@@ -29,6 +27,8 @@ from dial_client.servers.session_errors import CallNotRun
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.servers.supervisor import Supervisor
 from dial_client.settings.config_types import ServerSettings
+from dial_client.turn_data import call_context
+from dial_client.turn_data.call_context import CallContext
 
 if TYPE_CHECKING:
     from mcp import Client

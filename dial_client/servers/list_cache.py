@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import anyio
 
 from dial_client.errors import ServerError
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
 from dial_client.servers.notifications import Listing
 from dial_client.servers.tool_listing import LIST_SECONDS, Note

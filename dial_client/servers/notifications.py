@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from dial_client.errors import ServerError, ServerGone
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 from dial_client.servers.observable import Observable
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dial_client.icons import Icon, icons_of
+from dial_client.messages.icons import Icon, icons_of
 from dial_client.servers.connection import Connection
 from dial_client.servers.list_cache import MAX_DESCRIPTION, ListCache, find_connection, wait_for_connection
 from dial_client.servers.notifications import Listing, Subscription

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from dial_client import mcp_apps
+from dial_client.messages import mcp_apps
 from dial_client.servers.secret_masking import mask_log_record
 from dial_client.servers.server_requests import ServerRequests
 from dial_client.settings.config_types import Protocol

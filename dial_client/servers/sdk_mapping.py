@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dial_client.callbacks.server_callbacks import SamplingReply, SamplingRequest, ServerLog
-from dial_client.messages import ImagePart, Message, Role, TextPart
+from dial_client.messages.message import ImagePart, Message, Role, TextPart
 from dial_client.text.safe_text import safe
 
 if TYPE_CHECKING:

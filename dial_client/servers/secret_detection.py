@@ -109,8 +109,14 @@ _EMAIL = re.compile(r"[^@\s]+@[\w.-]+\.[A-Za-z]{2,}")
 _PATH = re.compile(r"~|\.{0,2}[/\\]|[A-Za-z]:[/\\]")
 
 
-def find_secrets(settings: ServerSettings) -> frozenset[str]:
-    """Return the secrets in a server's variables, headers, URL, arguments and OAuth settings."""
+def find_secrets(settings: object) -> frozenset[str]:
+    """Return the secrets in a server's variables, headers, URL, arguments and OAuth settings.
+
+    Args:
+        settings: a `ServerSettings`; a server within this process has no secrets of a configuration.
+    """
+    if not isinstance(settings, ServerSettings):
+        return frozenset()
     found = {*_in_variables(settings.env.items()), *_in_variables(settings.headers.items())}
     found.update(_in_arguments(settings.args))
     if settings.url is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 from dial_client.servers.notifications import Listing, Notifications, find_changed_list
 from dial_client.servers.observable import Observable
 from dial_client.servers.protocol_versions import is_modern

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.servers.json_cache import JsonCache, identity
 from dial_client.settings.config_types import ServerSettings
 

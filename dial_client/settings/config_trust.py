@@ -21,7 +21,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from dial_client.errors import ConfigError, system_reason
-from dial_client.private_files import write_private
+from dial_client.runtime.private_files import write_private
 from dial_client.settings.config_locations import real_location
 from dial_client.settings.config_outline import Outline, is_enabled
 from dial_client.settings.variables import Variables, references

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dial_client.errors import ConfigError, system_reason
-from dial_client.private_files import write_private
+from dial_client.runtime.private_files import write_private
 from dial_client.settings import configuration
 from dial_client.settings.config_trust import MAX_BYTES
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dial_client.messages import ToolCallRequest
+from dial_client.messages.message import ToolCallRequest
 from dial_client.text.safe_text import one_line, visible
 
 MAX_CHARS = 600

@@ -18,7 +18,10 @@ from contextlib import aclosing
 from typing import Any
 
 from dial_client.errors import DialError, LimitReached, ProviderError
-from dial_client.events import (
+from dial_client.messages.message import Role, TextPart, content_to_json
+from dial_client.runtime.logs import get_logger
+from dial_client.sinks.completion_chunks import build_chunk
+from dial_client.turn_data.events import (
     AppOpened,
     Event,
     Finished,
@@ -34,11 +37,8 @@ from dial_client.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.limits import StopReason
-from dial_client.logs import get_logger
-from dial_client.messages import Role, TextPart, content_to_json
-from dial_client.sinks.completion_chunks import build_chunk
-from dial_client.turn_result import Turn, output_to_json
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.turn_result import Turn, output_to_json
 
 log = get_logger(__name__)
 

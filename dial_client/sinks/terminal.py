@@ -8,16 +8,22 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import textwrap
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import anyio
 
 from dial_client.callbacks.server_callbacks import ServerLog
-from dial_client.citations import Citation, format_source_list
-from dial_client.events import (
+from dial_client.messages.citations import Citation, format_source_list
+from dial_client.messages.message import Message, Role, TextPart, describe
+from dial_client.sinks.call_description import describe_arguments, describe_name
+from dial_client.sinks.question_pause import MAX_LINE, QuestionPause, format_log
+from dial_client.sinks.turn_clock import TurnClock
+from dial_client.sinks.usage_line import UsageSum, usage_line
+from dial_client.text.safe_text import SafeStream, one_line
+from dial_client.turn_data.events import (
     Event,
     Finished,
     MessageCompleted,
@@ -29,15 +35,13 @@ from dial_client.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.limits import StopReason
-from dial_client.messages import Message, Role, TextPart, ToolCallResult, describe
-from dial_client.sinks.call_description import describe_arguments, describe_name
-from dial_client.sinks.question_pause import MAX_LINE, QuestionPause, format_log
-from dial_client.text.safe_text import SafeStream, one_line
-from dial_client.token_usage import Usage
-from dial_client.turn_result import Turn
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.token_usage import Usage
+from dial_client.turn_data.turn_result import Turn
 
 MAX_STATUS = 100
+MIN_ARGUMENTS = 20
+"""Characters of arguments that are shown however narrow the terminal is."""
 
 
 class TerminalSink:
@@ -45,10 +49,11 @@ class TerminalSink:
 
     Args:
         reasoning: show the model's reasoning.
-        usage: show the tokens of each turn, and their price where it is known.
+        usage: show the tokens of each turn, their cost where it is known, and its seconds.
     """
 
     def __init__(self, *, reasoning: bool = False, usage: bool = False) -> None:
+        self.usage = UsageSum()
         self._out = sys.stdout
         self._err = sys.stderr
         self._is_live = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
@@ -61,18 +66,26 @@ class TerminalSink:
         self._is_in_reasoning = False
         self._has_status = False
         self._pause = QuestionPause()
+        self._clock = TurnClock()
+        self._clock.begin()
         self._question_lock = anyio.Lock()
-        self._started: dict[str, tuple[str, str]] = {}
+        self._started: dict[str, tuple[str, str | None]] = {}
         """Names and arguments of running calls that are shown only as a status so far."""
+        self._running: dict[str, tuple[str, str]] = {}
+        """Names and arguments of all running calls."""
+        self._call_above = ""
+        """The id of the call that the last line names as running."""
 
     def begin(self) -> None:
-        """Begin a turn: nothing is shown of that here."""
+        """Begin a turn: its clock starts."""
+        self._clock.begin()
 
     def end(self) -> None:
         """End a turn: its last event has shown all there is."""
 
     def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
-        """Count nothing: no sum is shown here."""
+        """Count what was used beside the turns in the sum of the session."""
+        self.usage.add_usage(usage, cost_usd)
 
     def show(self, event: Event) -> None:
         """Show one event; while a question has the screen, all but status lines wait until it is over."""
@@ -96,6 +109,7 @@ class TerminalSink:
             self._end_line()
             self._end_reasoning()
             self._clear_status()
+            self._call_above = ""
             print_line()
 
     def _show(self, event: Event) -> None:
@@ -107,14 +121,11 @@ class TerminalSink:
             case StatusChanged(text):
                 self._write_status(text)
             case ToolCallStarted(call, server, tool):
-                self._start_call(call.id, describe_name(call, server, tool), _format_arguments(call.arguments))
+                self._start_call(call.id, describe_name(call, server, tool), describe_arguments(call.arguments))
             case ToolCallProgress(_, progress, total, message):
                 self._write_status(f"  {_format_progress(progress, total)} {one_line(message or '', MAX_LINE)}")
-            case ToolCallFinished(result, _, duration):
-                self._write_changed_arguments(event)
-                self._write_started(result.tool_call_id)
-                self._write_line(_format_result(result, duration))
-                self._pause.forget(result.tool_call_id)
+            case ToolCallFinished():
+                self._finish_call(event)
             case ServerChanged(name, status):
                 self._write_status(f"server {one_line(name, 80)}: {status}")
             case MessageCompleted(message):
@@ -131,10 +142,14 @@ class TerminalSink:
             call_id: of the call in question. The question shows its arguments; behind it only its name is shown.
         """
         await self._pause.until_shown(call_id)
-        async with self._question_lock, self._screen():
-            if call_id in self._started:
-                self._started[call_id] = (self._started[call_id][0], "")
-            yield
+        self._clock.begin_question()
+        try:
+            async with self._question_lock, self._screen():
+                if call_id in self._started:
+                    self._started[call_id] = (self._started[call_id][0], None)
+                yield
+        finally:
+            self._clock.end_question()
 
     @asynccontextmanager
     async def _screen(self) -> AsyncGenerator[None, None]:
@@ -142,6 +157,7 @@ class TerminalSink:
         self._end_line()
         self._end_reasoning()
         self._clear_status()
+        self._call_above = ""
         try:
             yield
         finally:
@@ -149,31 +165,53 @@ class TerminalSink:
 
     def _start_call(self, call_id: str, name: str, arguments: str) -> None:
         """Show a call that starts: as a status where a question about it may follow, else as a line."""
-        self._started[call_id] = (name, arguments)
+        self._started[call_id] = self._running[call_id] = (name, arguments)
         if self._is_live:
-            self._write_status("".join(("→ ", *self._started[call_id])))
+            self._write_status(f"→ {self._format_call(name, arguments)}")
         else:
             self._write_started(call_id)
         self._pause.set_shown(call_id)
 
-    def _write_changed_arguments(self, finished: ToolCallFinished) -> None:
-        """Show the arguments with which a call ran, where a person or a program changed them."""
-        call_id, changed = finished.result.tool_call_id, finished.changed_arguments
-        if changed is None:
-            return
-        if call_id in self._started:
-            self._started[call_id] = (self._started[call_id][0], _format_arguments(changed))
-        else:
-            self._write_line(f"  ran with {_format_arguments(changed)}")
+    def _finish_call(self, finished: ToolCallFinished) -> None:
+        """Show a result. It names its call, unless that stands above; of changed arguments it names those that ran."""
+        result, changed = finished.result, finished.changed_arguments
+        call_id = result.tool_call_id
+        if changed is not None and call_id in self._running:
+            self._running[call_id] = (self._running[call_id][0], describe_arguments(changed))
+            if call_id in self._started:
+                self._started[call_id] = self._running[call_id]
+        self._write_started(call_id)
+        name, arguments = self._running.pop(call_id, ("", ""))
+        sign = "✓" if result.success else "✗"
+        error = "" if result.success else f": {one_line(result.error or '', MAX_LINE)}"
+        tail = f"{finished.duration:.2f} s{error}"
+        if name and (self._call_above != call_id or (changed is not None and not self._is_live)):
+            tail = f"{self._format_call(name, arguments, len(tail) + 1)} {tail}"
+        self._write_line(f"{sign} {tail}")
+        self._pause.forget(call_id)
 
     def _write_started(self, call_id: str) -> None:
         if started := self._started.pop(call_id, None):
-            self._write_line("".join(("→ ", *started)))
+            self._write_line(f"→ {self._format_call(*started)}")
+            self._call_above = call_id
+
+    def _format_call(self, name: str, arguments: str | None, tail: int = 0) -> str:
+        """Return a call that fits into a row of the terminal, before `tail` characters; its name where that is all."""
+        if arguments is None:
+            return name
+        room = MAX_LINE if self._columns is None else min(MAX_LINE, self._columns - len(name) - tail - 5)
+        return f"{name}({one_line(arguments, max(MIN_ARGUMENTS, room))})"
+
+    @property
+    def _columns(self) -> int | None:
+        """The width of the terminal; None where standard error is none."""
+        return shutil.get_terminal_size().columns if self._err.isatty() else None
 
     def _write(self, text: str) -> None:
         if text:
             self._end_reasoning()
             self._clear_status()
+            self._call_above = ""
             self._out.write(text)
             self._out.flush()
             self._is_in_line = not text.endswith("\n")
@@ -182,6 +220,7 @@ class TerminalSink:
         if text:
             self._end_line()
             self._clear_status()
+            self._call_above = ""
             self._err.write(self._dimmed(text))
             self._err.flush()
             self._is_in_reasoning = not text.endswith("\n")
@@ -190,6 +229,10 @@ class TerminalSink:
         self._end_line()
         self._end_reasoning()
         self._clear_status()
+        self._call_above = ""
+        if self._columns is not None and len(line) >= self._columns:
+            rows = textwrap.wrap(line, self._columns - 1, subsequent_indent="  ", break_long_words=False)
+            line = "\n".join(rows)
         self._err.write(f"{self._dimmed(line)}\n")
         self._err.flush()
 
@@ -235,8 +278,10 @@ class TerminalSink:
         self._write_sources(turn.citations)
         if turn.stop_reason is StopReason.CANCELLED:
             self._write_line("interrupted")
-        if self._shows_usage:
-            self._write_line(_format_usage(turn))
+        seconds = self._clock.seconds
+        self.usage.add(turn, seconds)
+        if self._shows_usage and (turn.usage.input_tokens or turn.usage.output_tokens):
+            self._write_line(usage_line(turn, seconds))
 
     def _write_sources(self, citations: Sequence[Citation]) -> None:
         """Write the numbered list of the answer's sources behind the answer."""
@@ -252,22 +297,5 @@ class TerminalSink:
                     self._write_line(f"[{describe(part)}: not shown here]")
 
 
-def _format_arguments(arguments: Mapping[str, Any]) -> str:
-    return f"({one_line(describe_arguments(arguments), MAX_LINE)})"
-
-
 def _format_progress(progress: float, total: float | None) -> str:
     return f"{progress:g} of {total:g}" if total else f"{progress:g}"
-
-
-def _format_usage(turn: Turn) -> str:
-    usage = turn.usage
-    cached = f" ({usage.cached_tokens:,} from the cache)" if usage.cached_tokens else ""
-    price = "cost unknown" if turn.cost_usd is None else f"about ${turn.cost_usd:.4f}"
-    return f"{usage.input_tokens:,} tokens read{cached}, {usage.output_tokens:,} written; {price}"
-
-
-def _format_result(result: ToolCallResult, duration: float) -> str:
-    if result.success:
-        return f"✓ {duration:.2f} s"
-    return f"✗ {duration:.2f} s: {one_line(result.error or '', MAX_LINE)}"

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Protocol, Self
 
 from dial_client.errors import ConfigError, ConversationNotFound
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 
 MAX_TITLE = 60
 """Characters of the longest title."""

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from dial_client.errors import ConfigError, DialError
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 from dial_client.stores import migrations
 from dial_client.stores.database_engines import CLOCKS, MAX_SECONDS, create_engine
 

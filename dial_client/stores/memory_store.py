@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TypeVar
 
-from dial_client.messages import Message, Role
+from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import (
     Conversation,
     ConversationSummary,

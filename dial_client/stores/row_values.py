@@ -10,7 +10,7 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import title_from
 
 log = get_logger(__name__)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dial_client.errors import DialError
-from dial_client.logs import get_logger
-from dial_client.messages import Message
+from dial_client.messages.message import Message
+from dial_client.runtime.logs import get_logger
 from dial_client.stores import row_values
 from dial_client.stores.batch_reader import BatchReader
 from dial_client.stores.batch_writer import BatchWriter, EncodedMessage, execute

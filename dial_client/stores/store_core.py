@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from dial_client.errors import ConversationBusy
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import Conversation, ConversationSummary, Page, not_found_error, title_from
 
 T = TypeVar("T")

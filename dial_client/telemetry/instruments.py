@@ -10,12 +10,12 @@ from typing import Any
 from opentelemetry import metrics, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from dial_client.messages import ToolCallResult
+from dial_client.messages.message import ToolCallResult
 from dial_client.middleware import CallNext, ModelReply, ToolCall, TurnRequest
 from dial_client.model import ModelInfo, ModelRequest
 from dial_client.telemetry import attributes as gen_ai
 from dial_client.telemetry.attributes import Attributes
-from dial_client.turn_result import Turn
+from dial_client.turn_data.turn_result import Turn
 
 SCOPE = "dial_client"
 """The name of the instrumentation scope."""

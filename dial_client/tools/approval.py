@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 
 from dial_client.audit.entries import Origin
-from dial_client.logs import get_logger
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
 from dial_client.servers.status import ServerState
 from dial_client.servers.tool_pins import ToolPins
@@ -84,7 +84,7 @@ class Approval:
 THE_USER, NO_APPROVER = "the user", "no approver"
 """Sources of a decision: a person, or the lack of an approver."""
 _NOT_ASKED = Approval(Decision.DENY, "permission could not be asked for", NO_APPROVER)
-_FORBIDDEN = "a rule of the user's forbids this tool"
+_FORBIDDEN = "a rule of the user forbids this tool"
 
 
 @dataclass(frozen=True, slots=True)

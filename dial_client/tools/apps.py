@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from dial_client.audit.entries import Origin
-from dial_client.deadline import Deadline
 from dial_client.errors import ServerError
-from dial_client.events import Event
-from dial_client.limits import Limits
-from dial_client.mcp_apps import AppResource, error_result
-from dial_client.messages import ToolCallRequest
+from dial_client.messages.mcp_apps import AppResource, error_result
+from dial_client.messages.message import ToolCallRequest
+from dial_client.runtime.deadline import Deadline
 from dial_client.servers.app_resources import read_app_resource, read_for_app
 from dial_client.servers.connection import Connection
 from dial_client.servers.list_cache import wait_for_connection
 from dial_client.tools.catalog import Catalog
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.taint import Taint, is_untrusted
+from dial_client.turn_data.events import Event
+from dial_client.turn_data.limits import Limits
 
 
 class Apps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dial_client.messages import Failure, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
 from dial_client.schema import tool_arguments
 from dial_client.tools.catalog import Catalog, Route
 

@@ -15,9 +15,9 @@ from functools import cached_property
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dial_client.icons import icons_of
-from dial_client.mcp_apps import is_for_app, is_for_model, parse_app_uri
-from dial_client.messages import ToolCallResult, ToolSpec
+from dial_client.messages.icons import icons_of
+from dial_client.messages.mcp_apps import is_for_app, is_for_model, parse_app_uri
+from dial_client.messages.message import ToolCallResult, ToolSpec
 from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.servers.session_calls import OnProgress

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dial_client.messages import TextPart, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import TextPart, ToolCallRequest, ToolCallResult
 
 MAX_CHARS = 4_000
 """Characters of the changed arguments that the model reads."""

@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from dial_client import call_context
 from dial_client.audit.call_audit import CallAudit, TurnAudit
 from dial_client.audit.entries import Origin
-from dial_client.call_context import CallContext, Spend
-from dial_client.deadline import Deadline
-from dial_client.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
-from dial_client.limits import Limits
-from dial_client.logs import get_logger
-from dial_client.messages import NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.message import NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.middleware import MiddlewareChain, ToolCall
+from dial_client.runtime.deadline import Deadline
+from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
 from dial_client.servers.tool_pins import definition, difference
 from dial_client.text.safe_text import safe
@@ -31,6 +27,10 @@ from dial_client.tools.changed_arguments import tell_of_changes
 from dial_client.tools.server_calls import find_app, make_call
 from dial_client.tools.taint import Taint, find_taint_source
 from dial_client.tools.tool_selection import Keep, shorten
+from dial_client.turn_data import call_context
+from dial_client.turn_data.call_context import CallContext, Spend
+from dial_client.turn_data.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
+from dial_client.turn_data.limits import Limits
 
 if TYPE_CHECKING:
     pass

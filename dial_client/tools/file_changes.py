@@ -7,6 +7,7 @@ with its arguments as they are behind "view all".
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +61,7 @@ def find_changes(arguments: Mapping[str, Any], settings: ServerSettings | None) 
     if not changes and path is not None and name is not None and (old := _read(path, settings)) is not None:
         lines = diff(old, arguments[name])
         if lines is not None:
-            unchanged = _count_left_out(arguments[name], lines)
+            unchanged = _count_left_out(old, arguments[name], lines)
             changes.append(FileChange(name, "compared with the file as it is", tuple(lines), unchanged=unchanged))
     return changes
 
@@ -82,7 +83,25 @@ def _compare(old: str, new: str, before: str, after: str) -> FileChange | None:
     lines = diff(before, after)
     if lines is None:
         return None
-    return FileChange(old, f"replaced by {new}", tuple(lines), (new,), _count_left_out(after, lines))
+    return FileChange(old, f"replaced by {new}", tuple(lines), (new,), _count_left_out(before, after, lines))
+
+
+def find_edits(asked: Mapping[str, Any], edited: Mapping[str, Any]) -> list[FileChange]:
+    """Return the arguments that a person has changed, beside those that the model asked for.
+
+    One that is too long to be compared is missing.
+    """
+    texts = [(name, _to_text(asked[name]), _to_text(value)) for name, value in edited.items() if name in asked]
+    compared = ((name, before, after, diff(before, after)) for name, before, after in texts)
+    return [
+        FileChange(name, "changed by you", tuple(lines), unchanged=_count_left_out(before, after, lines))
+        for name, before, after, lines in compared
+        if lines is not None
+    ]
+
+
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
 def _compare_edits(name: str, items: Any) -> FileChange | None:
@@ -95,18 +114,29 @@ def _compare_edits(name: str, items: Any) -> FileChange | None:
         pairs = list(_find_pairs(item))
         if len(pairs) != 1 or len(item) != 2:
             return None
-        compared = diff(*pairs[0][2:])
+        before, after = pairs[0][2:]
+        compared = diff(before, after)
         if compared is None:
             return None
         lines += [*(["@"] if lines else []), *compared]
-        unchanged += _count_left_out(pairs[0][3], compared)
+        unchanged += _count_left_out(before, after, compared)
     title = f"{len(items):,} {'replacement' if len(items) == 1 else 'replacements'}"
     return FileChange(name, title, tuple(lines), unchanged=unchanged)
 
 
-def _count_left_out(new: str, lines: Sequence[str]) -> int:
+def _count_left_out(old: str, new: str, lines: Sequence[str]) -> int:
     """Return how many lines of the new text are not among the lines of its diff: each of them is unchanged."""
-    return visible(new).count("\n") + 1 - sum(line[0] in " +" for line in lines)
+    return len(_split(old, new)[1]) - sum(line[0] in " +" for line in lines)
+
+
+def _split(old: str, new: str) -> tuple[list[str], list[str]]:
+    """Return the lines of both texts, with invisible characters written out.
+
+    A line break at the end of a text begins an empty line only where the other text does not end in one.
+    """
+    ends = all(text.endswith("\n") for text in (old, new) if text)
+    before, after = ((visible(text).removesuffix("\n") if ends else visible(text)) for text in (old, new))
+    return before.split("\n") if old else [], after.split("\n") if new else []
 
 
 def diff(old: str, new: str) -> list[str] | None:
@@ -114,7 +144,7 @@ def diff(old: str, new: str) -> list[str] | None:
 
     None if it would be too long, and if there is no difference: then it would hide the text.
     """
-    before, after = visible(old).split("\n"), visible(new).split("\n")
+    before, after = _split(old, new)
     start = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), 0)
     if before == after:
         return None

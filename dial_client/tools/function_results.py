@@ -6,7 +6,7 @@ from base64 import b64encode
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from dial_client.messages import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
+from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
 from dial_client.text.media_types import PDF
 from dial_client.text.safe_text import safe
 

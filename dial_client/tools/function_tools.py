@@ -10,8 +10,8 @@ from typing import Any
 from anyio import CapacityLimiter, get_cancelled_exc_class, lowlevel, to_thread
 
 from dial_client.callbacks.server_callbacks import ClientFeatures
-from dial_client.logs import get_logger
-from dial_client.messages import Failure, ToolCallResult
+from dial_client.messages.message import Failure, ToolCallResult
+from dial_client.runtime.logs import get_logger
 from dial_client.servers.session_calls import OnProgress
 from dial_client.text.safe_text import safe
 from dial_client.tools import function_results

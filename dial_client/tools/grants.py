@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.servers.json_cache import JsonCache, identity
 from dial_client.servers.tool_pins import MAX_TEXT, definition, difference
 from dial_client.settings.config_types import ServerSettings

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect, Policy, PolicyRule
 from dial_client.settings.tool_patterns import any_name, matches, restricts

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dial_client.icons import Icon, icons_of
-from dial_client.messages import Message, Role, TextPart, describe
+from dial_client.messages.icons import Icon, icons_of
+from dial_client.messages.message import Message, Role, TextPart, describe
 from dial_client.servers.connection import Connection
 from dial_client.servers.list_cache import ListCache, wait_for_connection
 from dial_client.servers.notifications import Listing

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from dial_client.messages import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
+from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
 from dial_client.text.media_types import IMAGE_TYPES, PDF, media_type
 from dial_client.text.safe_text import safe
 

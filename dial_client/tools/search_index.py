@@ -16,7 +16,7 @@ from functools import cache
 from itertools import islice, pairwise
 from typing import Any
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.text.normalization import (
     HUMP,
     PARTICLES,

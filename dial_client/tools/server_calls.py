@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dial_client.errors import ServerError
-from dial_client.logs import get_logger
-from dial_client.mcp_apps import App
-from dial_client.messages import NO_OUTPUT, Failure, ToolCallRequest, ToolCallResult, text_of
+from dial_client.messages.mcp_apps import App
+from dial_client.messages.message import NO_OUTPUT, Failure, ToolCallRequest, ToolCallResult, text_of
+from dial_client.runtime.logs import get_logger
 from dial_client.servers.session_calls import OnProgress
 from dial_client.servers.session_errors import to_tool_error
 from dial_client.tools import result_content

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.servers.tool_pins import definition, difference
 from dial_client.tools.policy import ProposedCall
 

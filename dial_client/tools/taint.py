@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from dial_client.callbacks.approval_request import quote_name
-from dial_client.messages import NOT_ALLOWED, Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import NOT_ALLOWED, Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.servers.connection import Connection
 from dial_client.settings.tool_patterns import any_name
 from dial_client.tools.catalog import Catalog, Route

@@ -13,8 +13,7 @@ from enum import Enum, auto
 from itertools import count
 from typing import Any
 
-from dial_client.events import Emit, Event, MessageCompleted, OutputDelta, TextDelta
-from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import (
     AnswerConstraining,
     ArgumentsChunk,
@@ -29,6 +28,7 @@ from dial_client.model import (
     ToolFormatHandler,
 )
 from dial_client.schema.output_type import InvalidOutput, OutputType
+from dial_client.turn_data.events import Emit, Event, MessageCompleted, OutputDelta, TextDelta
 from dial_client.turns.resolution import CallTools
 
 TOOL_NAME = "final_answer"

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dial_client.messages import Message, Role, TextPart, ToolSpec
+from dial_client.messages.message import Message, Role, TextPart, ToolSpec
 from dial_client.model import Instruction
 from dial_client.tools import result_content
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 
 
 class DepthExceeded(Exception):

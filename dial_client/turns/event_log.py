@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import anyio
 import anyio.lowlevel
 
-from dial_client.events import Event
+from dial_client.turn_data.events import Event
 
 CAPACITY = 10_000
 """Events of a turn that can be read again; older ones are forgotten, their messages are stored."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from dial_client.errors import MiddlewareError, ProviderError
-from dial_client.events import Emit, MessageCompleted, TextDelta
-from dial_client.limits import StopReason
-from dial_client.logs import get_logger
-from dial_client.messages import Failure, Message, Role, TextPart, ToolCallResult
+from dial_client.messages.message import Failure, Message, Role, TextPart, ToolCallResult
+from dial_client.runtime.logs import get_logger
+from dial_client.turn_data.events import Emit, MessageCompleted, TextDelta
+from dial_client.turn_data.limits import StopReason
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.resolution import Outcome, Reply
 from dial_client.turns.turn_recorder import TurnRecorder

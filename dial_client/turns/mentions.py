@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from dial_client.errors import ServerError
-from dial_client.messages import Content, Message, Part, Role, TextPart, text_of
+from dial_client.messages.message import Content, Message, Part, Role, TextPart, text_of
 from dial_client.servers.resources import Resource, ResourceContent, Resources
 from dial_client.text.safe_text import one_line, safe
 from dial_client.tools import result_content

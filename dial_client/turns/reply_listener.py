@@ -6,8 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-from dial_client.events import Emit, ReasoningDelta, StatusChanged, TextDelta, ToolCallFinished, ToolCallStarted
-from dial_client.messages import Failure, FilePart, ImagePart, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import Failure, FilePart, ImagePart, ToolCallRequest, ToolCallResult
 from dial_client.model import (
     ArgumentsChunk,
     CallChunk,
@@ -22,6 +21,14 @@ from dial_client.model import (
     TextChunk,
 )
 from dial_client.text.safe_text import SafeStream, one_line
+from dial_client.turn_data.events import (
+    Emit,
+    ReasoningDelta,
+    StatusChanged,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from dial_client.turns import status_text
 
 _MAX_REMARK = 200

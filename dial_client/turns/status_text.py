@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import one_line
 
 ANALYZING = "Analyzing request…"

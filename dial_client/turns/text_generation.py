@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.middleware import MiddlewareChain, ModelReply
 from dial_client.model import Completion, FinishReason, ModelRequest, Provider, TextChunk
 

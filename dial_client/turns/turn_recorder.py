@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from dial_client.events import (
+from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.turn_data.events import (
     Event,
     MessageCompleted,
     ReasoningDelta,
@@ -17,10 +18,9 @@ from dial_client.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from dial_client.limits import StopReason
-from dial_client.messages import Failure, Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.token_usage import Usage
-from dial_client.turn_result import ToolCallRecord, Turn
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.token_usage import Usage
+from dial_client.turn_data.turn_result import ToolCallRecord, Turn
 
 
 class TurnRecorder:
@@ -31,7 +31,8 @@ class TurnRecorder:
         self._rounds: list[dict[str, ToolCallRecord | None]] = []
         self._endpoint_records: list[tuple[int, ToolCallRecord]] = []
         """The calls that the model's endpoint ran itself, each with the number of rounds before it."""
-        self._started: dict[str, ToolCallStarted] = {}
+        self._started: dict[str, tuple[ToolCallStarted, float]] = {}
+        """The calls that run, by their ids, and when each began by `time.monotonic`."""
         self._notes: dict[str, None] = {}
         self._request_usages: list[Usage] = []
         self._costs: list[float | None] = []
@@ -62,9 +63,9 @@ class TurnRecorder:
                 if message.tool_calls:
                     self._rounds.append(dict.fromkeys(call.id for call in message.tool_calls))
             case ToolCallStarted():
-                self._started[event.call.id] = event
+                self._started[event.call.id] = (event, time.monotonic())
             case ToolCallFinished(result, server, duration, by_endpoint, changed, changed_tool):
-                started = self._started.pop(result.tool_call_id)
+                started, _ = self._started.pop(result.tool_call_id)
                 call, tool = started.call, started.tool if changed_tool is None else changed_tool
                 record = ToolCallRecord(call, result, server, tool, round(duration, 4), by_endpoint, changed)
                 if by_endpoint:
@@ -125,7 +126,7 @@ class TurnRecorder:
     @property
     def servers_at_work(self) -> frozenset[str]:
         """The servers of the calls that run."""
-        return frozenset(started.server for started in self._started.values() if not started.by_endpoint)
+        return frozenset(started.server for started, _ in self._started.values() if not started.by_endpoint)
 
     @property
     def results_so_far(self) -> tuple[Message, ...]:
@@ -137,10 +138,11 @@ class TurnRecorder:
         events: list[Event] = []
         interrupted = f"Interrupted: {why}. It is not known whether the tool did its work."
         ends: dict[str, ToolCallResult] = {}
-        for id_, started in self._started.items():
-            text = f"Not run: {why}." if id_ in self.awaiting_approval else interrupted
-            ends[id_] = ToolCallResult.failed(id_, Failure.NOT_RUN, text)
-            events.append(ToolCallFinished(ends[id_], started.server, 0.0, started.by_endpoint))
+        for id_, (started, began) in self._started.items():
+            was_run = id_ not in self.awaiting_approval
+            duration = time.monotonic() - began if was_run else 0.0
+            ends[id_] = ToolCallResult.failed(id_, Failure.NOT_RUN, interrupted if was_run else f"Not run: {why}.")
+            events.append(ToolCallFinished(ends[id_], started.server, duration, started.by_endpoint))
         for call, record in self._unanswered():
             not_run = ToolCallResult.failed(call.id, Failure.NOT_RUN, f"Not run: {why}.")
             result = record.result if record else ends.get(call.id, not_run)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dial_client.events import Emit, OutputDelta, StatusChanged, TextDelta
-from dial_client.limits import StopReason
-from dial_client.messages import TextPart
+from dial_client.messages.message import TextPart
 from dial_client.schema.output_type import InvalidOutput
 from dial_client.text.safe_text import safe
+from dial_client.turn_data.events import Emit, OutputDelta, StatusChanged, TextDelta
+from dial_client.turn_data.limits import StopReason
 from dial_client.turns import status_text
 from dial_client.turns.answer_format import AnswerFormat
 from dial_client.turns.conversation_context import ConversationContext

@@ -139,7 +139,7 @@ def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
     os.close(theirs)
     answers: dict[str, bytes | None] = {
         "[v]iew the whole file:": keys.encode(),
-        "· /help lis": b"\x04",
+        "· /help": b"\x04",
         "the name of any model": b"\x04",  # init, which writes the user's own file
         "Write this to dial-chat-report": b"n\r",
         "listening on": None,

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.accessibility import WHY_NOT, judge
 from tests.support.browser import Browser, Tab
 from tests.support.program import HERE, python_server
 from tests.support.web_page import ASKING, DONE, assert_harmless, open_page, send_message, serve_page
 
-AXE = Path(__file__).parents[2] / "build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
-
 pytestmark = [
     pytest.mark.once,
-    pytest.mark.skipif(not AXE.is_file(), reason="axe is not here: `make test` installs it with Node"),
+    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
 ]
 
 ANSWER = """# Heading
@@ -54,10 +53,9 @@ REPLIES = [
     "Asked.",
     {"tool_calls": [{"name": "write", "arguments": {"uri": "book://1", "text": "one\ntwo"}}]},
     "Written.",
+    "Said later.",
+    "Said once more.",
 ]
-ISSUES = """axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations.flatMap(
-    ({id, nodes}) => nodes.map(({target, failureSummary}) => `${id}: ${target.join(' ')}: ${failureSummary}`)))"""
-OVERFLOW = "document.documentElement.scrollWidth - innerWidth"
 
 
 @contextmanager
@@ -67,25 +65,10 @@ def walk(chromium: Browser, folder: Path) -> Iterator[Tab]:
         "asking": python_server(ASKING, autoApprove=["*"]),
         "apps": python_server(HERE / "servers" / "app_server.py", autoApprove=["*"]),
     }
-    with serve_page(folder, REPLIES, servers) as address:
+    with serve_page(folder, REPLIES, servers, "--allow-admin") as address:
         tab = open_page(chromium, address, prefers_reduced_motion="reduce")
         yield tab
         assert_harmless(tab, address)
-
-
-def judge(tab: Tab, state: str) -> list[str]:
-    """Return the violations in a state of the page, in both themes and two widths."""
-    found = []
-    if tab.run("typeof axe") == "undefined":
-        tab.run(f"{AXE.read_text(encoding='utf-8')}; null")
-    for theme, width in (("light", 1280), ("dark", 320)):
-        tab.resize(width, 700)
-        tab.run(f"document.documentElement.dataset.theme = {theme!r}")
-        found += [f"{state}, {theme}, {width} px: {issue}" for issue in tab.run(ISSUES)]
-        if (overflow := tab.run(OVERFLOW)) > 0:
-            found.append(f"{state}, {width} px: {overflow} px too wide")
-    tab.resize(1280, 700)
-    return found
 
 
 def visit_dialogs(tab: Tab) -> Iterator[str]:
@@ -96,7 +79,21 @@ def visit_dialogs(tab: Tab) -> Iterator[str]:
     tab.press("Escape")
     tab.click("#servers-button")
     tab.until("document.querySelectorAll('#servers .server[data-state=ready]').length === 3")
-    yield "servers"
+    tab.until("document.querySelector('[data-key=\"books:resources\"]') && document.querySelector('.access details')")
+    tab.run("document.querySelectorAll('#servers details').forEach((fold) => { fold.open = true; })")
+    yield "servers, with all that unfolds and the form that adds one"
+    tab.click("[aria-label='Read A book']")
+    tab.until("document.querySelector('.resource-view[open]')")
+    yield "resource"
+    tab.press("Escape")
+    tab.until("!document.querySelector('.resource-view')")
+    tab.click("[aria-label='Call write']")
+    tab.until("document.querySelector('.tool-form[open] textarea')")
+    tab.click(".tool-form .dialog-buttons .primary")
+    tab.until("document.querySelector('.tool-form .request')")
+    yield "form of a tool, with its approval"
+    tab.press("Escape")
+    tab.until("!document.querySelector('.tool-form')")
     tab.press("Escape")
     tab.until("!document.querySelector('dialog[open]')")
     tab.click("#conversation-more")
@@ -152,6 +149,11 @@ def visit(tab: Tab) -> Iterator[str]:
     yield from visit_dialogs(tab)
     yield from visit_composer(tab)
     yield from visit_requests(tab)
+    tab.until(f"document.querySelector('.turn:last-child').innerText.includes('Said later.') && {DONE}")
+    tab.until("document.querySelector('.turn:last-child .turn-foot [title=\"Answer again\"]')")
+    tab.click(".turn:last-child .turn-foot [title='Answer again']")
+    tab.until(f"document.querySelector('.versions') && {DONE}")
+    yield "versions of an answer"
 
 
 def test_axe_finds_no_violation_in_any_state(chromium: Browser, tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ SERVER = Path(__file__).parents[1] / "support" / "servers" / "app_server.py"
 SHOWN = ["show_counter", "show_hostile", "show_remote"]
 SECRET = "the secret of the conversation"
 APP = "document.querySelector('.app-frame')"
+CHIP = "document.querySelector('#contexts .context')"
+REMEMBERED = 'Seen: @library:data://1\n\n{\n  "count": "3"\n}'
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -260,3 +262,93 @@ def test_an_app_fits_into_narrow_and_wide_windows(chromium: Browser, tmp_path: P
             tab.screenshot(tmp_path / f"apps-{theme}-{width}.png")
             frame.until(f"innerWidth <= {width}")
         assert tab.run("document.documentElement.dataset.theme") == theme
+
+
+def fetch_questions(tab: Tab) -> list[dict[str, Any]]:
+    """Return the messages of the user as they are stored."""
+    return [message for message in fetch_conversation(tab)["messages"] if message["role"] == "user"]
+
+
+def test_the_context_of_an_app_goes_with_the_next_message_as_its_words(chromium: Browser, tmp_path: Path) -> None:
+    with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "Seen.", "Later.") as (tab, address):
+        send_message(tab, "Count")
+        tab.until(DONE)
+        frame = open_app(tab, "find('count').textContent === '3'")
+        assert frame.run("host.hostCapabilities.updateModelContext") == {"text": {}, "structuredContent": {}}
+        for _ in range(2):
+            frame.run("find('last').textContent = ''; find('remember').click()")
+            frame.until("find('last').textContent === '{}'")
+        assert tab.run("document.querySelectorAll('#contexts .context').length") == 1, "only the last one counts"
+        assert tab.run(f"{CHIP}.querySelector('pre').textContent") == REMEMBERED
+        tab.resize(320, 600)
+        tab.click("#contexts summary")
+        assert tab.run("document.documentElement.scrollWidth <= innerWidth") is True
+        send_message(tab, "And now?")
+        tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'Seen.'")
+        assert tab.run(CHIP) is None
+        assert REMEMBERED in read_text(tab, ".turn:last-child details.resource")
+        send_message(tab, "Without it")
+        tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'Later.'")
+        users = fetch_questions(tab)
+        assert [message.get("taint") for message in users] == [None, "apps", None]
+        own, context = users[1]["content"]
+        assert (own["text"], context["foreign"]) == ("And now?", True)
+        assert context["text"].startswith("[context from an app of the server apps; the app wrote it]\nSeen: @library")
+        assert_harmless(tab, address)
+
+
+def test_a_removed_context_is_not_sent_and_its_app_cannot_add_another(chromium: Browser, tmp_path: Path) -> None:
+    with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "Nothing.") as (tab, address):
+        send_message(tab, "Count")
+        tab.until(DONE)
+        frame = open_app(tab, "find('count').textContent === '3'")
+        frame.run("find('remember').click()")
+        tab.click("#contexts .icon-button")
+        tab.until(f"!{CHIP} && document.activeElement.id === 'message'")
+        frame.run("find('remember').click()")
+        frame.until("find('last').textContent.includes('Denied')")
+        frame.run(
+            "show(ask('ui/update-model-context', { content: [{ type: 'image', data: '', mimeType: 'image/png' }] }))"
+        )
+        frame.until("find('last').textContent.includes('Only text')")
+        send_message(tab, "And now?")
+        tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'Nothing.'")
+        assert fetch_questions(tab)[-1]["content"] == "And now?"
+        assert_harmless(tab, address)
+
+
+def test_a_context_waits_with_a_queued_message(chromium: Browser, tmp_path: Path) -> None:
+    replies = [call("show_counter", start=3), "Done.", call("echo", text="x"), "Echoed.", "Seen."]
+    with app_page(chromium, tmp_path, *replies) as (tab, address):
+        send_message(tab, "Count")
+        tab.until(DONE)
+        frame = open_app(tab, "find('count').textContent === '3'")
+        send_message(tab, "Echo")
+        tab.until("document.querySelector('.request .primary')")
+        frame.run("find('remember').click()")
+        tab.until(CHIP)
+        send_message(tab, "Later")
+        tab.until(f"document.querySelector('.queued') && !{CHIP}")
+        tab.click(".request .primary")
+        tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'Seen.'")
+        question = fetch_questions(tab)[-1]
+        assert (question["taint"], len(question["content"])) == ("apps", 2)
+        assert_harmless(tab, address)
+
+
+def test_a_message_of_an_app_takes_its_context_with_it(chromium: Browser, tmp_path: Path) -> None:
+    with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "Both.") as (tab, address):
+        send_message(tab, "Count")
+        tab.until(DONE)
+        frame = open_app(tab, "find('count').textContent === '3'")
+        frame.run("find('remember').click(); find('say').click()")
+        accept = "document.querySelector('.app-consent .primary')?.click()"
+        tab.until(f"({accept}, document.querySelectorAll('.user').length === 2)")
+        tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'Both.'")
+        question = fetch_questions(tab)[-1]
+        assert [part["text"].partition("\n")[0] for part in question["content"]] == [
+            "Tell me more about 3",
+            "[context from an app of the server apps; the app wrote it]",
+        ]
+        assert question["taint"] == "apps"
+        assert_harmless(tab, address)

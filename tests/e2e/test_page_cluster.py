@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.history import INTERRUPTED
-from dial_client.messages import Message, ToolCallRequest
+from dial_client.messages.message import Message, ToolCallRequest
 from dial_client.serve.cluster import remote_turns
 from dial_client.serve.cluster.topics import turn_events_topic as events_of
 from dial_client.serve.sse_response import encode_end

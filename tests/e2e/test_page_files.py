@@ -48,3 +48,15 @@ def test_what_a_module_imports_is_there_and_is_used(path: Path) -> None:
         for name in names.split(", "):
             assert re.search(rf"^export (?:async )?(?:const|function\*?|class) {name}\b", exported, re.MULTILINE), name
             assert len(re.findall(rf"\b{name}\b", text)) > 1, f"{name} is not used"
+
+
+def test_what_a_module_uses_of_another_is_imported() -> None:
+    sources = {path.name: path.read_text(encoding="utf-8") for path in FILES if path.suffix == ".js"}
+    exported = r"^export (?:async )?(?:const|function\*?|class) (\w+)"
+    names = {name for text in sources.values() for name in re.findall(exported, text, re.MULTILINE)}
+    for module, text in sources.items():
+        used = set(re.findall(r"(?:^|[^.#\w\"`]|\.\.\.)(\w+)\(", text)) & names
+        imported = set(re.findall(r"\w+", " ".join(re.findall(r"(?:import|const) \{([^}]+)\}", text))))
+        own = set(re.findall(r"(?:const|function\*?|class|let|  async|^ ) #?(\w+)\b", text, re.MULTILINE))
+        parameters = set(re.findall(r"\w+", " ".join(re.findall(r"\(([^()]*)\) (?:=>|\{)", text))))
+        assert used - imported - own - parameters == set(), module

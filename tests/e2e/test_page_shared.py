@@ -1,4 +1,4 @@
-"""Two browsers at two processes over one PostgreSQL database: the same conversation, and the same versions."""
+"""Two browsers at two processes over one PostgreSQL database: the same conversation, versions, approvals and apps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from tests.e2e.test_page_apps import SERVER as APP_SERVER
+from tests.e2e.test_page_apps import call, open_app
+from tests.e2e.test_page_composer import books, write
 from tests.support.browser import Browser
+from tests.support.program import python_server
 from tests.support.temporary_stores import database_url, needs_postgres
 from tests.support.web_page import assert_harmless, open_page, send_message, serve_page
 
@@ -17,6 +21,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.once]
 
 ANSWERS = "[...document.querySelectorAll('.answer .prose')].map(e => e.textContent).join()"
 STORED = "document.querySelector('.turn:last-child .turn-foot [title=\"Answer again\"]')"
+ASK = "document.querySelector('.request')"
+FOR_CONVERSATION = ".request .request-buttons .button:nth-child(2)"
 VERSION = "document.querySelector('.turn:last-child .turn-foot .version-number')?.textContent"
 
 
@@ -49,6 +55,83 @@ def use_both(chromium: Browser, url: str, folder: Path) -> None:
         first.until(f"{STORED} && {ANSWERS} === 'From the first.,From the second.'")
         assert_harmless(first, first_url)
         assert_harmless(second, second_url)
+
+
+def approve_in_both(chromium: Browser, url: str, folder: Path) -> None:
+    folders = [folder / name for name in ("first", "second")]
+    for path in folders:
+        path.mkdir()
+    options = ("--store", url)
+    servers = books(cwd=str(folder))  # grants are for a server in its folder
+    replies = ["Hello.", write("one"), "Written.", write("two"), "Written again."]
+    with (
+        serve_page(folders[0], replies, servers, *options) as first_url,
+        serve_page(folders[1], [write("three"), "Written there."], servers, *options) as second_url,
+    ):
+        first, second = open_page(chromium, first_url), open_page(chromium, second_url)
+        send_message(first, "Hello")
+        first.until(STORED)
+        second.run(f"location.hash = {json.dumps(first.run('location.hash'))}")
+        second.until(f"{STORED} && {ANSWERS} === 'Hello.'")
+        send_message(first, "Write one")
+        for tab in (first, second):
+            tab.until(f"{ASK} && document.querySelector('.turn:last-child .tool').dataset.state === 'waiting'")
+        second.click(".request .primary")
+        for tab in (first, second):
+            tab.until(f"{STORED} && !{ASK} && {ANSWERS} === 'Hello.,Written.'")
+        send_message(first, "Write two")
+        for tab in (second, first):
+            tab.until(ASK)
+        first.click(FOR_CONVERSATION)
+        for tab in (first, second):
+            tab.until(f"{STORED} && !{ASK} && {ANSWERS} === 'Hello.,Written.,Written again.'")
+        send_message(second, "Write three")  # what is allowed in the conversation is allowed at both
+        for tab in (second, first):
+            tab.until(f"{STORED} && {ANSWERS}.endsWith(',Written there.')")
+            states = "[...document.querySelectorAll('.tool')].map(tool => tool.dataset.state).join()"
+            assert tab.run(states) == "done,done,done"
+        assert_harmless(first, first_url)
+        assert_harmless(second, second_url)
+
+
+@needs_postgres
+async def test_two_browsers_at_two_processes_see_and_answer_the_same_approvals(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with database_url() as url:
+        with anyio.fail_after(300):
+            await to_thread.run_sync(approve_in_both, chromium, url, tmp_path)
+
+
+def open_stored_app(chromium: Browser, url: str, folder: Path) -> None:
+    folders = [folder / name for name in ("first", "second")]
+    for path in folders:
+        path.mkdir()
+    options = ("--store", url)
+    servers = {"apps": python_server(APP_SERVER, autoApprove=["show_counter"])}
+    with serve_page(folders[0], [call("show_counter", start=3), "Counted."], servers, *options) as first_url:
+        first = open_page(chromium, first_url)
+        send_message(first, "Count")
+        first.until(STORED)
+        open_app(first, "find('count').textContent === '3'")
+        place = first.run("location.hash")
+    with serve_page(folders[1], [], servers, *options) as second_url:
+        second = open_page(chromium, second_url)
+        second.run(f"location.hash = {json.dumps(place)}")
+        frame = open_app(second, "find('count').textContent === '3'")
+        frame.run("find('more').click()")
+        second.click(".request .primary")
+        frame.until("find('count').textContent === '1'")  # the server of the other process has counted nothing yet
+        assert_harmless(second, second_url)
+
+
+@needs_postgres
+async def test_an_app_is_shown_from_the_store_when_the_process_that_opened_it_has_ended(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with database_url() as url:
+        with anyio.fail_after(300):
+            await to_thread.run_sync(open_stored_app, chromium, url, tmp_path)
 
 
 @needs_postgres

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.citations import Citation, insert_markers
+from dial_client.messages.citations import Citation, insert_markers
 from tests.support.browser import Browser
 from tests.support.web_page import assert_harmless, open_page, read_text, save_as_html, send_message, serve_page
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,29 @@ def test_a_person_types_while_an_answer_streams_and_stops_it(tmp_path: Path) -> 
         assert person.leave() == 130
         assert person.is_echoing()
     assert shown.index("> later") < shown.index("Second.") < shown.index("> even later") < shown.index("Third.")
+
+
+@pytest.mark.parametrize("mode", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=["dumb", "no colour"])
+def test_a_conversation_line_by_line_has_the_banner_the_calls_and_the_usage(tmp_path: Path, mode: Any) -> None:
+    usage = {"input_tokens": 1200, "output_tokens": 34}
+    replies = [CALLS, {"text": "Clouds.", "usage": usage}, {"text": "Rain.", "usage": usage}]
+    write_config(tmp_path, {"raw": entry("Server", autoApprove=["*"])}, replies)
+    with screen(tmp_path, "--no-save", columns=60, **mode) as person:
+        for question in ("How is the weather?", "And now?"):
+            person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
+            person.type(f"{question}\r")
+            person.until("1,200 tokens in, 34 out · ", 1 if question.startswith("How") else 2)
+        person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
+        person.type("\x04")
+        assert person.leave() == 0
+    shown = person.text
+    assert "model scripted" in shown
+    assert "configuration servers.json" in shown
+    assert shown.count("1 server ready · 1 tool on offer") == 1
+    assert shown.count('✓ raw.echo(text="') + shown.count("\n✓ ") >= 2, "a result stands behind its call, or names it"
+    assert b"\x1b[6n" not in person.raw, "a terminal that does not say where its cursor is would get a warning"
+    assert "2 answers: 2,400 tokens in, 68 out · " in shown
+    assert ("\x1b" in person.raw.decode()) is ("NO_COLOR" in mode)
 
 
 @pytest.mark.once

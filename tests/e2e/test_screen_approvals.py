@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.program import entry, write_config
 from tests.support.screens import screen
 
@@ -24,7 +26,7 @@ def test_calls_are_decided_by_keys(tmp_path: Path) -> None:
         shown = person.until("Run all 3: 1 echo of raw, 2 echo of raw, 3 echo of raw?")
         person.until("waits for permission")
         assert person.lines[-1].startswith("Run all 3"), "the question is the last line"
-        assert "│ content: (compared with the file as it is)\n│ one\n│-two\n│+日本\n│\n" in shown.replace("本 ", "本")
+        assert "│ content: (compared with the file as it is)\n│ one\n│-two\n│+日本\n2" in shown.replace("本 ", "本")
         person.type("3")
         person.until("Run echo of raw?")
         person.type("n")
@@ -39,7 +41,7 @@ def test_calls_are_decided_by_keys(tmp_path: Path) -> None:
         person.type("2")
         person.until_last("text: two")
         person.type("\x15changed\r")
-        person.until("│ text: changed")
+        person.until("│ text: (changed by you)\n│-two\n│+changed")
         person.type("y")
         person.until("Run echo of raw? yes")
         person.until("Run echo of raw?", 3)
@@ -52,6 +54,26 @@ def test_calls_are_decided_by_keys(tmp_path: Path) -> None:
     assert "✗ raw.echo" in person.text
     assert person.text.endswith("Done.")
     assert "The user changed the arguments" in person.text
+
+
+@pytest.mark.parametrize("mode", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=["dumb", "no colour"])
+def test_an_argument_is_changed_line_by_line(tmp_path: Path, mode: Any) -> None:
+    write_config(tmp_path, {"raw": entry("Server")}, [{"tool_calls": CALLS[1:2]}, "Done."])
+    with screen(tmp_path, "--no-save", "Say hi", **mode) as person:
+        person.until("Run echo of raw?")
+        for answer, shown in (
+            ("?", "y: run this call; n: do not run it; a reason may follow"),
+            ("e", "Which argument?"),
+            ("2", "text: [two]"),
+            ("changed", "│ text: (changed by you)\n│-two\n│+changed"),
+            ("y", "Done."),
+        ):
+            person.until_true(lambda: person.lines[-1].rstrip().endswith(("?", ":", "]")), "no question")
+            person.type(f"{answer}\r")
+            person.until(shown)
+        assert person.leave() == 0
+    assert b"\x1b[6n" not in person.raw, "a terminal that does not say where its cursor is would get a warning"
+    assert all(not line.endswith(" rea") for line in person.text.splitlines()), "lines are broken between words"
 
 
 def test_quitting_ends_the_turn(tmp_path: Path) -> None:

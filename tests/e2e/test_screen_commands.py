@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -96,6 +97,7 @@ def test_every_command_at_every_width(tmp_path: Path, mode: str) -> None:
         assert reader.is_echoing()
     assert {command.name for command in COMMANDS} - person.typed == {"/quit"}
     assert b"\x1b]0;" not in reader.raw
+    assert mode != "dumb" or b"\x1b" not in reader.raw, "a terminal that only prints gets text alone"
     assert (b"\x1b[1m" in reader.raw or b"\x1b[0;1m" in reader.raw) is is_drawn, "no styles without colours"
 
 
@@ -134,7 +136,7 @@ def look_around(person: Person, *, is_drawn: bool, is_dumb: bool) -> None:
     person.type("/servers", "raw: ready: 1 tool")
     person.type("/resources", "book://1")
     person.type("/prompts", "greet")
-    person.type("/grants", "allowed or denied" if "/approve" not in person.typed else "/grants revoke")
+    person.type("/grants", "no rules and no grants" if "/approve" not in person.typed else "/grants revoke")
     person.type("/copy code", "not copied" if is_dumb else "Copied through the terminal")
     person.type("/theme", "one of auto" if is_drawn else "no colours here")
     person.type("/modle", "did you mean /model?")
@@ -158,3 +160,21 @@ def change(person: Person, columns: int, *, is_drawn: bool) -> None:
         person.reader.until_true(lambda: person.reader.lines[-1].startswith("> "), "no question in the input line")
         person.reader.type("\x15")
     person.type("Again?", "rain")
+
+
+def test_a_terminal_that_only_prints_asks_and_is_left_without_an_escape_sequence(tmp_path: Path) -> None:
+    call = {"tool_calls": [{"name": "echo", "arguments": {"text": "one"}}]}
+    write_config(tmp_path, {"raw": entry("Server")}, {"replies": [call, "Said it.", call], "after": "repeat"})
+    with screen(tmp_path, TERM="dumb") as reader:
+        person = Person(reader)
+        reader.until_true(lambda: reader.lines[-1:] == [">"], "no prompt")
+        person.type("Say it", "Said it.", keys=(("[q]uit turn", "y\r"),))
+        person.begin("Again")
+        person.wait_for("[q]uit turn")
+        reader.process.send_signal(signal.SIGINT)
+        reader.until_true(lambda: reader.lines[-1:] == [">"], "no prompt behind the turn that was stopped")
+        reader.process.send_signal(signal.SIGINT)
+        reader.until("Ctrl-C again leaves")
+        reader.process.send_signal(signal.SIGINT)
+        assert reader.leave() == 0
+        assert b"\x1b" not in reader.raw

@@ -118,7 +118,7 @@ def test_all_of_it_is_shown_on_request_and_a_slip_of_the_finger_asks_again(tmp_p
         screen.type("v\r")
         assert screen.until("raw wants to run echo", "Run echo of raw?", ASKED).count("x") > 5000
         screen.type("yep\r")
-        screen.until("y: this call", ASKED)
+        screen.until("y: run this call", ASKED)
         screen.type("y\r")
         screen.until("Done.")
         assert screen.leave() == 0

@@ -178,7 +178,7 @@ def test_trust_without_a_file_asks_and_the_banner_names_the_file(tmp_path: Path)
         screen.type("t\r")
         assert screen.leave() == 0
     with terminal(tmp_path) as screen:
-        screen.until(f"Configuration: {path}", "Ask anything", ">")
+        screen.until("model scripted", f"folder {tmp_path}", f"configuration {path.name}", ">")
         screen.type("\x04")
         assert screen.leave() == 0
 

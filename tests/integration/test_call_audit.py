@@ -14,14 +14,14 @@ from dial_client.audit.entries import AuditEntry, Origin
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.deadline import Deadline
-from dial_client.limits import Limits
 from dial_client.providers.scripted import ScriptedProvider
+from dial_client.runtime.deadline import Deadline
 from dial_client.servers.connection import Connection
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.tools.approval import ApprovalChecker, ApprovalContext, Approver, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
+from dial_client.turn_data.limits import Limits
 from tests.support.audit_logs import Entries
 from tests.support.clients import ASK, call, client
 from tests.support.fakes import Heard, server, text_result, tool_named

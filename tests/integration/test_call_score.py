@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dial_client.local.call_score import CALL_THRESHOLD, DecisionScore, score_decision
-from dial_client.messages import Message, ToolSpec
+from dial_client.messages.message import Message, ToolSpec
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
 from dial_client.providers.http.endpoint import Endpoint
@@ -71,13 +71,15 @@ def decision(text: str, content: list[dict[str, Any]]) -> Raw:
     return one_json({"object": "chat.completion", "choices": [choice]})
 
 
-async def reply(*answers: Raw | Say) -> Heard:
+async def reply(
+    *answers: Raw | Say, question: str = "What time is it in Tokyo?", tools: tuple[ToolSpec, ...] = (TIME,)
+) -> Heard:
     with model_endpoint(answers) as endpoint:
         profile = EndpointProfile(constrain="grammar", tool_choice=False)
         model = DecisionProvider("m", Endpoint(f"{endpoint.url}/v1"), profile)
         provider = GrammarToolCallingProvider(model)
         try:
-            return await hear(provider, Message.user("What time is it in Tokyo?"), tools=(TIME,), stream=False)
+            return await hear(provider, Message.user(question), tools=tools, stream=False)
         finally:
             await provider.aclose()
 
@@ -91,3 +93,36 @@ async def test_an_unlikely_call_is_not_made_and_the_question_is_answered() -> No
     forced = [(token, -9.0 if token == "get" else logprob) for token, logprob in SURE]
     heard = await reply(decision(CALL, tokens(forced, tool=-0.9, answer=-0.7)), Say("I would look at a clock."))
     assert (heard.calls, heard.text) == ([], "I would look at a clock.")
+
+
+PARCEL = ToolSpec(
+    "track_parcel", "Find a parcel.", {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+)
+SEND = ToolSpec(
+    "send_parcel", "Send a parcel.", {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "tool", "argument", "logprob", "is_made"),
+    [
+        ("What time is it in Tokyo?", TIME, "Asia/Tokyo", -6.0, True),
+        ("What time is it in Tokyo?", TIME, "Asia/Tokyo", -8.0, False),
+        ("What time is it there?", TIME, "Asia/Tokyo", -6.0, False),
+        ("Write a poem about Tokyo.", TIME, "Asia/Tokyo", -6.0, False),
+        ("PX-771, where is it?", PARCEL, "PX-771", -8.0, True),
+        ("PX-771, where is it?", PARCEL, "PX-771", -9.5, False),
+        ("PX-771, where is it?", SEND, "PX-771", -6.0, False),
+    ],
+    ids=["said", "said, too unlikely", "not said", "another subject", "a code", "a code, too unlikely", "it acts"],
+)
+async def test_an_unlikely_call_is_made_if_it_only_looks_up_what_the_question_says(
+    question: str, tool: ToolSpec, argument: str, logprob: float, is_made: bool
+) -> None:
+    [name] = tool.input_schema["required"]
+    text = f'{{"tool": "{tool.name}", "arguments": {{"{name}": "{argument}"}}}}'
+    written = [('{"', 0.0), ("tool", -0.2), ('": "', 0.0), (tool.name, logprob), ('", ', 0.0)]
+    heard = await reply(
+        decision(text, tokens(written, tool=-0.7, answer=-0.7)), Say("I do not know."), question=question, tools=(tool,)
+    )
+    assert [call.arguments for call in heard.calls] == ([{name: argument}] if is_made else [])

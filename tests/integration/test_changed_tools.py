@@ -11,7 +11,7 @@ import pytest
 
 from dial_client import DialClient
 from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages import Failure, text_of
+from dial_client.messages.message import Failure, text_of
 from tests.support.program import dial_chat, write_config
 from tests.support.servers.launch import LONG, script
 from tests.support.servers.tool_changes import TWICE, Changing, changing, tool

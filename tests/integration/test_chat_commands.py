@@ -20,14 +20,14 @@ from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.errors import ConfigError
-from dial_client.events import Event, StatusChanged
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.configuration import Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.tools.approval import Approval
+from dial_client.turn_data.events import Event, StatusChanged
 from tests.support.managed_conversations import ADD, Calculator
 from tests.support.program import entry
 from tests.support.typed_screen import TypedScreen
@@ -157,6 +157,14 @@ async def test_a_command_is_stopped_by_ctrl_c() -> None:
         await person.ask("Third?")
         assert (await person.read())[-1] == "Three."
         assert not process_runner.interrupts.has_scope
+
+
+async def test_a_line_of_the_list_of_calls_fits_into_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "56")
+    call = {"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2, "note": "long " * 20}}]}
+    async with chat(call, "Done.") as person:
+        await person.ask("Add!")
+        assert all(len(line) < 56 for line in (await person.shows("/calls")).splitlines())
 
 
 async def test_results_answers_and_code_are_taken_out(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dial_client.errors import ProviderError
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.model import FinishReason
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import CHAT, EndpointProfile

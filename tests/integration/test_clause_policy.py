@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.messages import Failure, Message
+from dial_client.messages.message import Failure, Message
 from tests.integration.test_grammar_tool_calling import ANSWER, MEASURE, STRING, TIME, Model, asked, tool, write_call
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from mcp.server import MCPServer
 
 from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReason, ToolSpec, Turn
 from dial_client.conversations.history import repair_history
-from dial_client.messages import Role
+from dial_client.messages.message import Role
 
 pytestmark = pytest.mark.anyio
 

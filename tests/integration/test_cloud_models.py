@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dial_client import ConfigError, Provider, ProviderError
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.providers import open_provider
 from dial_client.settings.config_types import ModelSettings, Wire
 from tests.support.aws_frames import frame_stream

@@ -9,7 +9,7 @@ import pytest
 
 from dial_client.errors import ConfigError
 from dial_client.formats import ReActFormatHandler, XMLFormatHandler
-from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ToolFormatHandler
 from dial_client.providers.endpoint_profile import CHAT, apply_quirks
 from tests.support.gbnf_acceptor import accepts

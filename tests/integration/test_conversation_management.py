@@ -8,7 +8,7 @@ import pytest
 
 from dial_client.conversations.history import INTERRUPTED, NO_RESULT_YET
 from dial_client.errors import ConfigError, ConversationNotFound
-from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import ConversationStore
 from tests.support.managed_conversations import WAIT, Calculator, dialogue, managed

@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 from mcp.server import MCPServer
 
-from dial_client.messages import ImagePart, Message
+from dial_client.messages.message import ImagePart, Message
 from dial_client.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.memory_store import MemoryStore

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from dial_client.errors import ProviderError
-from dial_client.messages import Echo, ImagePart, Message, Role, TextPart, ToolCallResult, ToolSpec
+from dial_client.messages.message import Echo, ImagePart, Message, Role, TextPart, ToolCallResult, ToolSpec
 from dial_client.model import ToolFormat
 from dial_client.providers import open_provider
 from dial_client.providers.dial import DialProvider

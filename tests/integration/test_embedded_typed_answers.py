@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client.local.fixed_replies import NO_TOOL_FITS
-from dial_client.messages import Failure, Message
+from dial_client.messages.message import Failure, Message
 from dial_client.model import FinishReason, OutputFormat
 from dial_client.settings.config_types import Wire
 from tests.integration.test_grammar_tool_calling import MEASURE, UNKNOWN, Model, asked, write_call

@@ -14,7 +14,7 @@ import pytest
 
 from dial_client import DialClient, ScriptedProvider
 from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages import Message, ToolCallRequest, ToolSpec
+from dial_client.messages.message import Message, ToolCallRequest, ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Approver, PolicyRules
 from dial_client.tools.grants import GrantStore

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dial_client.errors import ProviderError
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.model import Completion, FinishReason, ModelRequest, TextChunk
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.transport import HttpTransport

@@ -13,14 +13,14 @@ from pydantic import BaseModel, Field
 from dial_client import DialClient, Elicitation, ElicitationAnswer, Message, ScriptedProvider
 from dial_client.callbacks.approval_request import describe_invisible
 from dial_client.callbacks.server_callbacks import Callbacks
-from dial_client.events import ReasoningDelta, TextDelta, ToolCallProgress
-from dial_client.messages import FilePart, ToolCallRequest
+from dial_client.messages.message import FilePart, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
 from dial_client.schema.provider_schema import adapt
 from dial_client.servers.sdk_mapping import map_sampling_request
 from dial_client.text.safe_text import count_unseen, one_line
 from dial_client.tools import result_content
 from dial_client.tools.catalog import build_catalog
+from dial_client.turn_data.events import ReasoningDelta, TextDelta, ToolCallProgress
 from dial_client.turns import status_text
 from tests.support.fakes import server, tool_named
 from tests.support.model_calls import Exchange
@@ -90,7 +90,7 @@ def test_the_approver_gets_how_much_was_removed_from_the_words_of_a_tool() -> No
     call = ToolCallRequest("1", "echo", {"text": ["\u202e", {"\u200b": "x\r\n"}]})
     assert describe_invisible(call, tool) == [
         "5 invisible characters were removed from what the server says",
-        "2 characters that nobody sees are written out in the arguments",
+        "2 invisible characters are written out in the arguments",
     ]
 
 

@@ -17,7 +17,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.history import CUT_OFF, INTERRUPTED, repair_history
 from dial_client.conversations.history_edits import apply_edits
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import Conversation
 from dial_client.stores.sql_store import SQLStore

@@ -12,7 +12,7 @@ import pytest
 
 from dial_client import Approval, DialClient, Message, ScriptedProvider
 from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages import Failure, ToolCallRequest, ToolSpec, text_of
+from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec, text_of
 from dial_client.servers.status import ServerState
 from dial_client.tools.approval import ApprovalContext
 from tests.support.program import dial_chat, write_config

@@ -22,7 +22,7 @@ from dial_client.errors import ConfigError, ProviderError
 from dial_client.local import TEMPLATE
 from dial_client.local.process import ModelProcess
 from dial_client.local.weights import QWEN, cache_folder
-from dial_client.messages import Message, ToolCallResult, ToolSpec
+from dial_client.messages.message import Message, ToolCallResult, ToolSpec
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, TextChunk, ToolChoice, ToolFormat
 from dial_client.providers.local import VARIABLE, LocalProvider
 

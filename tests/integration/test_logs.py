@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 
 
 @pytest.fixture(autouse=True)
@@ -21,14 +21,14 @@ def _as_it_comes() -> Iterator[None]:
 
 
 def test_a_program_that_set_nothing_up_hears_nothing() -> None:
-    program = "from dial_client.logs import get_logger; get_logger('dial_client.x').warning('odd', tool='now')"
+    program = "from dial_client.runtime.logs import get_logger; get_logger('dial_client.x').warning('odd', tool='now')"
     heard = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (heard.stdout, heard.stderr) == ("", "")
 
 
 def test_structlog_is_not_loaded_for_events_without_a_reader() -> None:
     program = (
-        "import sys; from dial_client.logs import get_logger; get_logger('dial_client.x').debug('odd'); "
+        "import sys; from dial_client.runtime.logs import get_logger; get_logger('dial_client.x').debug('odd'); "
         "print('structlog' in sys.modules)"
     )
     heard = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

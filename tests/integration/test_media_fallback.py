@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.messages import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolCallRequest
+from dial_client.messages.message import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolCallRequest
 from dial_client.model import Completion
 from dial_client.providers import chat_api, messages_api, responses_api
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile

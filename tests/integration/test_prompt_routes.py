@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from dial_client.serve.prompt_routes import MAX_CONTENT, content_to_dict
+from dial_client.servers.resources import ResourceContent
 from tests.support.http_service import HttpService, serve
-from tests.support.servers.library import TEMPLATE, library
+from tests.support.servers.library import PNG, TEMPLATE, library
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +45,28 @@ async def test_resources_are_listed_and_templates_expanded() -> None:
         assert status == 200
 
 
+async def test_the_resources_of_one_server_are_listed_and_read() -> None:
+    async with serve([], {"books": library(), "others": library()}) as service:
+        listed = (await service.http.get("/resources?server=others")).json()
+        assert {resource["server"] for resource in listed["resources"]} == {"others"}
+        assert (await service.http.get("/resources?server=none")).status_code == 404
+        status, read = await post(service, "/resources/read", server="books", uri="book://all")
+        assert (status, [content["text"] for content in read["contents"]]) == (
+            200,
+            ["The first book.", "The second book."],
+        )
+        _, cover = await post(service, "/resources/read", server="books", uri="book://cover")
+        content = {"uri": "book://cover", "mime_type": "image/png", "text": None, "blob": PNG, "is_cut": False}
+        assert cover == {"contents": [content]}
+
+
+def test_of_a_long_text_the_beginning_is_sent_and_of_a_long_blob_nothing() -> None:
+    text = content_to_dict(ResourceContent("book://1", text="x" * (MAX_CONTENT + 1)))
+    assert (len(text["text"]), text["is_cut"]) == (MAX_CONTENT, True)
+    blob = content_to_dict(ResourceContent("book://1", blob="x" * (MAX_CONTENT + 1)))
+    assert (blob["blob"], blob["is_cut"]) == (None, True)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -51,6 +75,9 @@ async def test_resources_are_listed_and_templates_expanded() -> None:
         ("/prompts/get", {"server": "books"}, 400),
         ("/prompts/get", {"server": "books", "name": "greet", "arguments": {"name": 1}}, 400),
         ("/resources/expand", {"server": "books", "uri_template": "x"}, 404),
+        ("/resources/read", {"server": "none", "uri": "book://1"}, 404),
+        ("/resources/read", {"server": "books", "uri": "book://none"}, 502),
+        ("/resources/read", {"server": "books"}, 400),
         ("/completions", {"server": "books", "argument": "name"}, 400),
     ],
 )

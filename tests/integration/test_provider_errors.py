@@ -11,10 +11,10 @@ import httpx2
 import pytest
 from anyio import to_thread
 
+from dial_client import errors
 from dial_client.errors import ProviderError
-from dial_client.messages import Message, ToolSpec
+from dial_client.messages.message import Message, ToolSpec
 from dial_client.model import FinishReason, ModelRequest, TextChunk
-from dial_client.providers import error_codes
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.settings.config_types import Wire
@@ -124,13 +124,13 @@ async def test_a_web_page_in_place_of_an_answer_is_an_error(wire: Wire) -> None:
 @pytest.mark.parametrize(
     ("status", "message", "code"),
     [
-        (400, "registry.ollama.ai/library/gemma:2b does not support tools", error_codes.TOOLS_UNSUPPORTED),
-        (400, '"auto" tool choice requires --enable-auto-tool-choice to be set', error_codes.TOOLS_UNSUPPORTED),
-        (404, "No endpoints found that support tool use", error_codes.TOOLS_UNSUPPORTED),
-        (500, "tools param requires --jinja flag", error_codes.TOOLS_UNSUPPORTED),
-        (400, "`tool calling` is not supported with this model", error_codes.TOOLS_UNSUPPORTED),
-        (400, "This model's maximum context length is 8192 tokens", error_codes.CONTEXT_LENGTH_EXCEEDED),
-        (400, "prompt is too long: 210000 tokens > 200000 maximum", error_codes.CONTEXT_LENGTH_EXCEEDED),
+        (400, "registry.ollama.ai/library/gemma:2b does not support tools", errors.TOOLS_UNSUPPORTED),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice to be set', errors.TOOLS_UNSUPPORTED),
+        (404, "No endpoints found that support tool use", errors.TOOLS_UNSUPPORTED),
+        (500, "tools param requires --jinja flag", errors.TOOLS_UNSUPPORTED),
+        (400, "`tool calling` is not supported with this model", errors.TOOLS_UNSUPPORTED),
+        (400, "This model's maximum context length is 8192 tokens", errors.CONTEXT_LENGTH_EXCEEDED),
+        (400, "prompt is too long: 210000 tokens > 200000 maximum", errors.CONTEXT_LENGTH_EXCEEDED),
         (400, "Something else", "an_error"),
         (429, "too many tokens per minute", "an_error"),
     ],
@@ -147,7 +147,7 @@ async def test_the_type_of_an_error_counts_where_its_code_is_a_number(stream: bo
     reported = events({"error": error}) if stream else one_json({"error": error})
     for answer in (one_json({"error": error}, 400), reported):
         caught, _ = await refusal(answer, stream=stream)
-        assert (caught.status, caught.code) == (400, error_codes.CONTEXT_LENGTH_EXCEEDED)
+        assert (caught.status, caught.code) == (400, errors.CONTEXT_LENGTH_EXCEEDED)
 
     busy, _ = await refusal(one_json({"error": error | {"code": 429}}, 429, NO_RETRY), stream=stream)
     assert busy.code == "429"

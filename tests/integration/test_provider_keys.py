@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.providers import open_provider
 from dial_client.providers.dial import DialProvider
 from dial_client.providers.endpoint_profile import EndpointProfile

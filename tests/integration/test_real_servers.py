@@ -15,7 +15,7 @@ import pytest
 from benchmarks.together import real_servers
 from dial_client import DialClient, Elicitation, ElicitationAnswer, SamplingRequest, ServerState, ToolCallResult
 from dial_client.callbacks.server_callbacks import Callbacks
-from dial_client.messages import ImagePart, text_of
+from dial_client.messages.message import ImagePart, text_of
 from tests.support.servers.launch import LONG, until
 
 SERVERS = real_servers(Path("/nowhere"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dial_client.errors import ProviderError
-from dial_client.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages.message import FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.model import ToolChoice
 from dial_client.settings.config_types import Wire
 from tests.integration.test_provider_errors import refusal

@@ -8,7 +8,7 @@ import pytest
 
 from dial_client import Approval, DialClient, Limits, Message, ScriptedProvider, Turn
 from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages import Failure, ImagePart
+from dial_client.messages.message import Failure, ImagePart
 from dial_client.settings.configuration import Protocol, server_from_mapping
 from tests.support.fakes import tool_named
 from tests.support.program import python_server

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.providers.schema_dialects import to_dialect
 from dial_client.schema import provider_schema
 from dial_client.schema.tool_arguments import coerce

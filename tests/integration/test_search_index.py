@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from benchmarks.search import KeywordSearch, as_wire, hit_rates
 from benchmarks.search_data import questions, tools
-from dial_client.messages import Message, ToolSpec
+from dial_client.messages.message import Message, ToolSpec
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import CHAT
 from dial_client.providers.http.endpoint import Endpoint

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from mcp.server import MCPServer
 
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.serve.cluster import peers, remote_turns, turn_publisher

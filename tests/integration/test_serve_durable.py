@@ -16,7 +16,7 @@ import pytest
 from dial_client.cli.commands import run
 from dial_client.conversations.history import INTERRUPTED
 from dial_client.durable import DurableTimings
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.stores.sql_store import SQLStore
 from tests.integration.test_conversation_routes import Maths, chat
 from tests.integration.test_durable import new_enough

@@ -14,12 +14,12 @@ from mcp.server import MCPServer
 
 from dial_client import Approval, DialClient, Message
 from dial_client.errors import ConfigError
-from dial_client.events import ServerChanged
-from dial_client.messages import Failure, ToolCallRequest, ToolSpec, text_of
+from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec, text_of
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.servers.status import ServerState
 from dial_client.tools.approval import ApprovalContext
-from dial_client.turn_result import Turn
+from dial_client.turn_data.events import ServerChanged
+from dial_client.turn_data.turn_result import Turn
 from tests.support.fakes import Model, Step
 from tests.support.servers.launch import LONG, is_alive, raw, until
 from tests.support.servers.tool_changes import changing, tool

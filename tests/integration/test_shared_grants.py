@@ -1,4 +1,4 @@
-"""Grants of several services over one database: each lists and revokes those of all."""
+"""What was allowed at one server of two over one database."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_human_input import results, stream_chat, until
+from tests.integration.test_human_input import CALL, Pen, results, stream_chat
 from tests.integration.test_serve_cluster import two
-from tests.support.servers.launch import raw
+from tests.support.http_service import HttpService
 
 pytestmark = pytest.mark.anyio
 
@@ -18,19 +18,28 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.mark.parametrize("decision", ["conversation", "session", "always"])
-async def test_a_grant_is_listed_and_revoked_at_every_process(tmp_path: Path, decision: str) -> None:
-    replies = [{"tool_calls": [{"name": "echo", "arguments": {}}]}, "Done."] * 2
-    servers = {"it": raw("Server")}
-    async with two(tmp_path, replies, replies, servers, grants=tmp_path / "grants") as (here, there):
-        where = await here.conversation()
-        for place in (here, there, here):
-            async with stream_chat(place, where) as (events, _):
-                asked = (await until(events, "approval")).data["id"]
-                await place.json("POST", f"/approvals/{asked}", 204, json={"decision": decision})
-                await results(events)
-            peer = there if place is here else here
-            [grant] = (await peer.json("GET", "/grants"))["grants"]
-            assert (grant["server"], grant["tool"], grant["scope"]) == ("it", "echo", decision)
-            await peer.json("DELETE", f"/grants/{grant['id']}", 204)
-            assert (await place.json("GET", "/grants"))["grants"] == []
+async def test_always_without_a_place_for_grants_holds_at_all_servers_until_any_of_them_revokes_it(
+    tmp_path: Path,
+) -> None:
+    pen = Pen()
+    replies = [CALL, "Done."] * 3
+    async with two(tmp_path, replies, replies, {"pen": pen.server}) as (here, there):
+        places = {server.url: await server.conversation() for server in (here, there)}
+
+        async def asks(server: HttpService, decision: str) -> bool:
+            async with stream_chat(server, places[server.url]) as (events, _):
+                async for event in events:
+                    if event.name == "approval":
+                        await server.json("POST", f"/approvals/{event.data['id']}", 204, json={"decision": decision})
+                        await results(events)
+                        return True
+            return False
+
+        assert await asks(here, "always")
+        assert not await asks(there, "deny")
+        (grant,) = (await there.json("GET", "/grants"))["grants"]
+        assert grant["scope"] == "session"
+        await there.json("DELETE", f"/grants/{grant['id']}", 204)
+        assert await asks(here, "deny")
+        assert await asks(there, "deny")
+    assert len(pen.written) == 2

@@ -22,7 +22,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from dial_client.errors import ConfigError, DialError
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.stores import migrations
 from dial_client.stores.sql_store import SQLStore
 from tests.support.temporary_stores import MESSAGES, join_threads, locked, query
@@ -33,7 +33,7 @@ posix_only = pytest.mark.skipif(os.name != "posix", reason="there are no modes")
 ANOTHER_PROGRAM = """
 import sys
 import anyio
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.stores.sql_store import SQLStore
 
 async def main(file, both):

@@ -14,7 +14,7 @@ from mcp.server import MCPServer
 
 from dial_client import DialClient
 from dial_client.cli.start_up import announce_servers
-from dial_client.messages import ToolCallRequest, text_of
+from dial_client.messages.message import ToolCallRequest, text_of
 from dial_client.model import CallChunk, Completion, FinishReason, InstructionSource, ModelRequest, TextChunk
 from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.servers.status import ServerState

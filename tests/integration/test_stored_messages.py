@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dial_client.errors import DialError
-from dial_client.messages import Echo, FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest
+from dial_client.messages.message import Echo, FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest
 from dial_client.stores.conversation_store import MAX_TITLE, title_from
 from dial_client.stores.sql_store import SQLStore
 from tests.support.temporary_stores import MESSAGES, query

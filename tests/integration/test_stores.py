@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from dial_client.errors import ConfigError, ConversationNotFound
-from dial_client.messages import Message, ToolCallResult
+from dial_client.messages.message import Message, ToolCallResult
 from dial_client.stores.conversation_store import ConversationStore
 from tests.support.temporary_stores import CALL, MESSAGES
 

@@ -11,7 +11,7 @@ import pytest
 
 from dial_client import Approval, DialClient, Message, ScriptedProvider, ToolCallRequest, ToolSpec, Turn
 from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages import Failure, ToolCallResult
+from dial_client.messages.message import Failure, ToolCallResult
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.approval import ApprovalContext
 from dial_client.tools.catalog import build_catalog

@@ -13,7 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dial_client.events import (
+from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
+from dial_client.sinks.question_pause import PATIENCE
+from dial_client.sinks.terminal import TerminalSink
+from dial_client.turn_data.events import (
     Event,
     Finished,
     MessageCompleted,
@@ -26,12 +29,9 @@ from dial_client.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.limits import StopReason
-from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult
-from dial_client.sinks.question_pause import PATIENCE
-from dial_client.sinks.terminal import TerminalSink
-from dial_client.token_usage import Usage
-from dial_client.turn_result import Turn
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.token_usage import Usage
+from dial_client.turn_data.turn_result import Turn
 from tests.support.fakes import virtual_time
 
 CALL = ToolCallRequest("1", "add", {"a": 1, "b": "x y"})
@@ -128,13 +128,13 @@ def test_the_answer_alone_is_on_standard_output() -> None:
 @pytest.mark.parametrize(
     ("used", "cost", "line"),
     [
-        (Usage(1200, 34), None, "1,200 tokens read, 34 written; cost unknown"),
-        (Usage(1200, 34, 1000), 0.00123, "1,200 tokens read (1,000 from the cache), 34 written; about $0.0012"),
+        (Usage(1200, 34), None, r"1,200 tokens in, 34 out · \d\.\d s\n"),
+        (Usage(1200, 34, 1000), 0.00123, r"1,200 tokens in \(1,000 cached\), 34 out · about \$0\.0012 · \d\.\d s\n"),
     ],
 )
 def test_the_usage_of_a_turn_is_printed_behind_it_on_request(used: Usage, cost: float | None, line: str) -> None:
     turn = Turn(Message.assistant("x"), (), StopReason.ANSWERED, 0, used, cost_usd=cost)
-    assert open_terminal(tty=False, usage=True).show(Finished(turn)).err.getvalue() == f"{line}\n"
+    assert re.fullmatch(line, open_terminal(tty=False, usage=True).show(Finished(turn)).err.getvalue())
     assert open_terminal(tty=False).show(Finished(turn)).err.getvalue() == ""
 
 
@@ -185,18 +185,13 @@ async def test_a_line_of_another_part_of_the_program_has_a_row_of_its_own() -> N
 
 
 def test_an_unknown_tool_is_shown_by_the_name_the_model_gave() -> None:
-    assert (
-        open_terminal(tty=False).show(ASKS, ToolCallStarted(ToolCallRequest("1", "xyzzy", {}), "")).err.getvalue()
-        == "→ xyzzy()\n"
-    )
+    shown = open_terminal(tty=False).show(ASKS, ToolCallStarted(ToolCallRequest("1", "xyzzy", {}), ""))
+    assert shown.err.getvalue() == "→ xyzzy()\n"
 
 
 def test_an_interrupted_turn_says_so_on_a_line_of_its_own() -> None:
-    assert open_terminal().show(TextDelta("It is"), finished(StopReason.CANCELLED)).screen == [
-        "It is",
-        "interrupted",
-        "",
-    ]
+    shown = open_terminal().show(TextDelta("It is"), finished(StopReason.CANCELLED))
+    assert shown.screen == ["It is", "interrupted", ""]
 
 
 # --- one screen -----------------------------------------------------------------------------------
@@ -210,6 +205,29 @@ def test_text_and_tool_lines_are_never_glued_together() -> None:
         "Let me see.", '→ maths.add(a=1, b="x y")', "✓ 0.25 s", "It is", '→ maths.add(a=1, b="x y")',
         "✗ 5.00 s: no result within 5 seconds", " 3.", "",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("tty", [True, False], ids=["terminal that only prints", "pipe"])
+def test_the_results_of_calls_side_by_side_name_their_calls(monkeypatch: pytest.MonkeyPatch, tty: bool) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    second = ToolCallRequest("2", "add", {"a": 2, "b": "y"})
+    shown = open_terminal(tty=tty).show(STARTED, ToolCallStarted(second, "maths", "add"))
+    shown.show(DONE, ToolCallFinished(replace(BAD, tool_call_id="2"), "maths", 5), STARTED, DONE)
+    assert shown.screen[2:] == [
+        '✓ maths.add(a=1, b="x y") 0.25 s',
+        '✗ maths.add(a=2, b="y") 5.00 s: no result within 5 seconds',
+        '→ maths.add(a=1, b="x y")', "✓ 0.25 s", "",
+    ]  # fmt: skip
+
+
+def test_a_call_is_one_row_and_its_error_is_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    call = ToolCallStarted(ToolCallRequest("1", "add", {"a": "words " * 50}), "maths", "add")
+    failed = ToolCallFinished(ToolCallResult.failed("1", Failure.TOOL, "six words " * 9), "maths", 1)
+    shown = open_terminal().show(call, failed)
+    assert shown.screen[0].startswith('→ maths.add(a="words words')
+    assert all(len(line) < 40 and not line.endswith(("w", "wo", "wor")) for line in shown.screen)
+    assert shown.screen[1].startswith("✗ 1.00 s: six words")
 
 
 def test_a_status_is_gone_when_something_else_is_shown() -> None:
@@ -254,7 +272,8 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
 def test_whatever_happens_every_line_is_one_thing_only(events: list[Event], tty: bool, reasoning: bool) -> None:
     shown = open_terminal(tty=tty, reasoning=reasoning).show(*events, finished())
     whole = re.compile(
-        r'|→ maths\.add\(a=1, b="x y"\)|✓ 0\.25 s|✗ 5\.00 s: no result within 5 seconds|[a-d31m]+|(think |hard)+'
+        r'|→ maths\.add\(a=1, b="x y"\)|[✓✗] (maths\.add\(a=1, b="x y"\) )?(0\.25 s|5\.00 s: no result'
+        r" within 5 seconds)|[a-d31m]+|(think |hard)+"
     )
     assert [line for line in shown.screen if not whole.fullmatch(line)] == []
     assert shown.screen[-1] == "", "and the prompt that comes next begins a line"
@@ -344,7 +363,10 @@ FOREIGN: list[tuple[str, list[Event]]] = [
 
 @pytest.mark.parametrize("events", [events for _, events in FOREIGN], ids=[name for name, _ in FOREIGN])
 @pytest.mark.parametrize("tty", [True, False], ids=["terminal", "pipe"])
-def test_nothing_foreign_reaches_a_terminal_as_it_is(events: list[Event], tty: bool) -> None:
+def test_nothing_foreign_reaches_a_terminal_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, events: list[Event], tty: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     shown = open_terminal(tty=tty, reasoning=True).show(*events, finished())
     written = "".join(shown.written)
     own = re.sub(r"\x1b\[(2m|0m|K)|\r(?=\x1b\[K)", "", written)
@@ -355,7 +377,7 @@ def test_nothing_foreign_reaches_a_terminal_as_it_is(events: list[Event], tty: b
 @pytest.mark.parametrize("tty", [True, False])
 def test_arguments_that_were_changed_are_those_of_the_call(tty: bool) -> None:
     shown = open_terminal(tty=tty).show(STARTED, replace(DONE, changed_arguments={"a": 9}))
-    assert ("→ maths.add(a=9)" if tty else "  ran with (a=9)") in shown.screen
+    assert ("→ maths.add(a=9)" if tty else "✓ maths.add(a=9) 0.25 s") in shown.screen
 
 
 def test_an_argument_cannot_draw_a_line_of_its_own() -> None:

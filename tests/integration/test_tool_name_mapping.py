@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.settings.config_types import Wire

@@ -10,7 +10,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReason, Turn
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.tools.approval import Approval, ApprovalContext
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.result_store import ResultStore

@@ -16,7 +16,7 @@ from dial_client.conversations.history import (
     repair_conversation,
     repair_history,
 )
-from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
 from tests.support.managed_conversations import assert_valid, dialogue
 

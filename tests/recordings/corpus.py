@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.errors import ProviderError
-from dial_client.messages import Message, ToolCallRequest
+from dial_client.messages.message import Message, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
 from dial_client.providers.script import Script, WireReply
 from dial_client.providers.scripted import ScriptedProvider

@@ -118,9 +118,13 @@ class Browser:
         """Open a tab with storage of its own, for a person with these preferences (``prefers_color_scheme="dark"``)."""
         context = self.call("Target.createBrowserContext")["browserContextId"]
         self._contexts.append(context)
+        return self.open_tab(context, media)
+
+    def open_tab(self, context: str, media: dict[str, str]) -> Tab:
+        """Open a tab with the storage of a context."""
         target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        tab = Tab(self, session)
+        tab = Tab(self, session, context)
         self._tabs[session] = tab
         tab.prepare(media)
         return tab
@@ -160,9 +164,10 @@ class Browser:
 class Tab:
     """A page, with a record of its requests and errors."""
 
-    def __init__(self, browser: Browser, session: str) -> None:
+    def __init__(self, browser: Browser, session: str, context: str = "") -> None:
         self._browser = browser
         self._session = session
+        self._context = context
         self.requests: list[str] = []
         """The URLs of all requests, except those within the page (``data:``, ``blob:``)."""
         self.console_errors: list[str] = []
@@ -221,6 +226,15 @@ class Tab:
         """Open a URL."""
         self.call("Page.navigate", url=url)
         self.until("document.readyState === 'complete'")
+
+    def open_beside(self, url: str) -> Tab:
+        """Open a URL in another tab of the same browser, with the same storage."""
+        tab = self._browser.open_tab(self._context, {})
+        # A tab that is not in front gets no frames.
+        for each in (self, tab):
+            each.call("Emulation.setFocusEmulationEnabled", enabled=True)
+        tab.go(url)
+        return tab
 
     def reload(self) -> None:
         """Reload the page."""

@@ -90,7 +90,9 @@ async def serve(
     conversations = store or MemoryStore()
     served = ServedModel(MODEL)
     peers = PeerBus(conversations, turns, served)
-    human_input = HumanInputBroker(turns, peers, timeout=answer_timeout, servers=servers)
+    human_input = HumanInputBroker(
+        turns, peers, timeout=answer_timeout, servers=servers, stores_grants=grants is not False
+    )
     listener = open_socket("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     auth = {"Authorization": f"Bearer {TOKEN}"}

@@ -24,6 +24,9 @@ termios: Any = pytest.importorskip("termios")
 class ScreenReader:
     """What a person at a terminal sees and does."""
 
+    patience = LONG
+    """Seconds that something may take to appear."""
+
     def __init__(self, descriptor: int, process: subprocess.Popen[bytes], columns: int, rows: int) -> None:
         self.process = process
         self.raw = b""
@@ -57,7 +60,7 @@ class ScreenReader:
 
     def until(self, text: str, count: int = 1) -> str:
         """Read until a text has appeared so often, and return everything that was printed."""
-        end = time.monotonic() + LONG
+        end = time.monotonic() + self.patience
         while self.text.count(text) < count:
             if time.monotonic() > end or not self._read():
                 raise AssertionError(f"{text!r} did not appear {count} times:\n{self.text}")
@@ -65,7 +68,7 @@ class ScreenReader:
 
     def until_true(self, is_true: Callable[[], bool], about: str) -> None:
         """Read until something is true of the screen."""
-        end = time.monotonic() + LONG
+        end = time.monotonic() + self.patience
         while not is_true():
             if time.monotonic() > end or not self._read():
                 raise AssertionError(f"{about}:\n{self.recent()}")
@@ -77,14 +80,14 @@ class ScreenReader:
 
     def until_last(self, text: str) -> None:
         """Read until the last row begins with a text."""
-        end = time.monotonic() + LONG
+        end = time.monotonic() + self.patience
         while not self.lines or not self.lines[-1].startswith(text):
             if time.monotonic() > end or not self._read():
                 raise AssertionError(f"{text!r} did not become the last row:\n{self.text}")
 
     def until_gone(self, text: str) -> str:
         """Read until a text is no longer on the screen."""
-        end = time.monotonic() + LONG
+        end = time.monotonic() + self.patience
         while any(text in line for line in self.lines):
             if time.monotonic() > end or not self._read():
                 raise AssertionError(f"{text!r} did not vanish:\n{self.text}")
@@ -117,7 +120,7 @@ class ScreenReader:
 
     def leave(self) -> int:
         """Read on until the program has ended, and return its exit code."""
-        end = time.monotonic() + LONG
+        end = time.monotonic() + self.patience
         while self.process.poll() is None and time.monotonic() < end:
             self._read()
         while self._read(0):
@@ -143,10 +146,16 @@ class ScreenReader:
         return False
 
 
-@contextmanager
-def screen(folder: Path, *words: str, columns: int = 80, rows: int = 30, **env: str) -> Iterator[ScreenReader]:
+def open_terminal(columns: int, rows: int) -> tuple[int, int]:
+    """Return both ends of a terminal of this size: the person's, and the program's."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (rows, columns))
+    return ours, theirs
+
+
+@contextmanager
+def screen(folder: Path, *words: str, columns: int = 80, rows: int = 30, **env: str) -> Iterator[ScreenReader]:
+    ours, theirs = open_terminal(columns, rows)
     variables = environment(folder, TERM="xterm-256color", COLORFGBG="15;0") | env
     for name in ("COLUMNS", "LINES", "NO_COLOR"):
         if name not in env:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dial_client.messages import Message, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore

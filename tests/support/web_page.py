@@ -50,7 +50,7 @@ def serve_folder(folder: Path, *words: str, **env: str) -> Iterator[str]:
         start_dial_chat(folder, *command, env=variables, stdin=subprocess.DEVNULL, stderr=log) as process,
     ):
         try:
-            yield _wait_for_url(process, log_path)
+            yield wait_for_url(process, log_path)
         finally:
             process.terminate()
             try:
@@ -59,7 +59,8 @@ def serve_folder(folder: Path, *words: str, **env: str) -> Iterator[str]:
                 process.kill()
 
 
-def _wait_for_url(process: subprocess.Popen[bytes], log_path: Path) -> str:
+def wait_for_url(process: subprocess.Popen[bytes], log_path: Path) -> str:
+    """Return the URL of the page, as soon as a server has printed it."""
     until = time.monotonic() + LONG
     while process.poll() is None and time.monotonic() < until:
         if found := re.search(r"http://\S+\n", log_path.read_text()):

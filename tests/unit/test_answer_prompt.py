@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dial_client.local import fixed_replies
 from dial_client.local.answer_prompt import answer_messages
-from dial_client.messages import Message, Role, ToolSpec
+from dial_client.messages.message import Message, Role, ToolSpec
 
 CLOCK = ToolSpec("get_time", "Get the time.", {"properties": {"zone": {}}})
 

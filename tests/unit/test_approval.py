@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.settings.policy_config import policy_from
 from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Decision, PolicyRules
 from dial_client.tools.catalog import assign_names

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
 from dial_client.callbacks.approval_request import format_arguments, quote_name, to_claims
-from dial_client.cli.approval_prompt import BAR, MAX_MARKS, Again, lines_of, parse_answer, question
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.cli.approval_prompt import BAR, MAX_MARKS, Again, explain, lines_of, parse_answer, question
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import count_unseen
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from dial_client.turns.sampling import SAMPLING
@@ -90,7 +90,7 @@ def test_the_prompt_says_why_it_asks_and_what_was_removed() -> None:
     assert "  reason for asking: a page of the web was read" in lines
     assert "(3 invisible characters were removed from what the server says)" in lines
     assert "│ text: a\\u{200b}b" in lines
-    assert "(1 character that nobody sees is written out in the arguments)" in lines
+    assert "(1 invisible character is written out in the arguments)" in lines
 
 
 def test_arguments_have_real_line_breaks_and_real_characters() -> None:
@@ -182,6 +182,11 @@ def test_an_answer_is_a_key_or_a_word(typed: str, decision: str, reason: str) ->
 @pytest.mark.parametrize("typed", ["yep", "yikes", "now", "notes", "ok", "1", "y y", "sure", "x", "n't"])
 def test_what_is_no_answer_is_asked_again(typed: str) -> None:
     assert parse_answer(typed) is Again.UNKNOWN
+
+
+def test_keys_of_the_same_meaning_are_explained_together() -> None:
+    explained = explain({"y": "all these calls", "1": "that call alone", "2": "that call alone"})
+    assert explained == 'y: all these calls; 1, 2: that call alone. Enter alone is "no".'
 
 
 def test_all_can_be_asked_for() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.policy_config import policy_from
 from dial_client.tools.argument_paths import MAX_PATH, lies_within, may_reach

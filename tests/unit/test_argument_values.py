@@ -13,7 +13,7 @@ from dial_client.local.argument_values import (
     is_folder,
     is_named_in,
 )
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 
 ZONE = {
     "description": "IANA timezone name (e.g., 'America/New_York', 'Europe/London'). "
@@ -56,6 +56,43 @@ def test_a_city_becomes_the_iana_name_of_its_time_zone() -> None:
 def test_a_time_of_day_has_24_hours_where_the_schema_says_so(value: str, question: str, time: str) -> None:
     assert corrected("time", value, CLOCK, question) == time
     assert corrected("time", value, {}, question) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "question", "expression"),
+    [
+        ("15% of 80", "What's 15% of 80?", "15 / 100 * 80"),
+        ("15% * 80", "What's 15% of 80?", "15 / 100 * 80"),
+        ("15 * 80", "What's 15 percent of 80?", "15 / 100 * 80"),
+        ("15 / 100 * 80", "What's 15% of 80?", "15 / 100 * 80"),
+        ("0.15 * 80", "What's 15% of 80?", "0.15 * 80"),
+        ("115 * 80", "What's 15% of 80?", "115 * 80"),
+        ("15 * 1000", "What's 15% of 1000?", "15 / 100 * 1000"),
+        ("15 * 100", "What's 15% of 100?", "15 / 100 * 100"),
+        ("15 * 0.01 * 80", "What's 15% of 80?", "15 * 0.01 * 80"),
+        ("15 * 4", "What's 15% of 80?\n12\nAnd 15 times 4?", "15 * 4"),
+        ("17 % 5", "What is left of 17 divided by 5?", "17 % 5"),
+    ],
+)
+def test_a_percentage_in_a_sum_is_divided_by_100(value: str, question: str, expression: str) -> None:
+    schema = {"description": "An arithmetic expression"}
+    assert corrected("expression", value, schema, question) == expression
+
+
+@pytest.mark.parametrize(
+    ("value", "question", "title"),
+    [
+        ("Paper Boats - from what year is that song?", "Paper Boats - from what year is that song?", "Paper Boats"),
+        ("Winter Arithmetic: by A. Writer", "Winter Arithmetic: author?", "Winter Arithmetic"),
+        ("Alien: Romulus", "Who directed Alien: Romulus", "Alien: Romulus"),
+        ("Oslo, Norway", "How is the weather in Oslo?", "Oslo"),
+        ("PX-771", "PX-771 where is it", "PX-771"),
+        ("Nowhere: a book", "Winter Arithmetic: author?", "Nowhere: a book"),
+    ],
+)
+def test_a_name_is_cut_off_where_the_model_went_on(value: str, question: str, title: str) -> None:
+    assert corrected("title", value, {"type": "string"}, question) == title
+    assert corrected("text", value, {"type": "string"}, question) == value
 
 
 def test_a_currency_has_its_code_where_the_tool_takes_codes() -> None:

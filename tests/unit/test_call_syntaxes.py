@@ -14,7 +14,7 @@ from dial_client.formats import NativeFormatHandler, handler_for
 from dial_client.formats.call_syntaxes import HIDDEN
 from dial_client.formats.special_tokens import CONTROL
 from dial_client.formats.stream_parser import ReplyParser
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.model import ReplyReader, ToolFormat
 from tests.support.call_syntax_cases import DECOYS, EVERY, OFFERED, ROWS, WHOLE, Row
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client.local.clauses import find_open, find_sibling, split_clauses
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 
 
 def tool(name: str, description: str, argument: str) -> ToolSpec:

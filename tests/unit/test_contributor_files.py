@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import yaml
+
+from release.extra_parts import PARTS
 
 ROOT = Path(__file__).parents[2]
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -57,3 +60,12 @@ def test_forms_for_reports_are_valid() -> None:
     for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
         form = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert "blank_issues_enabled" in form or {"name", "description", "body"} <= set(form), path.name
+
+
+def test_each_extra_for_users_is_described_and_tried_before_a_release() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"docs", "test"}
+    assert set(PARTS) == {"", *extras}
+    page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?) \|", page.partition("## Extras")[2].partition("\n## ")[0], re.MULTILINE)
+    assert {name for row in rows for name in re.findall("`(.+?)`", row)} == extras

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from dial_client.messages import Message, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult
 from dial_client.turns.conversation_context import ConversationContext, DepthExceeded
 
 QUESTION = Message.user("What time is it?")

@@ -9,8 +9,10 @@ from typing import Any, get_args
 
 import pytest
 
-from dial_client import events
-from dial_client.events import (
+from dial_client.messages.mcp_apps import App
+from dial_client.messages.message import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
+from dial_client.turn_data import events
+from dial_client.turn_data.events import (
     AppOpened,
     Event,
     Finished,
@@ -29,11 +31,9 @@ from dial_client.events import (
     to_dict,
     type_name,
 )
-from dial_client.limits import StopReason
-from dial_client.mcp_apps import App
-from dial_client.messages import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
-from dial_client.token_usage import Usage
-from dial_client.turn_result import ToolCallRecord, Turn
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.token_usage import Usage
+from dial_client.turn_data.turn_result import ToolCallRecord, Turn
 
 CALL = ToolCallRequest("call_1", "add", {"a": 1, "b": [2]})
 RESULT = ToolCallResult("call_1", success=True, content=(TextPart("3"), ImagePart("AA==", "image/png")))

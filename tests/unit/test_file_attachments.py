@@ -13,7 +13,7 @@ from dial_client.cli.input.file_attachments import read_files
 from dial_client.cli.input.file_mentions import FileMention, find_file_mentions, find_problem
 from dial_client.cli.input.tab_completion import local_proposals
 from dial_client.errors import ConfigError
-from dial_client.messages import FilePart, ImagePart, TextPart
+from dial_client.messages.message import FilePart, ImagePart, TextPart
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client.local.follow_up import find_follow_up
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 
 
 def tool(name: str, description: str, argument: str) -> ToolSpec:

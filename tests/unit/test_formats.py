@@ -9,7 +9,7 @@ import pytest
 from dial_client.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, handler_for, xml
 from dial_client.formats.json_calls import MAX_CALLS
 from dial_client.formats.stream_parser import read_reply
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.model import ToolFormat, ToolFormatHandler
 from dial_client.schema.tool_arguments import MAX_DEPTH
 

@@ -16,7 +16,7 @@ from dial_client.conversations.history_edits import (
     find_last_exchange,
     find_shown,
 )
-from dial_client.messages import Message, Role
+from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import Conversation
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

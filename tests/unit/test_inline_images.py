@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from dial_client.cli.terminal.inline_images import CHUNK, ImageProtocol, draw, find_protocol, save
-from dial_client.messages import ImagePart
+from dial_client.messages.message import ImagePart
 
 KITTY, ITERM = ImageProtocol.KITTY, ImageProtocol.ITERM
 

@@ -13,7 +13,7 @@ from dial_client.local.json_prompt_format import (
     parse_call,
     signature,
 )
-from dial_client.messages import Message, ToolSpec
+from dial_client.messages.message import Message, ToolSpec
 
 
 def test_a_tool_is_a_line_that_says_what_it_takes() -> None:

@@ -21,6 +21,8 @@ BESIDE = sorted(
 MAX_FILE = 400
 MAX_FUNCTION = 50
 MAX_RESOLUTION = 60
+MAX_ROOMS = 30
+MAX_ARROWS = 200
 VAGUE_NAMES = {"utils", "helpers", "base", "types", "common", "misc"}
 HEAVY = (
     "openai",
@@ -119,3 +121,22 @@ def test_type_checking_imports_are_for_other_peoples_packages_only() -> None:
         if isinstance(imported, ast.ImportFrom) and "dial_client" in (imported.module or "")
     ]
     assert ours == []
+
+
+def list_arrows() -> set[tuple[str, str]]:
+    """Return which file or folder at the top of the package imports which other one."""
+    arrows = set()
+    for path, tree in trees().items():
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for node in ast.walk(tree):
+            imported = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
+            if imported[:1] == ["dial_client"]:
+                targets = imported[1:2] or [alias.name for alias in node.names]  # type: ignore[attr-defined]
+                arrows |= {(room, target) for target in targets}
+    return {(room, to) for room, to in arrows if room not in (to, "__init__") and not to.startswith("__")}
+
+
+def test_the_top_of_the_package_has_few_rooms_and_few_arrows_between_them() -> None:
+    arrows = list_arrows()
+    assert len({room for arrow in arrows for room in arrow}) <= MAX_ROOMS
+    assert len(arrows) <= MAX_ARROWS

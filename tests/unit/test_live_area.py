@@ -11,14 +11,14 @@ from dial_client.cli.markdown.themes import MONO
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.call_lines import RunningCall, finished_lines
 from dial_client.cli.terminal.live_area import Activity, LiveState, render
-from dial_client.cli.terminal.usage_line import UsageSum, usage_line
 from dial_client.cli.terminal.wrapped_rows import find_cursor, wraps_rows
-from dial_client.limits import StopReason
-from dial_client.messages import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.sinks.call_description import describe
-from dial_client.token_usage import Usage
-from dial_client.turn_result import Turn
+from dial_client.sinks.usage_line import UsageSum, usage_line
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.token_usage import Usage
+from dial_client.turn_data.turn_result import Turn
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\n\r> forged\u202e\u200b"
 
@@ -35,6 +35,8 @@ def test_the_live_line_says_what_goes_on_how_long_and_how_to_stop_it() -> None:
     state = LiveState(activity=Activity("Analyzing request…", since=2.0, tokens=1234))
     [line] = lines_of(state)
     assert line.endswith("Analyzing request… 10 s · about 1,234 tokens · Ctrl-C stops")
+    [line] = lines_of(LiveState(activity=Activity("Analyzing request…", since=2.0, tokens=1)))
+    assert line.endswith("about 1 token · Ctrl-C stops")
 
 
 def test_every_line_fits_into_every_terminal() -> None:
@@ -118,6 +120,12 @@ def test_the_banner_counts_servers_by_their_states() -> None:
     ), "the number of tools is not cut off"
     assert banner.servers_line({}, 0, 100) == "no servers, no tools"
     assert cell_width(banner.folder_line("/a/very/long/" + "path/" * 50, 60)) < 60
+
+
+def test_the_hint_of_the_banner_is_whole_or_left_out() -> None:
+    assert banner.program_line("qwen3", 80).endswith(" · model qwen3 · /help lists the commands")
+    assert banner.program_line("qwen3", 50).endswith(" · model qwen3 · /help")
+    assert banner.program_line("qwen3" * 5, 50).endswith("qwen3qwen3")
 
 
 @pytest.mark.parametrize(

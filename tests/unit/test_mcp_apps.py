@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.mcp_apps import (
+from dial_client.messages.mcp_apps import (
     MAX_RESULT,
     App,
     AppPolicy,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.messages import (
+from dial_client.messages.message import (
     Content,
     Echo,
     Failure,
@@ -26,7 +26,7 @@ from dial_client.messages import (
     text_of,
 )
 from dial_client.text.media_types import media_type
-from dial_client.token_usage import Usage
+from dial_client.turn_data.token_usage import Usage
 from tests.support.fakes import unhurried
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dial_client.local.missing_arguments import find_missing
-from dial_client.messages import Message, ToolCallRequest, ToolSpec
+from dial_client.messages.message import Message, ToolCallRequest, ToolSpec
 
 TEXT = {"type": "string"}
 

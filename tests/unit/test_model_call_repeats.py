@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.errors import ProviderError
-from dial_client.events import ReasoningDelta, RoundStarted, TextDelta
+from dial_client.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
 from dial_client.formats import ReActFormatHandler
-from dial_client.limits import StopReason
-from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import Message, Role, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.model import (
     CallChunk,
     Completion,
@@ -18,8 +16,9 @@ from dial_client.model import (
     ModelRequest,
     TextChunk,
 )
-from dial_client.providers.error_codes import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
-from dial_client.token_usage import Usage
+from dial_client.turn_data.events import ReasoningDelta, RoundStarted, TextDelta
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.token_usage import Usage
 from dial_client.turns.context_window import NOTE
 from dial_client.turns.instructions import GUIDANCE
 from tests.support.model_calls import NOW, QUESTION, STOP, Exchange

@@ -16,12 +16,12 @@ from prompt_toolkit.input import DummyInput, create_pipe_input
 from prompt_toolkit.input.posix_pipe import PosixPipeInput
 from prompt_toolkit.output import DummyOutput
 
-from dial_client.cli import oauth_login, process_runner, tty
+from dial_client.cli import cooked_line, oauth_login, process_runner, tty
 from dial_client.cli.chat_commands import clipboard
 from dial_client.cli.completion import shell_script
 from dial_client.cli.input import dropped_paths, editor, file_attachments, file_completion, shell_command
 from dial_client.cli.input.keyboard import with_decoded_keys
-from dial_client.cli.terminal import ability, pager
+from dial_client.cli.terminal import pager
 from dial_client.cli.terminal.screen_application import resume_drawing
 from dial_client.doctor.config_checks import check_permissions
 from dial_client.doctor.subject import DoctorTarget, Subject
@@ -104,7 +104,7 @@ def test_an_attached_file_is_read_as_usual(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("windows")
 def test_the_console_moves_the_cursor_without_the_variable_term(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TERM", raising=False)
-    assert ability.moves_cursor()
+    assert cooked_line.moves_cursor()
 
 
 @pytest.mark.usefixtures("windows")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 from dial_client.settings.configuration import Settings, parse
 from dial_client.tools.approval import find_reason_to_ask
 from dial_client.tools.policy import PolicyRules, ProposedCall

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.private_files import write_private
+from dial_client.runtime.private_files import write_private
 
 
 def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dial_client.local.provenance import (
     is_said,
 )
 from dial_client.local.vocabulary import acts, find_named_by_verb, is_general, words
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 
 
 @pytest.mark.parametrize(

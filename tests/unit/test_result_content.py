@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import CallToolResult
 
-from dial_client.messages import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart, text_of
+from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart, text_of
 from dial_client.tools.result_content import cut, to_content
 from tests.support.fakes import unhurried
 

@@ -14,7 +14,9 @@ import anyio.lowlevel
 import pytest
 
 from dial_client.errors import ConversationNotFound, DialError, LimitReached, ProviderError, ServerStartError
-from dial_client.events import (
+from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
+from dial_client.sinks.sse_encoder import DONE, encode
+from dial_client.turn_data.events import (
     Event,
     Finished,
     InputReceived,
@@ -29,11 +31,9 @@ from dial_client.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.limits import StopReason
-from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult
-from dial_client.sinks.sse_encoder import DONE, encode
-from dial_client.token_usage import Usage
-from dial_client.turn_result import Turn
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.token_usage import Usage
+from dial_client.turn_data.turn_result import Turn
 
 pytestmark = pytest.mark.anyio
 

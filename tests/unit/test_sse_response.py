@@ -11,9 +11,9 @@ import pytest
 from starlette.types import Message
 
 from dial_client.errors import ProviderError
-from dial_client.limits import StopReason
 from dial_client.serve import sse_response
 from dial_client.serve.sse_response import SSEResponse, stream_turn
+from dial_client.turn_data.limits import StopReason
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.turn_handle import TurnHandle
 

@@ -20,7 +20,7 @@ from dial_client.formats.call_syntaxes import CALL_SYNTAXES, HIDDEN, REASONING_E
 from dial_client.formats.json_calls import MAX_CALLS
 from dial_client.formats.stream_buffer import MAX_CALL_CHARS
 from dial_client.formats.stream_parser import read_reply
-from dial_client.messages import Message, ToolCallRequest
+from dial_client.messages.message import Message, ToolCallRequest
 from dial_client.model import ToolFormat
 from tests.support.call_syntax_cases import ROWS
 from tests.unit.test_formats import ALL, ALL_JSON, CASES, TAGGED, TOOLS, UTC_JSON, plain, read

@@ -14,12 +14,12 @@ from anyio.abc import TaskStatus
 
 from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.cli.terminal_approver import TerminalApprover
-from dial_client.events import Event
-from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.token_usage import Usage
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from dial_client.tools.file_changes import MAX_BYTES, diff, find_changes
+from dial_client.turn_data.events import Event
+from dial_client.turn_data.token_usage import Usage
 from tests.support.typed_screen import TypedScreen
 
 pytestmark = pytest.mark.anyio
@@ -151,7 +151,9 @@ async def test_edited_arguments_are_checked_shown_and_returned() -> None:
     assert answer == Approval("once", arguments={"path": "a", "count": 3})
     assert "The arguments do not fit: count: 9 is greater than the maximum of 5" in person.shown
     assert any(line.startswith("The arguments do not fit: count is not JSON") for line in person.shown)
-    assert [line for line in person.shown if "count:" in line and line.startswith("│")] == ["│ count: 1", "│ count: 3"]
+    at = person.shown.index("│ count: (changed by you)")
+    assert "│ count: 1" in person.shown[:at]
+    assert person.shown[at + 1 : at + 3] == ["│-1", "│+3"], "the old value stays in sight"
     assert await decide(Person("e", "1", "b", "e", "1", "a", "y"), {"path": "a", "count": 1}) == [Approval("once")]
     assert await decide(Person("e", "9", "d", "y"), {"count": 1}) == [Approval("once")]
 
@@ -161,7 +163,8 @@ async def test_a_changed_file_is_shown_as_a_diff(tmp_path: Path) -> None:
     person = Person("v", "y")
     await decide(person, {"path": str(tmp_path / "notes.md"), "content": "one\n2\nthree\n"}, folder=tmp_path)
     at = person.shown.index("│ content: (compared with the file as it is)")
-    assert person.shown[at + 1 : at + 6] == ["│ one", "│-two", "│+2", "│ three", "│ "]
+    assert person.shown[at + 1 : at + 5] == ["│ one", "│-two", "│+2", "│ three"]
+    assert not person.shown[at + 5].startswith("│"), "the line break at the end of both is no line"
     assert "│   2" in person.shown[at + 6 :]
 
 
@@ -177,9 +180,9 @@ async def test_edits_are_shown_as_a_diff_and_files_outside_are_not_read(tmp_path
         return [(change.argument, change.lines) for change in find_changes(arguments, settings)]
 
     edits = [{"oldText": "a\nb", "newText": "a\nc"}, {"oldText": "x", "newText": ""}]
-    assert changes(path="p", edits=edits) == [("edits", (" a", "-b", "+c", "@", "-x", "+"))]
+    assert changes(path="p", edits=edits) == [("edits", (" a", "-b", "+c", "@", "-x"))]
     assert changes(file_path="p", old_string="a", new_string="b") == [("old_string", ("-a", "+b"))]
-    assert changes(path=str(inside / "a.txt"), content="new\n") == [("content", ("-old", "+new", " "))]
+    assert changes(path=str(inside / "a.txt"), content="new\n") == [("content", ("-old", "+new"))]
     (inside / "link.txt").symlink_to(outside / "a.txt")
     (inside / "large.txt").write_text("x" * (MAX_BYTES + 1), encoding="utf-8")
     (inside / "binary").write_bytes(b"\xff\x00")
@@ -188,6 +191,8 @@ async def test_edits_are_shown_as_a_diff_and_files_outside_are_not_read(tmp_path
     assert [path for path in unread if changes(path=str(path), content="new\n")] == []
     assert diff("a\u200b", "a") == ["-a\\u{200b}", "+a"]
     assert diff("x\n" * 5_000, "y\n" * 5_000) is None
+    assert diff("a\n", "a") == [" a", "-"], "a line break at the end is a difference"
+    assert diff("", "a\n") == ["+a"]
 
 
 async def test_a_diff_hides_nothing_that_is_sent_without_a_word(tmp_path: Path) -> None:

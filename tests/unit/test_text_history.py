@@ -13,7 +13,7 @@ from dial_client.formats import NativeFormatHandler, ReActFormatHandler, XMLForm
 from dial_client.formats.call_syntaxes import TAGS
 from dial_client.formats.special_tokens import CONTROL
 from dial_client.formats.text_history import neutralize
-from dial_client.messages import (
+from dial_client.messages.message import (
     Echo,
     FilePart,
     ImagePart,

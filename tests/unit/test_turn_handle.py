@@ -10,7 +10,9 @@ import anyio.lowlevel
 import pytest
 
 from dial_client.errors import DialError, LimitReached, ProviderError
-from dial_client.events import (
+from dial_client.messages.message import Message
+from dial_client.model import TextChunk
+from dial_client.turn_data.events import (
     Event,
     Finished,
     MessageCompleted,
@@ -20,9 +22,7 @@ from dial_client.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from dial_client.limits import StopReason
-from dial_client.messages import Message
-from dial_client.model import TextChunk
+from dial_client.turn_data.limits import StopReason
 from dial_client.turns.event_log import MAX_UNREAD, EventLog
 from dial_client.turns.turn_handle import TurnHandle
 from tests.support.turn_handles import STOP, Hang, Pipeline, calling, check_history, heard, started

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.events import (
+from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.turn_data.events import (
     Event,
     Finished,
     MessageCompleted,
@@ -21,10 +23,9 @@ from dial_client.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.limits import StopReason
-from dial_client.messages import Failure, Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.token_usage import Usage
-from dial_client.turn_result import Turn
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.token_usage import Usage
+from dial_client.turn_data.turn_result import Turn
 from dial_client.turns.turn_recorder import TurnRecorder
 from tests.support.fakes import unhurried
 
@@ -128,6 +129,18 @@ def test_the_result_of_an_interrupted_call_says_that_its_effect_is_unknown() -> 
     assert (turn.tool_calls[0].server, turn.tool_calls[0].tool) == ("server", "own")
     assert "not known" in turn.messages[1].text
     assert "somebody stopped it" in turn.messages[1].text
+
+
+def test_an_interrupted_call_has_a_duration_and_a_call_that_waited_for_approval_has_no_duration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    recorder = recorded(*ROUND, ToolCallStarted(call("a"), "server", "own"), ToolCallStarted(call("b"), "s"))
+    recorder.awaiting_approval.add("b")
+    clock[0] += 2.5
+    ends = [event for event in recorder.settle("somebody stopped it") if isinstance(event, ToolCallFinished)]
+    assert [(end.result.tool_call_id, end.duration) for end in ends] == [("a", 2.5), ("b", 0.0)]
 
 
 def test_a_call_that_was_never_started_says_that_it_was_not_run() -> None:

@@ -23,10 +23,10 @@ from dial_client.errors import (
     ProviderError,
     ServerGone,
 )
-from dial_client.limits import StopReason
-from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult
-from dial_client.token_usage import Usage
-from dial_client.turn_result import ToolCallRecord, Turn
+from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.token_usage import Usage
+from dial_client.turn_data.turn_result import ToolCallRecord, Turn
 from tests.support.fakes import unhurried
 from tests.unit.test_messages import ANY_TEXT, CALLS, JSON, MESSAGES, RESULTS
 

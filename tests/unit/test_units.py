@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client.local.units import Conversion, correct_conversion, find_conversion, find_conversion_call
-from dial_client.messages import ToolSpec
+from dial_client.messages.message import ToolSpec
 
 
 def tool(name: str, description: str, **properties: dict[str, object]) -> ToolSpec:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dial_client import to_anthropic, to_openai
-from dial_client.citations import Citation
-from dial_client.messages import Echo, FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest
+from dial_client.messages.citations import Citation
+from dial_client.messages.message import Echo, FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest
 from tests.support.fakes import unhurried
 from tests.unit.test_messages import ANY_TEXT, CONTENT, JSON, MESSAGES
 

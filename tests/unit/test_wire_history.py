@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.messages import (
+from dial_client.messages.message import (
     NO_OUTPUT,
     Content,
     Echo,

@@ -15,6 +15,13 @@ def test_a_long_line_is_broken_between_words_behind_its_indentation() -> None:
     assert break_words("東京 東京 東京", 11) == "東京 東京\n東京", "letters of two columns count as two"
 
 
+def test_further_rows_of_a_table_begin_below_their_column() -> None:
+    row = "/fork [TITLE]  go on in a copy of the conversation\n"
+    assert break_words(row, 40) == f"/fork [TITLE]  go on in a copy of the\n{' ' * 15}conversation\n"
+    assert break_words("東京  one two three", 18) == "東京  one two\n      three"
+    assert break_words("a first column that is long  0.61 s", 30) == "a first column that is long\n0.61 s"
+
+
 def test_a_path_stays_whole_and_so_do_short_lines_and_lines_with_styles() -> None:
     path = "/a/very/long/path/to/a/file.md"
     assert break_words(f"Written: {path} (3 characters)", 20) == f"Written:\n{path}\n(3 characters)"

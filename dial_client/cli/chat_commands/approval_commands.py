@@ -46,14 +46,14 @@ def _describe_rules(approvals: ApprovalChecker) -> list[str]:
     rows = [
         *(("deny", pattern, "this session") for pattern in rules.deny),
         *(("allow", pattern, "this session") for pattern in rules.allow),
-        *(("allow", tool, "you said so in this session") for tool in granted),
-        *(("allow", tool, f"always, since {since}; {id_}") for tool, since, id_ in stored),
+        *(("allow", tool, "approved for this session") for tool in granted),
+        *(("allow", tool, f"approved always, since {since}; {id_}") for tool, since, id_ in stored),
         *((rule.effect.value, ", ".join(rule.tools), f"{rule.name}: `dial-chat policy`") for rule in rules.policy),
     ]
     return [one_line(f"{effect} {tools} ({why})", 200) for effect, tools, why in rows]
 
 
-_NOTHING = "Nothing is allowed or denied beforehand. /approve SERVER/TOOL and /deny PATTERN add rules for this session."
+_NOTHING = "There are no rules and no grants. /approve SERVER/TOOL and /deny PATTERN add rules for this session."
 
 
 def _add_rule(session: ChatSession, effect: Effect, pattern: str) -> None:

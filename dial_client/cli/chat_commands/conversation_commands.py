@@ -5,7 +5,7 @@ from __future__ import annotations
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult
 from dial_client.cli.chat_commands.conversation_choice import resolve
 from dial_client.errors import ConfigError
-from dial_client.messages import Message, Role, TextPart
+from dial_client.messages.message import Message, Role, TextPart
 from dial_client.text.safe_text import one_line, safe
 
 MAX_LINES = 40

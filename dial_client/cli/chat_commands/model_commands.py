@@ -16,7 +16,7 @@ from dial_client.cli.client_start import set_profiles
 from dial_client.cli.options import Format
 from dial_client.errors import ConfigError
 from dial_client.text.safe_text import one_line, safe
-from dial_client.token_usage import Usage
+from dial_client.turn_data.token_usage import Usage
 from dial_client.turns import prices
 
 _KEYS = {
@@ -50,7 +50,7 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
 
 async def _choose(session: ChatSession) -> str | None:
     """Return the name of a model that is chosen from the known ones, or typed."""
-    names = {name: f"{about} (of the configuration)" for name, about in _profiles(session).items()}
+    names = {name: f"{about} (from the configuration)" for name, about in _profiles(session).items()}
     names |= dict.fromkeys(await to_thread.run_sync(_find_local), "on this machine")
     known = [Choice(name, one_line(f"{name}  {about}", 200)) for name, about in names.items()]
     prefixes = ", ".join(prefix for prefix, variable in _KEYS.items() if os.environ.get(variable)) or "openai:ID"
@@ -77,7 +77,7 @@ async def show_models(session: ChatSession, arguments: str) -> None:  # noqa: AR
     """List the models that /model takes."""
     lines = [describe_model(session)]
     for name, profile in session.settings.models.items():
-        lines.append(f"  {one_line(name, 60)}: {one_line(profile.model or name, 80)} (of the configuration)")
+        lines.append(f"  {one_line(name, 60)}: {one_line(profile.model or name, 80)} (from the configuration)")
     for name, variable in _KEYS.items():
         if os.environ.get(variable):
             lines.append(f"  {name} ({variable} is set)")

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import anyio
 from anyio import to_thread
 
 from dial_client.callbacks.argument_block import format_argument
-from dial_client.cli.cell_width import fit
+from dial_client.cli.cell_width import cell_width, fit
 from dial_client.cli.chat_commands import clipboard
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.errors import ConfigError, system_reason
-from dial_client.messages import Content, Role, TextPart, describe
+from dial_client.messages.message import Content, Role, TextPart, describe
 from dial_client.sinks.call_description import describe_arguments
 from dial_client.text.safe_text import one_line, safe
-from dial_client.turn_result import ToolCallRecord
+from dial_client.turn_data.turn_result import ToolCallRecord
 
 _FENCE = re.compile(
     r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<code>.*?)(?:^ {0,3}(?P=fence)[`~]* *$|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-MAX_ARGUMENTS = 60
+MIN_ARGUMENTS, MAX_ARGUMENTS = 12, 60
 """Columns of the arguments of a call in the list of calls."""
 
 
@@ -50,9 +51,13 @@ async def _find_text(session: ChatSession, arguments: str) -> str:
     if not _is_position(number, len(answers)):
         raise ConfigError(
             f"there is no answer {one_line(number, 20)!r}",
-            hint=f"1 is the latest, {len(answers)} the first; or /copy code",
+            hint=f"{_describe_positions(len(answers))}; or /copy code",
         )
     return answers[-int(number)]
+
+
+def _describe_positions(count: int) -> str:
+    return "there is one, number 1" if count == 1 else f"1 is the latest, {count} the first"
 
 
 def _is_position(number: str, count: int) -> bool:
@@ -101,14 +106,15 @@ async def _write(session: ChatSession, name: str, text: str) -> None:
 async def show_calls(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
     """List the tool calls of the latest turn that made some."""
     records = _find_records(session)
-    width = len(str(len(records)))
+    width, columns = len(str(len(records))), shutil.get_terminal_size().columns
     lines = []
     for number, record in enumerate(records, 1):
         mark = "✓" if record.result.success else "✗"
         called = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 80)
-        called = f"{called}({fit(describe_arguments(record.arguments), MAX_ARGUMENTS)})"
-        size = f"{len(_text(record.result.content)):,} characters"
-        lines.append(f"{number:>{width}} {mark} {called}  {record.duration:.2f} s, {size}")
+        size = f"{record.duration:.2f} s, {len(_text(record.result.content)):,} characters"
+        room = columns - width - cell_width(f"  {called}()  {size} ") - 1
+        arguments_shown = fit(describe_arguments(record.arguments), max(MIN_ARGUMENTS, min(MAX_ARGUMENTS, room)))
+        lines.append(f"{number:>{width}} {mark} {called}({arguments_shown})  {size}")
     session.print("\n".join([*lines, "/last N shows the whole result of one."]))
 
 

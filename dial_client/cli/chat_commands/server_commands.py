@@ -5,7 +5,7 @@ from __future__ import annotations
 from dial_client.cli import resources_and_prompts
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.cli.input.input_references import prompt_called
-from dial_client.messages import Message
+from dial_client.messages.message import Message
 from dial_client.servers.status import ServerStatus
 from dial_client.text.safe_text import one_line
 

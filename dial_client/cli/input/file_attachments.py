@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dial_client.cli.input.file_mentions import FileMention
 from dial_client.errors import ConfigError
-from dial_client.messages import FilePart, ImagePart, Part, TextPart
+from dial_client.messages.message import FilePart, ImagePart, Part, TextPart
 from dial_client.text.media_types import PDF
 from dial_client.text.safe_text import one_line, safe
 

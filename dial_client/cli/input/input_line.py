@@ -21,6 +21,7 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.widgets import SearchToolbar, ValidationToolbar
 
+from dial_client.cli.cooked_line import moves_cursor, read_line
 from dial_client.cli.input import editor
 from dial_client.cli.input.editing_mode import find_editing_mode
 from dial_client.cli.input.input_history import InputHistory
@@ -28,6 +29,7 @@ from dial_client.cli.input.key_bindings import build_key_bindings
 from dial_client.cli.input.keyboard import open_input, open_output, read_early_lines
 from dial_client.cli.input.pasted_text import PastedTexts
 from dial_client.cli.input.user_input import UserInput
+from dial_client.text.safe_text import safe
 from dial_client.turns.mentions import MENTION
 
 if TYPE_CHECKING:
@@ -129,14 +131,18 @@ class InputLine:
     async def read(self, output: Output | None = None) -> UserInput:
         """Return the next input of a plain terminal, without a screen around the line.
 
+        A terminal that only prints has no editor: it gets no escape sequence, and its own lines are read.
+
         Raises:
             EOFError: Ctrl-D in an empty line.
             KeyboardInterrupt: Ctrl-C.
         """
-        if self._session is None:
-            self._session = self._prompt_session(output)
         draft = self.buffer.text
         self.buffer.reset()
+        if not moves_cursor():
+            return self.to_input(await self._read_cooked(draft))
+        if self._session is None:
+            self._session = self._prompt_session(output)
         try:
             text = await self._session.prompt_async(
                 PROMPT, default=draft, handle_sigint=False, pre_run=lambda: read_early_lines(get_app())
@@ -144,6 +150,16 @@ class InputLine:
         finally:
             self.was_empty = not self._session.default_buffer.text
         return self.to_input(text)
+
+    async def _read_cooked(self, draft: str) -> str:
+        if draft:
+            print(f"An empty line sends this:\n{safe(draft)}", flush=True)
+        text = await read_line(PROMPT, sys.stdout)
+        while text.endswith("\\") and not text.endswith("\\\\"):
+            text = f"{text[:-1]}\n{await read_line(' ' * len(PROMPT), sys.stdout)}"
+        if text.strip():
+            self.buffer.history.append_string(text)
+        return text or draft
 
     def _prompt_session(self, output: Output | None) -> PromptSession[str]:
         from prompt_toolkit import PromptSession

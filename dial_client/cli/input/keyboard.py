@@ -176,8 +176,13 @@ def reports_modified_keys(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def open_output(stream: TextIO | StdoutProxy) -> Output:
-    """Return the terminal behind a stream, such as standard error."""
+    """Return the terminal behind a stream, such as standard error. It is not asked where its cursor is.
+
+    A terminal that does not answer would get a warning about that.
+    """
     terminal = stream.original_stdout if isinstance(stream, StdoutProxy) else stream
     if sys.platform != "win32" and terminal is not None and terminal.isatty():
-        return KeyReportingOutput.from_pty(terminal, term=os.environ.get("TERM"))
+        output = KeyReportingOutput.from_pty(terminal, term=os.environ.get("TERM"))
+        output.enable_cpr = False
+        return output
     return create_output(terminal)

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from dial_client.cli import process_runner
 from dial_client.cli.input.terminal_output import plain_text, run_in_this_terminal
-from dial_client.messages import Part, TextPart
+from dial_client.messages.message import Part, TextPart
 from dial_client.text.safe_text import one_line
 
 MAX_SENT = 30_000

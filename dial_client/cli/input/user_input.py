@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dial_client.messages import Part
+from dial_client.messages.message import Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import format_result
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ConfigError
-from dial_client.messages import ToolCallResult, ToolSpec
+from dial_client.messages.message import ToolCallResult, ToolSpec
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.jsonc import did_you_mean

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from dial_client.cli.cooked_line import moves_cursor
 from dial_client.cli.markdown.themes import THEMES
 from dial_client.cli.options import Options
 from dial_client.errors import ConfigError
@@ -29,11 +30,6 @@ def can_draw(options: Options) -> bool:
         return False
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams) and moves_cursor()
-
-
-def moves_cursor() -> bool:
-    """Return False for a terminal that only prints, like one inside an editor."""
-    return sys.platform == "win32" or os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def has_colour() -> bool:

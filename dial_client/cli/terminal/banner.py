@@ -12,12 +12,17 @@ from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line
 
 MAX_TEXT = 600
+UNCUT = 10_000
+"""Columns for lines that are wrapped, not shortened."""
+_HELP_HINTS = (" · /help lists the commands", " · /help")
 _SHOWS_WHY = " (/servers shows why)"
 
 
 def program_line(model: str, columns: int) -> str:
     """Return the line with the program and the model."""
-    return fit(f"dial-chat {__version__} · model {one_line(model, MAX_TEXT)} · /help lists the commands", columns - 1)
+    line = f"dial-chat {__version__} · model {one_line(model, MAX_TEXT)}"
+    hint = next((hint for hint in _HELP_HINTS if cell_width(line + hint) < columns), "")
+    return fit(f"{line}{hint}", columns - 1)
 
 
 def folder_line(configuration: str, columns: int) -> str:

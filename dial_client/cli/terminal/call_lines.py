@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dial_client.cli.cell_width import cell_width, fit
 from dial_client.cli.markdown.themes import RESET, Theme
-from dial_client.messages import Content, ImagePart, TextPart, ToolCallResult
+from dial_client.messages.message import Content, ImagePart, TextPart, ToolCallResult
 from dial_client.sinks.call_description import MAX_CHARS
 from dial_client.text.safe_text import one_line, safe
 

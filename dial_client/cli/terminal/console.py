@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dial_client.cli.chat_commands.command_screen import CommandScreen
+from dial_client.cli.cooked_line import moves_cursor
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.plain_screen import PlainScreen
 from dial_client.text.safe_text import safe
@@ -58,6 +59,8 @@ class LineConsole(PlainScreen):
     def __init__(self) -> None:
         self._input_line: Any = None
         self._will_leave = False
+        self._is_reading = False
+        self._waiting: list[Callable[[], None]] = []
         self.set_theme: Callable[[str], None] | None = None
 
     async def next_input(self) -> UserInput | None:
@@ -66,7 +69,7 @@ class LineConsole(PlainScreen):
 
         while True:
             try:
-                with patch_stdout(raw=True):
+                with patch_stdout(raw=True) if moves_cursor() else self._print_behind():
                     user_input: UserInput = await self._input_line.read()
             except KeyboardInterrupt:
                 if self._input_line.was_empty:
@@ -80,6 +83,23 @@ class LineConsole(PlainScreen):
             self._will_leave = False
             if user_input.text:
                 return user_input
+
+    def print_between(self, print_lines: Callable[[], None]) -> None:
+        """Print lines: behind the line that a person is typing, where the terminal cannot draw them above it."""
+        if self._is_reading:
+            self._waiting.append(print_lines)
+        else:
+            print_lines()
+
+    @contextmanager
+    def _print_behind(self) -> Iterator[None]:
+        self._is_reading = True
+        try:
+            yield
+        finally:
+            self._is_reading = False
+            while self._waiting:
+                self._waiting.pop(0)()
 
     def echo(self, user_input: UserInput) -> None:
         """Do nothing: the line stays where it was typed."""

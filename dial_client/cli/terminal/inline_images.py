@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
-from dial_client.messages import Content, ImagePart
+from dial_client.messages.message import Content, ImagePart
 
 MAX_BYTES = 5_000_000
 """Of an image that is sent to the terminal; a larger one is saved."""

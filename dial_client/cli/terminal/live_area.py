@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from dial_client.cli.cell_width import cell_width, fit
 from dial_client.cli.terminal.call_lines import RunningCall, running_line
+from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -89,7 +90,7 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
 
 def live_line(activity: Activity, columns: int, now: float) -> str:
     """Return the line that says what goes on, for how long, and how to stop it."""
-    tokens = f" · about {activity.tokens:,} tokens" if activity.tokens else ""
+    tokens = f" · about {count_noun(activity.tokens, 'token')}" if activity.tokens else ""
     tail = f" {max(0.0, now - activity.since):.0f} s{tokens} · Ctrl-C stops"
     sign = _spinner(now - activity.since)
     room = columns - cell_width(tail) - 3

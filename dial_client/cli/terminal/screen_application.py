@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.key_binding import KeyBindings
 
-REDRAW = 0.03
+REDRAW = 0.02
 """Seconds between two paintings of the live area; with a painting itself, below 50 ms until a piece is shown."""
 _STYLE = {"question": "bold", "hint": "italic", "validation-toolbar": "noinherit italic"}
 

@@ -12,15 +12,21 @@ from threading import Thread
 from typing import Protocol
 
 from dial_client.callbacks.server_callbacks import ServerLog
-from dial_client.citations import format_source_list
 from dial_client.cli.markdown.themes import choose_theme
 from dial_client.cli.options import Options
 from dial_client.cli.terminal.call_lines import BAR, RunningCall, finished_lines
 from dial_client.cli.terminal.inline_images import draw, find_protocol, image_folder, images_of, save
 from dial_client.cli.terminal.live_area import Activity
 from dial_client.cli.terminal.screen import Screen
-from dial_client.cli.terminal.usage_line import UsageSum, usage_line
-from dial_client.events import (
+from dial_client.messages.citations import format_source_list
+from dial_client.messages.message import Content, FilePart, Message, Role, ToolCallRequest
+from dial_client.messages.message import describe as describe_part
+from dial_client.sinks.call_description import describe, describe_arguments
+from dial_client.sinks.question_pause import QuestionPause, format_log
+from dial_client.sinks.turn_clock import TurnClock
+from dial_client.sinks.usage_line import UsageSum, usage_line
+from dial_client.text.safe_text import SafeStream, one_line
+from dial_client.turn_data.events import (
     Event,
     Finished,
     MessageCompleted,
@@ -32,15 +38,12 @@ from dial_client.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.limits import StopReason
-from dial_client.messages import Content, FilePart, Message, Role, ToolCallRequest
-from dial_client.messages import describe as describe_part
-from dial_client.sinks.call_description import describe, describe_arguments
-from dial_client.sinks.question_pause import QuestionPause, format_log
-from dial_client.text.safe_text import SafeStream, one_line
-from dial_client.token_usage import Usage
-from dial_client.turn_result import Turn
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.token_usage import Usage
+from dial_client.turn_data.turn_result import Turn
 
+ANSWER_THRESHOLD = (5_000, 10, 10)
+"""As for `gc.set_threshold`, while answers are drawn: a collection of 100,000 new objects takes up to 50 ms."""
 MAX_IMAGES = 8
 """Of one result."""
 CHARS_PER_TOKEN = 4
@@ -65,6 +68,7 @@ def _prepare_rendering() -> None:
     """Load what rendering needs while the model thinks: the first piece of the answer would wait for it.
 
     What is loaded by then stays until the end: one collection of garbage that looks through it takes 50 ms and more.
+    What comes after it is looked through often, and so for a short time each.
     """
     from dial_client.cli.markdown.markdown_stream import prepare
 
@@ -73,6 +77,7 @@ def _prepare_rendering() -> None:
         prepare()
     finally:
         gc.freeze()
+        gc.set_threshold(*ANSWER_THRESHOLD)
         gc.enable()
 
 
@@ -114,7 +119,7 @@ class TurnView:
         self._stream: AnswerStream | None = None
         self._reasoning: SafeStream | None = None
         self._thought = ""
-        self._begun = 0.0
+        self._clock = TurnClock()
         self._chars = 0
         self._running: dict[str, RunningCall] = {}
         self._pause = QuestionPause()
@@ -123,7 +128,8 @@ class TurnView:
 
     def begin(self) -> None:
         """Begin a turn: the clock of the live line starts."""
-        self._begun, self._chars, self._is_behind_call = time.monotonic(), 0, False
+        self._clock.begin()
+        self._chars, self._is_behind_call = 0, False
         self._screen.live.is_waiting = bool(self._screen.live.starting)
         Thread(target=_prepare_rendering, daemon=True).start()
         self._say("Waiting for servers…" if self._screen.live.is_waiting else "Sending…")
@@ -165,6 +171,7 @@ class TurnView:
         await self._pause.until_shown(call_id)
         call = self._running.get(call_id or "")
         asked = time.monotonic()
+        self._clock.begin_question()
         if call is not None:
             call.waits = True
         try:
@@ -175,7 +182,7 @@ class TurnView:
                 finally:
                     self._end_question()
         finally:
-            self._begun += time.monotonic() - asked
+            self._clock.end_question()
             if call is not None:
                 call.waits, call.since = False, call.since + time.monotonic() - asked
 
@@ -213,7 +220,7 @@ class TurnView:
                 self._finish(turn)
 
     def _say(self, text: str) -> None:
-        self._screen.live.activity = Activity(text, self._begun, self._chars // CHARS_PER_TOKEN)
+        self._screen.live.activity = Activity(text, self._clock.begun, self._chars // CHARS_PER_TOKEN)
         self._screen.refresh()
 
     def _write(self, text: str) -> None:
@@ -309,7 +316,7 @@ class TurnView:
             self._screen.print_faint(f"{BAR}… and {left:,} more image{'s' if left > 1 else ''}, not shown")
 
     def _finish(self, turn: Turn) -> None:
-        seconds = time.monotonic() - self._begun
+        seconds = self._clock.seconds
         self.end()
         if sources := format_source_list(turn.citations):
             self._screen.print("\n".join(("", *sources)))

@@ -10,13 +10,11 @@ from typing import Any, ClassVar
 import anyio
 from anyio import to_thread
 
-from dial_client.errors import ProviderError
-from dial_client.logs import get_logger
-from dial_client.messages import ToolSpec
+from dial_client.errors import CALL_UNREADABLE, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED, ProviderError
+from dial_client.messages.message import ToolSpec
 from dial_client.model import Delta, ModelInfo, ModelRequest, OnWait, StructuredOutput, ToolChoice, ToolFormat
 from dial_client.providers import schema_dialects
 from dial_client.providers.endpoint_profile import EndpointProfile
-from dial_client.providers.error_codes import CALL_UNREADABLE, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import RETRY_NOTE
@@ -26,6 +24,7 @@ from dial_client.providers.request_adaptation import MAX_ADAPTATIONS, RequestAda
 from dial_client.providers.server_tools import build_server_tools
 from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.providers.tool_name_mapping import ToolNameMapping
+from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

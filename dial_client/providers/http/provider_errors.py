@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import jiter
 
-from dial_client.errors import ProviderError
-from dial_client.providers.error_codes import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
+from dial_client.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.tool_call_codec import replace_surrogates
 

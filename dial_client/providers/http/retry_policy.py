@@ -19,10 +19,9 @@ from typing import TypeVar
 import anyio
 import anyio.lowlevel
 
-from dial_client.errors import ProviderError
-from dial_client.logs import get_logger
+from dial_client.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
 from dial_client.model import OnWait
-from dial_client.providers.error_codes import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
+from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -17,12 +17,12 @@ import jiter
 from anyio import to_thread
 
 from dial_client.errors import DialError
-from dial_client.logs import get_logger
 from dial_client.model import OnWait
 from dial_client.providers.http import provider_errors, retry_policy
 from dial_client.providers.http.aws_event_stream import CONTENT_TYPE, convert_to_sse
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.transport import CONNECT_TIMEOUT
+from dial_client.runtime.logs import get_logger
 
 if TYPE_CHECKING:
     import httpx2

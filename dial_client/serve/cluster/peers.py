@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 from dial_client.serve.cluster.topics import turn_requests_topic
 from dial_client.serve.cluster.turn_publisher import TurnPublisher
 from dial_client.serve.served_model import ServedModel

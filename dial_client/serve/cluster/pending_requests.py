@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.errors import DialError
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 from dial_client.serve.cluster.peers import LEASE_TTL, REQUEST_TTL, PeerBus
 from dial_client.serve.cluster.topics import LISTED_GRANTS_TOPIC, grant_topic, pending_requests_topic
 from dial_client.sinks import sse_encoder

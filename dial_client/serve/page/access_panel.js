@@ -1,11 +1,14 @@
 // What waits for approval in all conversations, what was allowed, and the end of the audit log. Names are plain text.
 
-import { el, createIcon } from "./dom.js";
+import { createFold, el } from "./dom.js";
 import { showToast } from "./dialogs.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { describeError } from "./strings.js";
+import { translate } from "./language.js";
+import { describeError } from "./descriptions.js";
 
-const SCOPES = { always: "always", session: "until the server stops", conversation: "in one conversation" };
+const SCOPES = {
+  always: translate("scope.always"), session: translate("scope.session"), conversation: translate("scope.conversation"),
+};
 const MAX_NAME = 200;
 
 export class AccessPanel {
@@ -36,9 +39,10 @@ export class AccessPanel {
     const open = new Set([...this.element.querySelectorAll("details[open]")].map(({ dataset }) => dataset.key));
     if (approvals.length) open.add("waiting");
     this.element.replaceChildren(
-      renderSection("waiting", open, `Waiting for approval: ${approvals.length}`, approvals.map(renderWaiting)),
-      renderSection("grants", open, `Allowed tools: ${grants.length}`, grants.map((grant) => this.#renderGrant(grant))),
-      renderSection("audit", open, "Latest decisions and calls", entries.map(renderEntry)));
+      renderSection("waiting", open, translate("access.waiting", { count: approvals.length }), approvals.map(renderWaiting)),
+      renderSection("grants", open, translate("access.grants", { count: grants.length }),
+        grants.map((grant) => this.#renderGrant(grant))),
+      renderSection("audit", open, translate("access.audit"), entries.map(renderEntry)));
   }
 
   #renderGrant(grant) {
@@ -48,8 +52,8 @@ export class AccessPanel {
         .catch((error) => showToast(describeError(error)));
       this.refresh();
     };
-    const label = `Revoke ${name}, ${SCOPES[grant.scope]}`;
-    const revoke = el("button.text-button", { type: "button", "aria-label": label, onclick }, "Revoke");
+    const label = translate("access.revoke_tool", { tool: name, scope: SCOPES[grant.scope] });
+    const revoke = el("button.text-button", { type: "button", "aria-label": label, onclick }, translate("access.revoke"));
     const facts = [SCOPES[grant.scope], grant.since, grant.reached].filter(Boolean).join(" · ");
     const head = el("div.access-head", {}, el("strong", {}, name), revoke);
     return el("li", {}, head, el("p.quiet", {}, escapeInvisible(facts)));
@@ -57,20 +61,21 @@ export class AccessPanel {
 }
 
 function renderSection(key, open, label, items) {
-  const list = items.length ? el("ul", {}, ...items) : el("p.quiet", {}, "None.");
-  const summary = el("summary", {}, label, createIcon("chevron"));
-  return el("details.more", { "data-key": key, open: open.has(key) }, summary, list);
+  const list = items.length ? el("ul", {}, ...items) : el("p.quiet", {}, translate("none"));
+  return createFold(key, open, label, list);
 }
 
 function renderWaiting({ server, tool, conversation }) {
   const name = el("strong", {}, formatTool({ server, tool }));
   if (!conversation) return el("li", {}, name);
-  return el("li", {}, name, " ", el("a", { href: `#/${encodeURIComponent(conversation)}` }, "Open the conversation"));
+  const href = `#/${encodeURIComponent(conversation)}`;
+  return el("li", {}, name, " ", el("a", { href }, translate("access.open")));
 }
 
 function renderEntry(entry) {
   const verdict = entry.decision || entry.outcome || "";
-  const facts = [entry.time, entry.event, verdict, entry.decided_by && `by ${entry.decided_by}`].filter(Boolean);
+  const by = entry.decided_by && translate("access.by", { name: entry.decided_by });
+  const facts = [entry.time, entry.event, verdict, by].filter(Boolean);
   return el("li", {}, el("strong", {}, formatTool(entry)), el("p.quiet", {}, escapeInvisible(facts.join(" · "))));
 }
 

@@ -1,5 +1,7 @@
 // Requests to the server. Each request carries the token; each failure has a message for the user.
 
+import { translate } from "./language.js";
+
 const TOKEN = "dial-token";
 
 /** A request that failed. `status` is the HTTP status, or 0 if there was no response. */
@@ -56,7 +58,7 @@ export class Api {
     const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
     return fetch(path, { method, headers: allHeaders, body: text, signal, cache: "no-store" }).catch((error) => {
       if (signal?.aborted) throw error;
-      throw new RequestError("The server cannot be reached. Is it still running?");
+      throw new RequestError(translate("error.unreachable"));
     });
   }
 
@@ -67,18 +69,18 @@ export class Api {
 }
 
 const STATUS_MESSAGES = {
-  403: "The server rejected this request.",
-  404: "Not found. It may have been deleted.",
-  409: "Another turn of this conversation is still running.",
-  413: "The message is too large.",
-  429: "The server is busy. Try again in a moment.",
-  503: "The server is busy or shutting down. Try again in a moment.",
+  403: translate("error.rejected"),
+  404: translate("error.not_found"),
+  409: translate("error.conflict"),
+  413: translate("error.too_large"),
+  429: translate("error.busy"),
+  503: translate("error.closing"),
 };
 
 async function toRequestError(response) {
   const detail = await response.json().then((body) => body?.error?.message, () => null);
   const message = typeof detail === "string" && detail ? detail : STATUS_MESSAGES[response.status];
-  return new RequestError(message ?? `The server answered with an error (${response.status}).`, response.status);
+  return new RequestError(message ?? translate("error.status", { status: response.status }), response.status);
 }
 
 /** Seconds without a byte after which the connection counts as lost. The server sends a comment every 15 seconds. */
@@ -126,7 +128,7 @@ async function* readLines(reader) {
 function withTimeout(seconds, promise) {
   let timer;
   const timeout = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new RequestError("The connection timed out.")), seconds * 1000);
+    timer = setTimeout(() => reject(new RequestError(translate("error.timeout"))), seconds * 1000);
   });
   return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
 }

@@ -3,32 +3,31 @@
 import { Api } from "./api.js";
 import { connectApprovalKeys } from "./approval_keys.js";
 import { renderRequest } from "./approvals.js";
-import { connectApps, closeDetachedApps } from "./app_frame.js";
+import { connectApps, closeDetachedApps } from "./app_services.js";
 import { Composer } from "./composer.js";
 import { confirmAction, showToast, promptForToken } from "./dialogs.js";
 import { announce, byId, el, createIcon } from "./dom.js";
 import { ConversationSearch } from "./conversation_search.js";
+import { sendWhenFree } from "./queued_sending.js";
 import { readHash, revealMessage, showAllTurns, toHash } from "./deep_links.js";
 import { listHistoryCommands } from "./history_commands.js";
 import { initInstallation } from "./installation.js";
 import { ServersPanel } from "./servers_panel.js";
-import { openSettings } from "./settings_panel.js";
 import { Sidebar } from "./sidebar.js";
 import { Suggestions } from "./suggestions.js";
 import { initTheme } from "./theme.js";
 import { Transcript } from "./transcript.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { describeError, translate } from "./strings.js";
+import { translate } from "./language.js";
+import { describeError } from "./descriptions.js";
+import { initLanguage } from "./page_texts.js";
 
-const EXAMPLES = [
-  "What can you do with the tools you have?",
-  "What time is it in Tokyo?",
-  "Explain a hash table in three sentences.",
-];
-const UNTITLED = "New conversation";
+const EXAMPLES = [translate("welcome.tools"), translate("welcome.time"), translate("welcome.explain")];
+const UNTITLED = translate("conversation.new");
 /** Pixels from the end within which the view follows new content. */
 const END_DISTANCE = 80;
 
+initLanguage();
 initTheme();
 initInstallation();
 const api = new Api(promptForToken);
@@ -43,20 +42,20 @@ let current = null;
 let standardModel = "";
 let isAtEnd = true;
 
-const servers = new ServersPanel(api);
+const servers = new ServersPanel(api, (mention) => composer.mention(mention));
 const finder = new ConversationSearch();
 const suggestions = new Suggestions(api, {
   commands: [
-    { name: "new", detail: "Begin a new conversation", run: () => navigate("") },
-    { name: "search", detail: "Search the conversations", run: openSearch },
+    { name: "new", detail: translate("command.new"), run: () => navigate("") },
+    { name: "search", detail: translate("conversation.search"), run: openSearch },
     { name: "find", detail: translate("command.find"), run: () => finder.open(current.element) },
     { name: "print", detail: translate("command.print"), run: () => print() },
-    { name: "fork", detail: "Continue this conversation in a copy", run: () => current.id && sidebar.fork(current.id) },
+    { name: "fork", detail: translate("command.fork"), run: () => current.id && sidebar.fork(current.id) },
     ...listHistoryCommands({ transcript: () => current, act }),
-    { name: "servers", detail: "Show the servers and their tools", run: () => servers.open() },
-    { name: "attach", detail: "Attach files of this device", run: () => composer.chooseFiles() },
-    { name: "stop", detail: "Stop the answer", run: stop },
-    { name: "theme", detail: "Change between light and dark colours", run: () => byId("theme").click() },
+    { name: "servers", detail: translate("command.servers"), run: () => servers.open() },
+    { name: "attach", detail: translate("command.attach"), run: () => composer.chooseFiles() },
+    { name: "stop", detail: translate("command.stop"), run: stop },
+    { name: "theme", detail: translate("command.theme"), run: () => byId("theme").click() },
   ],
   insert: (message) => composer.insert(message),
   insertText: (text) => composer.insert({ text }),
@@ -67,6 +66,7 @@ const composer = new Composer({
     const transcript = current;
     return (await send(message, transcript)) ? null : transcript.id ?? "";
   },
+  sendQueued: () => sendQueued(current),
   stop,
   editLast: () => current.editLast(),
   suggest: (text, position) => suggestions.find(text, position),
@@ -99,7 +99,8 @@ connectApps({
   addRequest: (id, request) => transcripts.get(id)?.requests.add(request),
   removeRequest: (id, request) => transcripts.get(id)?.requests.remove(request),
   // A server wrote the text, whoever has sent it: what can act is asked about from now on.
-  sendMessage: (text, server) => send({ text, files: [], taint: server }),
+  sendMessage: (text, server) => composer.sendForApp({ text, files: [], taint: server }),
+  setContext: (app, context) => composer.contexts.set(current.id, app, context),
 });
 
 /** Go to a conversation by its id; "" is a new conversation. */
@@ -170,28 +171,26 @@ function onCreated(transcript) {
   composer.assignId(transcript.id);
 }
 
-function onFinished(transcript) {
+async function onFinished(transcript) {
   running.delete(transcript.id);
   const title = escapeInvisible(transcript.title || UNTITLED);
   if (transcript !== current) announce(translate("answer.elsewhere", { title }));
   sidebar.refresh();
-  const next = composer.queue.takeNext(transcript.id);
-  if (next) {
-    sendQueued(next, transcript);
-  } else if (transcript !== current) {
-    transcript.close();
-    transcripts.delete(transcript.id);
-  }
+  await sendQueued(transcript);
+  if (transcript === current || transcript.isRunning) return;
+  transcript.close();
+  transcripts.delete(transcript.id);
 }
 
-async function sendQueued(message, transcript) {
-  if (!(await send(message, transcript))) composer.queue.putBack(transcript.id, message);
-}
+/** Send the next queued message. */
+const sendQueued = (transcript) => composer.queue.sendNext(transcript.id ?? "", (message) =>
+  sendWhenFree(transcript, () => send(message, transcript, { isQueued: true })));
 
 /** Stop the turn. Queued messages wait until the user sends them. */
-function stop() {
-  if (current.isRunning) composer.queue.pause(current.id ?? "");
-  current.stop();
+async function stop() {
+  const transcript = current;
+  if (transcript.isRunning) await composer.queue.pause(transcript.id ?? "");
+  transcript.stop();
 }
 
 function openSearch() {
@@ -199,20 +198,21 @@ function openSearch() {
   byId("search").focus();
 }
 
-/** Send a message, {text, files}, by default in the open conversation. Resolves to true if the server accepted it. */
-async function send(message, transcript = current) {
+/** Send a message, {text, files}. Resolves to true if the server accepted it, to null if another turn was running. */
+async function send(message, transcript = current, { isQueued = false } = {}) {
   await transcript.ready;
-  if (transcript.isRunning) return false;
+  if (transcript.isRunning) return null;
   const before = transcript.count;
   try {
     await transcript.send(message);
     sidebar.refresh();
     return true;
   } catch (error) {
-    showToast(describeError(error));
+    const isBusy = error.status === 409; // with the message of another tab or browser
+    if (!isQueued || !isBusy) showToast(describeError(error));
     // The message may have reached the server all the same.
-    if (transcript.id === null || !(await transcript.load().then(() => true, () => false))) return false;
-    return transcript.count > before;
+    const isLoaded = transcript.id !== null && (await transcript.load().then(() => true, () => false));
+    return isBusy ? null : isLoaded && transcript.count > before;
   }
 }
 
@@ -235,8 +235,8 @@ const actions = {
   continueAnswer: () => act((transcript) => transcript.continueAnswer()),
   switchTo: (position) => act((transcript) => transcript.switchTo(position)),
   remove: async (position, what) => {
-    const question = what === "answer" ? "Delete this answer?" : "Delete this message and its answers?";
-    if (await confirmAction(question, "Delete")) await act((transcript) => transcript.remove(position));
+    const question = translate(what === "answer" ? "answer.delete_question" : "user.delete_question");
+    if (await confirmAction(question, translate("delete"))) await act((transcript) => transcript.remove(position));
   },
 };
 
@@ -279,7 +279,7 @@ function render() {
 
 function describeStatus({ isDisconnected, requests, status }) {
   if (isDisconnected) return translate("status.disconnected");
-  return requests.size ? "Waiting for your answer" : status;
+  return requests.size ? translate("status.waiting") : status;
 }
 
 function renderTitle() {
@@ -296,7 +296,7 @@ function renderRequests() {
   const container = byId("requests");
   const request = current.requests.first;
   byId("request-count").hidden = current.requests.size < 2;
-  byId("request-count").textContent = `${current.requests.size} requests need your answer`;
+  byId("request-count").textContent = translate("request.count", { count: current.requests.size });
   if (container.firstElementChild?.dataset.request === request?.id) return;
   const hadFocus = container.inert || container.contains(document.activeElement);
   const transcript = current;
@@ -351,7 +351,8 @@ function connectEvents() {
   byId("model").addEventListener("click", () => {
     const transcript = current;
     const save = (settings) => transcript.saveSettings(settings);
-    act(() => openSettings(api, { settings: transcript.settings, save }));
+    const given = { settings: transcript.settings, save };
+    act(async () => (await import("./settings_panel.js")).openSettings(api, given));
   });
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault();

@@ -1,5 +1,7 @@
 // What an MCP App is told of the page: colours, fonts, size, language (HostContext of the extension).
 
+import { LANGUAGE } from "./language.js";
+
 const root = document.documentElement;
 
 /** The names of the extension, and the custom properties of this page. */
@@ -64,7 +66,7 @@ export function describeHost(width, tool) {
     ...(tool ? { toolInfo: { tool } } : {}),
     displayMode: "inline",
     availableDisplayModes: ["inline"],
-    locale: navigator.language,
+    locale: LANGUAGE === navigator.language.split("-")[0] ? navigator.language : LANGUAGE,
     timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
     userAgent: "dial-chat",
     platform: "web",

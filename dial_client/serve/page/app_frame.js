@@ -5,34 +5,26 @@
 
 import { AppBridge, AppError } from "./app_bridge.js";
 import { describeAppearance, describeHost, maxHeight, watchAppearance } from "./app_context.js";
-import { callTool, Consent } from "./app_requests.js";
+import { callTool, Consent, readContext } from "./app_requests.js";
+import { getServices, openFrames } from "./app_services.js";
 import { createButton, createIconButton, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { describeError } from "./strings.js";
+import { createId } from "./queue_storage.js";
+import { translate, translateNodes } from "./language.js";
+import { describeError } from "./descriptions.js";
 
 const PROTOCOL_VERSION = "2026-01-26";
 /** Apps that are open at a time; the one that was opened first is closed. */
 const MAX_OPEN = 8;
 /** Loads of one frame: an app that reloads itself over and over is closed. */
 const MAX_LOADS = 5;
-const CAPABILITIES = { openLinks: {}, serverTools: {}, serverResources: {}, message: { text: {} } };
+const CAPABILITIES = {
+  openLinks: {}, serverTools: {}, serverResources: {}, message: { text: {} },
+  updateModelContext: { text: {}, structuredContent: {} },
+};
 
-let services = null;
-const openFrames = new Set();
 /** The apps whose origins the person has allowed, until the page is closed. */
 const allowed = new Set();
-
-/**
- * Connect apps with the page: {api, conversationId(), addRequest(request), removeRequest(id), sendMessage(text, server)}.
- */
-export function connectApps(given) {
-  services = given;
-}
-
-/** Close the apps of conversations that are not shown; they open again with their conversation. */
-export function closeDetachedApps() {
-  for (const frame of [...openFrames]) if (!frame.element.isConnected) frame.suspend();
-}
 
 const whenVisible = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) if (isIntersecting) target.dispatchEvent(new Event("visible"));
@@ -40,6 +32,8 @@ const whenVisible = new IntersectionObserver((entries) => {
 
 export class AppFrame {
   #app;
+  /** Names the app for the page. */
+  #key = createId();
   #name;
   #body = el("div.app-body");
   #origins = el("span.app-origins.quiet");
@@ -62,9 +56,10 @@ export class AppFrame {
     this.#consent = new Consent(this.#name);
     if (app.result) this.#end = ["ui/notifications/tool-result", app.result];
     const head = el("header.app-head", {},
-      el("span.app-title", {}, "App of ", el("strong", {}, this.#name)), this.#origins,
-      createIconButton("cross", "Close the app", () => this.close("Closed by the user.")));
-    this.element = el("section.app", { "aria-label": `App of ${this.#name}` }, head, this.#body, this.#consent.element);
+      el("span.app-title", {}, ...translateNodes("app.of", { server: el("strong", {}, this.#name) })), this.#origins,
+      createIconButton("cross", translate("app.close"), () => this.close(translate("app.closed_by_user"))));
+    const label = translate("app.of", { server: this.#name });
+    this.element = el("section.app", { "aria-label": label }, head, this.#body, this.#consent.element);
     this.element.addEventListener("visible", () => this.#load(), { once: true });
     whenVisible.observe(this.element);
   }
@@ -86,7 +81,7 @@ export class AppFrame {
     if (frame?.isConnected && this.#isInitialized) await this.#bridge.tearDown(text);
     if (frame !== this.#frame) return;
     this.#release();
-    this.#showButton(text, "Show the app", () => this.#open());
+    this.#showButton(text, translate("app.show"), () => this.#open());
   }
 
   /** Close at once; the app opens again when it is visible. */
@@ -107,19 +102,21 @@ export class AppFrame {
     whenVisible.unobserve(this.element);
     const { server, tool, uri } = this.#app;
     try {
-      this.#body.replaceChildren(el("p.quiet", {}, "The app is loading…"));
-      this.#resource = await services.api.fetchJson("POST", "apps/read", { server, uri, tool });
+      this.#body.replaceChildren(el("p.quiet", {}, translate("app.loading")));
+      this.#resource = await getServices().api.fetchJson("POST", "apps/read", { server, uri, tool });
     } catch (error) {
-      this.#showButton(`The app cannot be shown: ${describeError(error)}`, "Try again", () => this.#load());
+      const text = translate("app.failed", { error: describeError(error) });
+      this.#showButton(text, translate("app.again"), () => this.#load());
       return;
     }
     const { origins, left_out: leftOut } = this.#resource;
     const hosts = origins.map(escapeInvisible).join(", ");
-    this.#origins.textContent = hosts ? `reaches ${hosts}` : "";
-    this.#origins.title = leftOut.length ? `Not allowed: ${leftOut.map(escapeInvisible).join(", ")}` : "";
+    this.#origins.textContent = hosts ? translate("app.reaches", { hosts }) : "";
+    const refused = leftOut.map(escapeInvisible).join(", ");
+    this.#origins.title = refused ? translate("app.left_out", { hosts: refused }) : "";
     const key = JSON.stringify([server, uri, origins]);
     if (!origins.length || allowed.has(key)) return this.#open();
-    this.#showButton(`This app loads from, or sends to: ${hosts}`, "Show the app", () => {
+    this.#showButton(translate("app.origins", { hosts }), translate("app.show"), () => {
       allowed.add(key);
       this.#open();
     });
@@ -132,7 +129,7 @@ export class AppFrame {
   #open() {
     this.#loads = 0;
     this.#createFrame();
-    if (openFrames.size > MAX_OPEN) [...openFrames][0].close("Closed: other apps are open.");
+    if (openFrames.size > MAX_OPEN) [...openFrames][0].close(translate("app.closed_by_others"));
   }
 
   #createFrame() {
@@ -145,13 +142,13 @@ export class AppFrame {
       sandbox: "allow-scripts allow-forms",
       allow: "",
       referrerpolicy: "no-referrer",
-      title: `App of ${this.#name}`,
+      title: translate("app.of", { server: this.#name }),
       src: `apps/frame?${query}`,
     });
     this.#bridge = new AppBridge(this.#frame, {
       methods: this.#createMethods(),
       onNotification: (name, params) => this.#handle(name, params),
-      onFlood: () => this.#stop("The app was closed: it sent too many messages."),
+      onFlood: () => this.#stop(translate("app.flood")),
     });
     this.#stopWatching = watchAppearance(() => {
       if (this.#isInitialized) this.#bridge.notify("ui/notifications/host-context-changed", describeAppearance(this.#width));
@@ -168,7 +165,7 @@ export class AppFrame {
   /** Close at once, without asking the app. */
   #stop(text) {
     this.#release();
-    this.#showButton(text, "Show the app", () => this.#open());
+    this.#showButton(text, translate("app.show"), () => this.#open());
   }
 
   #release() {
@@ -188,7 +185,7 @@ export class AppFrame {
     switch (name) {
       case "ui/notifications/sandbox-proxy-ready":
         this.#loads += 1;
-        if (this.#loads > MAX_LOADS) this.#stop("The app was closed: it reloads itself.");
+        if (this.#loads > MAX_LOADS) this.#stop(translate("app.reloads"));
         // An app can lead its frame to the empty document with another policy: only a new frame has its own.
         else if (this.#hasDocument) this.#createFrame();
         else this.#sendDocument();
@@ -204,7 +201,7 @@ export class AppFrame {
         if (Number.isFinite(params.height) && !this.#consent.isOpen) this.#setHeight(params.height);
         break;
       case "ui/notifications/request-teardown":
-        this.close("Closed by the app.");
+        this.close(translate("app.closed_by_app"));
         break;
     }
   }
@@ -221,6 +218,7 @@ export class AppFrame {
   #createMethods() {
     const { server } = this.#app;
     const { signal } = this.#abort;
+    const services = getServices();
     return {
       "ui/initialize": async () => ({
         protocolVersion: PROTOCOL_VERSION,
@@ -245,6 +243,11 @@ export class AppFrame {
       "ui/message": async (params) => {
         const isSent = await services.sendMessage(await this.#consent.askToSend(params), server);
         if (!isSent) throw new AppError("The message was not sent: an answer is being written");
+        return {};
+      },
+      "ui/update-model-context": async (params) => {
+        const text = readContext(params);
+        if (!services.setContext(this.#key, { server, text })) throw new AppError("Denied by the user");
         return {};
       },
       "ui/request-display-mode": async () => ({ mode: "inline" }),

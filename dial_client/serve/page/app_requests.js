@@ -6,6 +6,7 @@ import { createButton, el, setText } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { parseSafeUrl } from "./markdown_inline.js";
 import { createLink } from "./markdown_view.js";
+import { translate, translateNodes } from "./language.js";
 
 /** Milliseconds in which the buttons of a question that has just appeared ignore clicks. */
 const CLICK_DELAY = 600;
@@ -31,6 +32,17 @@ export async function callTool({ api, hooks, signal }, { conversation, server, t
   } finally {
     for (const id of pending) hooks.removeRequest(conversation, id);
   }
+}
+
+/** Return the text of a context for the model (ui/update-model-context); empty if the app has none any more. */
+export function readContext({ content = [], structuredContent }) {
+  const blocks = Array.isArray(content) ? content : [content];
+  const isText = (block) => block?.type === "text" && typeof block.text === "string";
+  if (!blocks.every(isText)) throw new AppError("Only text and structured content are supported", "params");
+  const structured = structuredContent === undefined ? "" : JSON.stringify(structuredContent, null, 2);
+  const text = [...blocks.map((block) => block.text), structured].filter(Boolean).join("\n\n").trim();
+  if (text.length > MAX_MESSAGE) throw new AppError("The context is too large", "params");
+  return text;
 }
 
 /** The questions of one app to the person, one at a time, below its frame. */
@@ -60,29 +72,29 @@ export class Consent {
     const isText = (block) => block?.type === "text" && typeof block.text === "string";
     const text = blocks.map((block) => (isText(block) ? block.text : "")).join("\n").trim();
     if (params.role !== "user" || !text || text.length > MAX_MESSAGE) throw new AppError("Invalid message", "params");
-    const pre = el("pre", { tabindex: "0", "aria-label": "Message" });
+    const pre = el("pre", { tabindex: "0", "aria-label": translate("page.message") });
     const block = el("div", {}, pre);
     setText(pre, escapeInvisible(text), block);
-    const createSend = (accept) => createButton("Send", accept, ".primary");
-    return this.#ask("wants to send this message in your name:", block, createSend, text);
+    const createSend = (accept) => createButton(translate("send"), accept, ".primary");
+    return this.#ask("app.wants_message", block, createSend, text);
   }
 
   /** Ask whether an address may be opened; the click opens it. Resolves or rejects. */
   askToOpen(params) {
     const url = parseSafeUrl(String(params.url ?? ""));
     if (!url || url.protocol === "mailto:") throw new AppError("Invalid URL", "params");
-    const host = el("p", {}, "Host: ", el("strong", {}, url.host));
+    const host = el("p", {}, ...translateNodes("host", { host: el("strong", {}, url.host) }));
     const place = el("div", {}, el("p.request-url", {}, escapeInvisible(url.href)), host);
     const createOpen = (accept) => {
-      const link = createLink(url, "Open");
+      const link = createLink(url, translate("open"));
       link.className = "button primary";
       link.addEventListener("click", accept);
       return link;
     };
-    return this.#ask("wants to open this address:", place, createOpen);
+    return this.#ask("app.wants_link", place, createOpen);
   }
 
-  #ask(question, content, createAccept, value) {
+  #ask(key, content, createAccept, value) {
     if (this.isOpen) throw new AppError("Another question is open");
     if (this.#refusals >= MAX_REFUSALS) throw new AppError("The user has refused too often");
     return new Promise((resolve, reject) => {
@@ -98,9 +110,9 @@ export class Consent {
       // An app could ask just where and when the person is about to click.
       const accept = (event) => (performance.now() - shownAt < CLICK_DELAY ? event.preventDefault() : end(true));
       this.element.replaceChildren(
-        el("p", {}, "The app of ", el("strong", {}, this.#name), ` ${question}`),
+        el("p", {}, ...translateNodes(key, { server: el("strong", {}, this.#name) })),
         content,
-        el("div.request-buttons", {}, createAccept(accept), createButton("Refuse", () => end(false))));
+        el("div.request-buttons", {}, createAccept(accept), createButton(translate("app.refuse"), () => end(false))));
     });
   }
 }

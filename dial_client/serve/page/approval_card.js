@@ -5,7 +5,8 @@ import { formatArguments } from "./argument_block.js";
 import { ArgumentEditor } from "./argument_editor.js";
 import { createButton, el, createIcon, setText } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { describeAnnotations, describeError, describeInvisible } from "./strings.js";
+import { translate, translateNodes } from "./language.js";
+import { describeError, describeAnnotations, describeInvisible } from "./descriptions.js";
 
 export class ApprovalCard {
   #request;
@@ -34,12 +35,13 @@ export class ApprovalCard {
   /** The details scroll; the question and its buttons stay visible below them. */
   get children() {
     const request = this.#request;
-    const why = request.why_asked ? renderWarning(`Why you are asked: ${escapeInvisible(request.why_asked)}`) : null;
-    const heading = [el("strong", {}, this.#server), " wants to run ", el("strong", {}, this.#tool)];
+    const why = request.why_asked
+      ? renderWarning(translate("approval.why", { reason: escapeInvisible(request.why_asked) })) : null;
+    const heading = translateNodes("approval.heading", this.#createNames());
     return [
       el("div.request-body", {},
         el("h2", { id: "request-title" }, createIcon("shield"), ...heading),
-        request.isOfApp ? renderWarning("The app asks for this call, not the model.") : null,
+        request.isOfApp ? renderWarning(translate("approval.app")) : null,
         renderChange(request.change), renderClaims(request, this.#server), why, this.#arguments),
       this.#decisions,
     ];
@@ -51,37 +53,38 @@ export class ApprovalCard {
     const { invisible_in_arguments: hidden, file_changes: changes } = this.#changed ?? this.#request;
     this.#arguments.replaceChildren(
       ...describeInvisible({ removed_invisible: removed, invisible_in_arguments: hidden }).map(renderWarning),
-      ...(this.#changed ? [el("p.request-note", {}, "You changed the arguments. The call runs with these:")] : []),
+      ...(this.#changed ? [el("p.request-note", {}, translate("approval.changed"))] : []),
       ...renderArguments(given, changes ?? []));
     this.#showDecisions();
   }
 
   #showDecisions() {
     const reason = el("input", {
-      type: "text", id: "request-reason", maxlength: "500", placeholder: "Reason (optional)",
-      "aria-label": "Reason for the model", "data-shortcut": "n", "aria-keyshortcuts": "n",
+      type: "text", id: "request-reason", maxlength: "500", placeholder: translate("approval.reason"),
+      "aria-label": translate("approval.reason_label"), "data-shortcut": "n", "aria-keyshortcuts": "n",
     });
     const deny = (event) => {
       event.preventDefault();
       this.#send({ decision: "deny", reason: reason.value.trim() });
     };
     const allow = (text, decision) => createButton(text, () => this.#send({ decision }));
-    const once = createShortcutButton("Allow once", "y", () => this.#send({ decision: "once" }), ".primary");
-    const names = [el("strong", {}, this.#server), " to run ", el("strong", {}, this.#tool)];
+    const once = createShortcutButton(translate("approval.once"), "y", () => this.#send({ decision: "once" }), ".primary");
+    const denial = el("button.button", {}, translate("approval.deny"), createKey("n"));
+    const question = this.#changed ? "approval.question_changed" : "approval.question";
     this.#decisions.replaceChildren(
-      el("p.request-question", {}, "Allow ", ...names, this.#changed ? " with your changes?" : "?"),
+      el("p.request-question", {}, ...translateNodes(question, this.#createNames())),
       el("div.request-buttons", {}, once,
-        this.#request.why_asked ? null : allow("This conversation", "conversation"),
-        this.#request.why_asked ? null : allow("Always", "always"),
-        this.#request.schema ? createShortcutButton("Edit", "e", () => this.#edit()) : null),
-      el("form.request-denial", { onsubmit: deny }, reason, el("button.button", {}, "Deny", createKey("n"))));
+        this.#request.why_asked ? null : allow(translate("approval.conversation"), "conversation"),
+        this.#request.why_asked ? null : allow(translate("approval.always"), "always"),
+        this.#request.schema ? createShortcutButton(translate("edit"), "e", () => this.#edit()) : null),
+      el("form.request-denial", { onsubmit: deny }, reason, denial));
   }
 
   /** Replace the arguments with a form. The call cannot be allowed until the form is closed. */
   #edit() {
     const editor = new ArgumentEditor(this.#request.schema, this.#changed?.given ?? this.#request.call.arguments);
     const problem = el("p.failure", { role: "alert" });
-    const use = el("button.button.primary", {}, "Review");
+    const use = el("button.button.primary", {}, translate("approval.review"));
     const cancel = () => this.#close();
     const onkeydown = (event) => {
       if (event.key !== "Escape" || event.isComposing) return;
@@ -99,7 +102,8 @@ export class ApprovalCard {
     const id = "request-editor";
     this.#arguments.replaceChildren(el("form.request-form", { id, onsubmit, onkeydown }, editor.element));
     use.setAttribute("form", id);
-    this.#decisions.replaceChildren(problem, el("div.request-buttons", { onkeydown }, use, createButton("Cancel", cancel)));
+    this.#decisions.replaceChildren(problem,
+      el("div.request-buttons", { onkeydown }, use, createButton(translate("cancel"), cancel)));
     editor.focus();
   }
 
@@ -109,7 +113,7 @@ export class ApprovalCard {
     if (problem) return problem;
     try {
       const checked = await this.#check(given);
-      if (checked.problems.length) return `The arguments do not fit: ${checked.problems.join("; ")}`;
+      if (checked.problems.length) return translate("approval.unfit", { problems: checked.problems.join("; ") });
       const isChanged = JSON.stringify(given) !== JSON.stringify(this.#request.call.arguments ?? {});
       this.#changed = isChanged ? { ...checked, given } : null;
     } catch (error) {
@@ -117,6 +121,10 @@ export class ApprovalCard {
     }
     this.#close();
     return "";
+  }
+
+  #createNames() {
+    return { server: el("strong", {}, this.#server), tool: el("strong", {}, this.#tool) };
   }
 
   #close() {
@@ -145,30 +153,33 @@ function renderClaims(request, server) {
   const annotations = describeAnnotations(claims.annotations);
   if (!text && !annotations && (!title || title === request.tool)) return null;
   return el("div.request-claims", {},
-    title && title !== request.tool ? el("p", {}, "Its own title: “", title, "”") : null,
+    title && title !== request.tool ? el("p", {}, translate("approval.title", { title })) : null,
     text ? renderDescription(text, server) : null,
-    annotations ? el("p", {}, `${server} says ${annotations}.`) : null);
+    annotations ? el("p", {}, translate("approval.claims", { server, claims: annotations })) : null);
 }
 
 function renderDescription(text, server) {
-  if (text.length <= 160) return el("p.request-description", {}, `${server} says: `, text);
-  return el("details.request-description", {}, el("summary", {}, `Description from ${server}`), el("p", {}, text));
+  if (text.length <= 160) return el("p.request-description", {}, translate("server.says", { server, text }));
+  const summary = el("summary", {}, translate("approval.description", { server }));
+  return el("details.request-description", {}, summary, el("p", {}, text));
 }
 
 function renderChange(change) {
   if (!change) return null;
-  const text = el("p", {}, "The tool's definition has changed since you allowed it:");
+  const text = el("p", {}, translate("approval.definition"));
   return el("div.request-warning", {}, text, el("pre", {}, escapeInvisible(change)));
 }
 
 /** The arguments: changes of texts as diffs first, the other arguments, and all of them folded. */
 function renderArguments(given, changes) {
-  if (!Object.keys(given).length) return [el("p.quiet", {}, "No arguments.")];
-  if (!changes.length) return [renderBlock(given, "Arguments")];
+  if (!Object.keys(given).length) return [el("p.quiet", {}, translate("approval.no_arguments"))];
+  if (!changes.length) return [renderBlock(given, translate("call.arguments"))];
   const covered = new Set(changes.flatMap(({ argument, replaces }) => [argument, ...replaces]));
   const others = Object.fromEntries(Object.entries(given).filter(([name]) => !covered.has(name)));
-  const all = el("details.request-description", {}, el("summary", {}, "All arguments"), renderBlock(given, "All arguments"));
-  return [...(Object.keys(others).length ? [renderBlock(others, "Arguments")] : []), ...changes.map(renderDiff), all];
+  const label = translate("approval.all_arguments");
+  const all = el("details.request-description", {}, el("summary", {}, label), renderBlock(given, label));
+  const unchanged = Object.keys(others).length ? [renderBlock(others, translate("call.arguments"))] : [];
+  return [...unchanged, ...changes.map(renderDiff), all];
 }
 
 function renderBlock(given, label) {
@@ -183,7 +194,7 @@ const LINE_KINDS = { "+": "added", "-": "removed", "@": "gap" };
 function renderDiff({ argument, title, lines, unchanged }) {
   const name = escapeInvisible(argument);
   const rows = lines.map((line) => el(`span.${LINE_KINDS[line[0]] ?? "kept"}`, {}, `${escapeInvisible(line)}\n`));
-  const rest = unchanged ? el("p.quiet", {}, `${unchanged.toLocaleString("en")} further lines are unchanged.`) : null;
+  const rest = unchanged ? el("p.quiet", {}, translate("approval.unchanged", { count: unchanged })) : null;
   return el("div.request-diff", {}, el("p", {}, el("strong", {}, name), ` ${title}`),
-    el("pre", { tabindex: "0", "aria-label": `Changes of ${name}` }, ...rows), rest);
+    el("pre", { tabindex: "0", "aria-label": translate("approval.changes", { name }) }, ...rows), rest);
 }

@@ -7,6 +7,7 @@ import { parseSafeUrl } from "./markdown_inline.js";
 import { renderForm } from "./elicitation_form.js";
 import { createLink } from "./markdown_view.js";
 import { escapeInvisible } from "./invisible_characters.js";
+import { translate, translateNodes } from "./language.js";
 
 /** Return the card for a request; `answer(body)` sends the user's answer, `check(given)` has changed arguments checked. */
 export function renderRequest(request, { answer, check }) {
@@ -20,9 +21,10 @@ const renderHeading = (icon, ...texts) => el("h2", { id: "request-title" }, crea
 
 function renderElicitation(request, answer) {
   const tools = (request.names?.tools ?? []).slice(0, 3).join(", ");
+  const heading = tools ? "elicitation.heading_tools" : "elicitation.heading";
+  const name = request.names?.server ?? escapeInvisible(request.server);
   return [el("div.request-body", {},
-    renderHeading("question", el("strong", {}, request.names?.server ?? escapeInvisible(request.server)),
-      tools ? ` asks for input while it runs ${tools}:` : " asks for input:"),
+    renderHeading("question", ...translateNodes(heading, { server: el("strong", {}, name), tools })),
     el("p.request-message", {}, escapeInvisible(request.message ?? "")),
     ...(request.warnings ?? []).map((text) => el("p.request-warning", {}, escapeInvisible(text))),
     request.url ? renderUrl(request, answer) : renderForm(request, answer),
@@ -32,17 +34,17 @@ function renderElicitation(request, answer) {
 /** A URL is shown in full and opened only when the user clicks it. */
 function renderUrl(request, answer) {
   const url = parseSafeUrl(request.url);
-  const decline = createButton("Decline", () => answer({ action: "decline" }));
+  const decline = createButton(translate("decline"), () => answer({ action: "decline" }));
   if (!url || url.protocol === "mailto:") {
-    const text = el("p.request-warning", {}, "The server asks you to open an address that is not a web address.");
+    const text = el("p.request-warning", {}, translate("elicitation.no_address"));
     return el("div", {}, text, el("div.request-buttons", {}, decline));
   }
-  const link = createLink(url, "Open");
+  const link = createLink(url, translate("open"));
   link.className = "button primary";
   link.addEventListener("click", () => answer({ action: "accept" }));
   return el("div.request-form", {},
-    el("p", {}, "The server asks you to open this address:"),
+    el("p", {}, translate("elicitation.address")),
     el("p.request-url", {}, escapeInvisible(url.href)),
-    el("p", {}, "Host: ", el("strong", {}, url.host)),
+    el("p", {}, ...translateNodes("host", { host: el("strong", {}, url.host) })),
     el("div.request-buttons", {}, link, decline));
 }

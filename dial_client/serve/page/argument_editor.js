@@ -3,6 +3,7 @@
 
 import { el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
+import { translate } from "./language.js";
 
 const MAX_ROWS = 12;
 const MAX_HINT = 300;
@@ -24,7 +25,7 @@ export class ArgumentEditor {
       return new Field(name, own, { isRequired: required.has(name), isGiven, value: given[name] });
     });
     const whole = { isRequired: true, isGiven: true, value: {} };
-    if (!names.length) this.#whole = new Field("Arguments as JSON", { type: "object" }, whole);
+    if (!names.length) this.#whole = new Field(translate("arguments.json"), { type: "object" }, whole);
     this.element.append(...(this.#whole ? [this.#whole] : this.#fields).map(({ element }) => element));
   }
 
@@ -33,7 +34,7 @@ export class ArgumentEditor {
     try {
       if (this.#whole) {
         const given = this.#whole.read();
-        return isObject(given) ? { given, problem: "" } : { given: {}, problem: "The arguments are not a JSON object." };
+        return isObject(given) ? { given, problem: "" } : { given: {}, problem: translate("arguments.not_object") };
       }
       const included = this.#fields.filter((field) => field.isIncluded);
       return { given: Object.fromEntries(included.map((field) => [field.name, field.read()])), problem: "" };
@@ -69,9 +70,11 @@ class Field {
     const hint = this.#createHint(schema, id);
     this.#control = this.#createControl({ id, "aria-describedby": hint && `${id}-hint` });
     this.#initial = this.#control.value;
-    const label = el("label", { for: id }, escapeInvisible(name), el("span.quiet", {}, ` ${isRequired ? "" : "optional"}`));
+    const optional = el("span.quiet", {}, ` ${isRequired ? "" : translate("arguments.optional")}`);
+    const label = el("label", { for: id }, escapeInvisible(name), optional);
     if (!isRequired) {
-      this.#box = el("input", { type: "checkbox", checked: isGiven, "aria-label": `Include ${escapeInvisible(name)}` });
+      const include = translate("arguments.include", { name: escapeInvisible(name) });
+      this.#box = el("input", { type: "checkbox", checked: isGiven, "aria-label": include });
       this.#control.addEventListener("input", () => { this.#box.checked = true; });
     }
     this.element = el("div.field", {}, el("div.argument-label", {}, this.#box, label), this.#control, hint);
@@ -90,7 +93,7 @@ class Field {
     try {
       return JSON.parse(text);
     } catch {
-      throw new Error(`${escapeInvisible(this.name)} is not JSON.`);
+      throw new Error(translate("arguments.not_json", { name: escapeInvisible(this.name) }));
     }
   }
 
@@ -118,14 +121,17 @@ class Field {
   }
 
   #createHint(schema, id) {
-    const type = this.#isText || this.#choices ? "" : `${findType(schema) || "any value"}, as JSON. `;
-    const text = type + (typeof schema.description === "string" ? schema.description : "");
+    const isPlain = this.#isText || this.#choices;
+    const description = typeof schema.description === "string" ? schema.description : "";
+    const text = [isPlain ? "" : describeType(findType(schema)), description].filter(Boolean).join(" ");
     return text ? el("p.quiet", { id: `${id}-hint` }, escapeInvisible(text).slice(0, MAX_HINT)) : null;
   }
 }
 
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const isCrLf = (text) => text.includes("\r\n") && !/(^|[^\r])\n/.test(text);
+
+const describeType = (type) => (type ? translate("arguments.type", { type }) : translate("arguments.any_type"));
 
 function findType(schema) {
   const types = [schema.type].flat().filter((type) => typeof type === "string" && type !== "null");

@@ -5,6 +5,7 @@ import { showToast } from "./dialogs.js";
 import { byId, el, createIcon, createIconButton, announce } from "./dom.js";
 import { IMAGES, formatSize } from "./content_parts.js";
 import { escapeInvisible } from "./invisible_characters.js";
+import { translate } from "./language.js";
 
 const DOCUMENTS = ["application/pdf"];
 /** Bytes of the files of a message: as base64 they must fit into a request. */
@@ -39,7 +40,7 @@ export class Attachments {
       const text = event.clipboardData.getData("text/plain");
       if (text.length > LONG_PASTE && new Blob([text]).size <= MAX_TEXT) {
         event.preventDefault();
-        this.#add([new File([text], "pasted text.txt", { type: "text/plain" })]);
+        this.#add([new File([text], translate("attach.pasted"), { type: "text/plain" })]);
         return;
       }
       // Formatted text and tables are on the clipboard as an image too: paste these as text.
@@ -95,7 +96,9 @@ export class Attachments {
   #add(files) {
     const key = this.#key;
     this.#reading = this.#reading.then(async () => {
-      for (const file of files) await this.#addFile(key, file).catch(() => showToast(`${file.name} cannot be read.`));
+      for (const file of files) {
+        await this.#addFile(key, file).catch(() => showToast(translate("attach.unreadable", { name: file.name })));
+      }
     });
   }
 
@@ -104,13 +107,13 @@ export class Attachments {
     const isMedia = isImage || DOCUMENTS.includes(file.type);
     const problem = isMedia ? "" : await findProblem(file);
     if (problem) {
-      showToast(`${file.name} was not attached: ${problem}`);
+      showToast(translate("attach.refused", { name: file.name, reason: problem }));
       return;
     }
     const size = this.filesOf(key).reduce((sum, { data }) => sum + (data.length * 3) / 4, file.size);
     if (!file.size || size > MAX_BYTES) {
-      const reason = file.size ? "the files of a message have at most 20 MB" : "it is empty";
-      showToast(`${file.name} was not attached: ${reason}.`);
+      const reason = translate(file.size ? "attach.size" : "attach.empty");
+      showToast(translate("attach.refused", { name: file.name, reason }));
       return;
     }
     this.#current = { name: file.name, progress: el("progress", { max: file.size, value: 0, "aria-label": file.name }) };
@@ -119,12 +122,12 @@ export class Attachments {
     const type = isMedia ? file.type : "text/plain";
     const part = { type: isImage ? "image" : "file", data, mime_type: type, name: file.name };
     this.set(key, [...this.filesOf(key), part]);
-    announce(`${file.name} attached`);
+    announce(translate("attach.added", { name: file.name }));
   }
 
   #remove(file) {
     this.set(this.#key, this.all.filter((other) => other !== file));
-    announce(`${file.name ?? "File"} removed`);
+    announce(translate("attach.removed", { name: file.name ?? translate("file") }));
     byId("message").focus();
   }
 
@@ -135,7 +138,7 @@ export class Attachments {
     const chip = reading && el("li.file", {}, el("span.file-name", {}, escapeInvisible(reading.name)), reading.progress);
     const chips = all.map((file) => {
       const name = escapeInvisible(file.name ?? "") || file.mime_type;
-      const remove = createIconButton("cross", `Remove ${name}`, () => this.#remove(file));
+      const remove = createIconButton("cross", translate("remove.name", { name }), () => this.#remove(file));
       const label = el("span.file-name", { title: name }, name);
       return el("li.file", {}, createIcon(file.type), label, el("span.quiet", {}, formatSize(file.data)), remove);
     });
@@ -146,9 +149,9 @@ export class Attachments {
 
 /** Return why a file that is neither an image nor a PDF document cannot be attached; an empty string if it can. */
 async function findProblem(file) {
-  if (/^(audio|video)\//.test(file.type)) return "the models here take no sound and no video.";
+  if (/^(audio|video)\//.test(file.type)) return translate("attach.sound");
   if (file.size > MAX_TEXT) {
-    return `attach PNG, JPEG, GIF or WebP images, PDF documents, or text files of at most ${MAX_TEXT / 1000} kB.`;
+    return translate("attach.large", { size: MAX_TEXT / 1000 });
   }
   const bytes = new Uint8Array(await file.arrayBuffer());
   const encoding = (bytes[0] === 0xff && bytes[1] === 0xfe) ? "utf-16le" : "utf-8";
@@ -158,7 +161,7 @@ async function findProblem(file) {
   } catch {
     // The file is not text.
   }
-  return "attach text files, PNG, JPEG, GIF or WebP images, or PDF documents.";
+  return translate("attach.kinds");
 }
 
 function readBase64(file, progress) {

@@ -2,6 +2,7 @@
 
 import { announce, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
+import { translate } from "./language.js";
 
 const MAX_SHOWN = 50;
 
@@ -74,7 +75,7 @@ export class CompletionList {
     this.#list.hidden = false;
     this.#activate(0);
     const count = found.options.length;
-    if (!wasOpen) announce(`${count} ${count === 1 ? "suggestion" : "suggestions"}. Use the arrow keys.`);
+    if (!wasOpen) announce(translate("completion.count", { count }));
   }
 
   #renderOption({ label, detail, badge }, at) {

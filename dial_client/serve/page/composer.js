@@ -4,9 +4,11 @@
 // sent while an answer is written is queued.
 
 import { byId, createIcon, setLabel } from "./dom.js";
+import { AppContexts } from "./app_contexts.js";
 import { Attachments } from "./attachments.js";
 import { CompletionList } from "./completion_list.js";
 import { MessageQueue } from "./message_queue.js";
+import { translate } from "./language.js";
 
 const DRAFT_PREFIX = "dial-draft:";
 const TAINT_PREFIX = "dial-draft-taint:";
@@ -19,9 +21,10 @@ export class Composer {
   #isRunning = false;
   #files = new Attachments(() => this.#update());
   #isStopping = false;
+  contexts = new AppContexts();
   #taints = new Map();
 
-  /** `hooks`: {send(message), stop(), editLast(), suggest(text, position), findCommand(text)}. `send`
+  /** `hooks`: {send(message), sendQueued(), stop(), editLast(), suggest(text, position), findCommand(text)}. `send`
    * resolves to null, or to the conversation of a message that was not accepted; `findCommand` to a function or null. */
   constructor(hooks) {
     this.#hooks = hooks;
@@ -62,17 +65,25 @@ export class Composer {
     this.#key = key;
     this.text = loadDraft(DRAFT_PREFIX + key);
     this.#files.open(key);
+    this.contexts.open(key);
     this.queue.open(key);
   }
 
   /** Add a message to the draft at the position of the cursor, such as a filled-in prompt. */
-  insert({ text, files = [], taint = "" }) {
+  insert({ text, files = [], taint = "", contexts = [] }) {
     const { selectionStart: from, selectionEnd: to } = this.#field;
     this.#field.setRangeText(text, from, to, "end");
     this.#taint ||= taint;
+    this.contexts.restore(this.#key, contexts);
     this.text = this.#field.value;
     if (files.length) this.#files.set(this.#key, [...this.#files.all, ...files]);
     this.#field.focus();
+  }
+
+  /** Add a mention to the draft, as a word of its own. */
+  mention(text) {
+    const isWithinWord = /\S$/.test(this.#field.value.slice(0, this.#field.selectionStart));
+    this.insert({ text: `${isWithinWord ? " " : ""}${text} ` });
   }
 
   /** Open the dialog that chooses files. */
@@ -92,6 +103,7 @@ export class Composer {
     this.#taint = message.taint;
     this.text = message.text;
     this.#files.set(key, message.files);
+    this.contexts.restore(key, message.contexts ?? []);
   }
 
   /** Move the draft of the new conversation to the id it has now. */
@@ -103,6 +115,7 @@ export class Composer {
     saveDraft(DRAFT_PREFIX + key, this.#field.value);
     this.#taint = taint;
     this.#files.assignId(key);
+    this.contexts.open(key);
     this.queue.assignId(key);
   }
 
@@ -144,22 +157,32 @@ export class Composer {
     if (run && this.#field.value.trim() === command) this.text = "";
     if (run) return run();
     if (this.#isEmpty) return;
-    const message = { text: this.#field.value, files: this.#files.all, taint: this.#taint };
+    const contexts = this.contexts.take(key);
+    const message = { text: this.#field.value, files: this.#files.all, taint: this.#taint, contexts };
     this.completions.close();
     this.text = "";
     this.#taint = "";
     this.#files.set(key, []);
-    if (this.#isRunning) this.queue.add(message);
-    else {
+    if (this.#isRunning) {
+      await this.queue.add(message);
+      // The answer may have ended while the message was stored.
+      if (key === this.#key) this.#sendNext();
+    } else {
       const place = await this.#hooks.send(message);
       if (place !== null) this.putBack(place, message);
     }
   }
 
-  async #sendNext() {
-    const message = this.#isRunning ? null : this.queue.takeNext(this.#key);
-    const place = message && (await this.#hooks.send(message));
-    if (place !== null) this.queue.putBack(place, message);
+  /** Send the message of an app, with the contexts of apps. Resolves to true if the server accepted it. */
+  async sendForApp(message) {
+    const contexts = this.contexts.take(this.#key);
+    const place = await this.#hooks.send({ ...message, contexts });
+    if (place !== null) this.contexts.restore(place, contexts);
+    return place === null;
+  }
+
+  #sendNext() {
+    if (!this.#isRunning) this.#hooks.sendQueued();
   }
 
   get #isEmpty() {
@@ -168,7 +191,7 @@ export class Composer {
 
   #update() {
     const isStop = this.#isRunning && this.#isEmpty;
-    const label = isStop ? "Stop" : this.#isRunning ? "Send after this answer" : "Send";
+    const label = translate(isStop ? "composer.stop" : this.#isRunning ? "composer.later" : "send");
     if (this.#button.title !== label) {
       this.#button.replaceChildren(createIcon(isStop ? "stop" : "send"));
       setLabel(this.#button, label);

@@ -2,12 +2,13 @@
 
 import { el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
+import { translate, formatNumber } from "./language.js";
 
 /** Image types that are displayed. Their data is part of the message; nothing is fetched. */
 export const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /** Format the size of base64 data. */
-export const formatSize = (base64) => `${Math.max(1, Math.round((base64.length * 3) / 4000)).toLocaleString("en")} kB`;
+export const formatSize = (base64) => `${formatNumber(Math.max(1, Math.round((base64.length * 3) / 4000)))} kB`;
 
 /** Return an element for a part that is not text. `alt` is the text alternative of an image. */
 export function renderPart(part, alt) {
@@ -16,7 +17,7 @@ export function renderPart(part, alt) {
     const image = el("img", { src: `data:${part.mime_type};base64,${part.data}`, alt });
     return el("figure", {}, image, el("figcaption", {}, caption));
   }
-  return el("p.quiet", {}, `${escapeInvisible(part.name ?? "") || "File"}: ${caption}`);
+  return el("p.quiet", {}, `${escapeInvisible(part.name ?? "") || translate("file")}: ${caption}`);
 }
 
 export const isText = (part) => part.type === "text";

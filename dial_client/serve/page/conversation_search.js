@@ -2,7 +2,7 @@
 
 import { showAllTurns } from "./deep_links.js";
 import { announce, byId, createIconButton, el } from "./dom.js";
-import { translate } from "./strings.js";
+import { translate } from "./language.js";
 
 /** What is searched: messages, answers, reasoning, arguments and results. */
 const TEXTS = ".user-message, .prose, .reasoning-text, .tool pre, .note, .stopped";
@@ -123,6 +123,6 @@ export class ConversationSearch {
     globalThis.CSS?.highlights?.set("find-current", new Highlight(range));
     parent?.scrollIntoView({ block: "center" });
     this.#count.textContent = `${this.#at + 1}/${length}`;
-    announce(translate("find.hit", { number: this.#at + 1, count: length }));
+    announce(translate("find.hit", { number: this.#at + 1, total: length }));
   }
 }

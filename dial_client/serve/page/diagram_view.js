@@ -2,6 +2,7 @@
 // the first diagram; it has an opaque origin, no network, and is ended if it takes too long.
 
 import { createCopyButton, el } from "./dom.js";
+import { translate } from "./language.js";
 
 const MAX_SOURCE = 20_000;
 const MAX_SVG = 3_000_000;
@@ -22,7 +23,8 @@ let shown = [];
 /** Return the block of a diagram: its image, and its source for those who ask for it. */
 export function renderDiagram(source) {
   const pre = el("pre", { tabindex: "0" }, el("code", {}, source));
-  const picture = el("div.diagram-picture", { tabindex: "0", role: "group", "aria-label": "Diagram", hidden: true });
+  const label = translate("diagram");
+  const picture = el("div.diagram-picture", { tabindex: "0", role: "group", "aria-label": label, hidden: true });
   const toggle = el("button.text-button", {
     type: "button",
     "aria-pressed": "true",
@@ -31,14 +33,14 @@ export function renderDiagram(source) {
       pre.hidden = !pre.hidden;
       toggle.setAttribute("aria-pressed", String(!pre.hidden));
     },
-  }, "Source");
-  const copy = createCopyButton(() => source, "Copy the source");
-  const head = el("div.code-head", {}, el("span", {}, "diagram"), el("span.code-buttons", {}, toggle, copy));
+  }, translate("diagram.source"));
+  const copy = createCopyButton(() => source, translate("diagram.copy"));
+  const head = el("div.code-head", {}, el("span", {}, translate("diagram.kind")), el("span.code-buttons", {}, toggle, copy));
   const block = el("div.code.diagram", {}, head, picture, pre);
   let isFirst = true;
   const draw = () => request(source, (svg) => {
     if (!svg) return;
-    const alt = `Diagram: ${source.trim().split("\n", 1)[0].slice(0, 100)}`;
+    const alt = translate("diagram.alt", { text: source.trim().split("\n", 1)[0].slice(0, 100) });
     const onload = () => {
       picture.hidden = false;
       toggle.hidden = false;
@@ -83,7 +85,8 @@ function startNext() {
 
 function createFrame() {
   frame = el("iframe.diagram-frame", {
-    sandbox: "allow-scripts", src: "assets/diagram_frame.html", title: "Diagrams", tabindex: "-1", "aria-hidden": "true",
+    sandbox: "allow-scripts", src: "assets/diagram_frame.html", title: translate("diagram"),
+    tabindex: "-1", "aria-hidden": "true",
   });
   timer = setTimeout(() => finish(null), LOAD_LIMIT);
   document.body.append(frame);

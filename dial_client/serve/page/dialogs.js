@@ -1,6 +1,7 @@
 // Modal dialogs, toasts and menus. The promise of a dialog resolves to the user's choice.
 
 import { createButton, byId, el } from "./dom.js";
+import { translate } from "./language.js";
 
 /** Ask the user to confirm an action. */
 export function confirmAction(question, action) {
@@ -12,7 +13,7 @@ export function confirmAction(question, action) {
     const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", onclose },
       el("h2", { id: "dialog-title" }, question),
       el("div.dialog-buttons", {},
-        createButton("Cancel", () => dialog.close("no")),
+        createButton(translate("cancel"), () => dialog.close("no")),
         createButton(action, () => dialog.close("yes"), ".danger")));
     document.body.append(dialog);
     dialog.showModal();
@@ -36,14 +37,14 @@ export function promptForToken(wasWrong) {
       dialog.remove();
       resolve(field.value.trim());
     };
-    const text = wasWrong ? "The server does not accept this token." : "The server needs your token.";
+    const text = translate(wasWrong ? "token.wrong" : "token.needed");
     const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", oncancel: (event) => event.preventDefault() },
-      el("h2", { id: "dialog-title" }, "Token"),
+      el("h2", { id: "dialog-title" }, translate("token")),
       el("p", { role: wasWrong ? "alert" : null }, text),
-      el("form", { onsubmit: send }, el("label.visually-hidden", { for: "token" }, "Token"), field,
+      el("form", { onsubmit: send }, el("label.visually-hidden", { for: "token" }, translate("token")), field,
         el("p.quiet", { id: "token-hint" },
-          "The token is in the address that dial-chat serve printed, after “#token=”. If you set a token, use that one."),
-        el("div.dialog-buttons", {}, el("button.button.primary", {}, "Continue"))));
+          translate("token.hint")),
+        el("div.dialog-buttons", {}, el("button.button.primary", {}, translate("token.continue")))));
     document.body.append(dialog);
     dialog.showModal();
     field.focus();

@@ -1,6 +1,7 @@
 // Creates elements. Text becomes text nodes: no module of the page parses markup.
 
 import { escapeInvisible } from "./invisible_characters.js";
+import { translate } from "./language.js";
 
 /**
  * Create an element: el("button.small", {type: "button", onclick: save}, "Save").
@@ -26,6 +27,12 @@ export function placeChildren(parent, children) {
   children.forEach((child, at) => {
     if (parent.childNodes[at] !== child) parent.insertBefore(child, parent.childNodes[at] ?? null);
   });
+}
+
+/** Create a fold, which is open if its key is in the set `open`. */
+export function createFold(key, open, label, ...children) {
+  const summary = el("summary", {}, label, createIcon("chevron"));
+  return el("details.more", { "data-key": key, open: open.has(key) }, summary, ...children);
 }
 
 export const byId = (id) => document.getElementById(id);
@@ -90,7 +97,7 @@ export function setLabel(button, label) {
 }
 
 /** Create a button that copies a text. `getText` is called on each click. */
-export function createCopyButton(getText, label = "Copy", icon = "copy") {
+export function createCopyButton(getText, label = translate("copy"), icon = "copy") {
   const button = createIconButton(icon, label, () => copy(button, getText, label, icon));
   return button;
 }
@@ -106,7 +113,7 @@ export function createTextCopyButton(text, getText, label) {
 async function copy(button, getText, label, icon = "copy") {
   const isCopied = await navigator.clipboard.writeText(getText()).then(() => true, () => false);
   button.firstElementChild.replaceWith(createIcon(isCopied ? "check" : "cross"));
-  button.title = isCopied ? "Copied" : "The browser did not allow copying";
+  button.title = translate(isCopied ? "copied" : "copy.refused");
   announce(button.title);
   setTimeout(() => {
     button.firstElementChild.replaceWith(createIcon(icon));
@@ -143,14 +150,12 @@ export function setText(element, text, parent = element.parentElement ?? element
       element.replaceChildren(text);
       button.remove();
     },
-  }, `Show all (${formatNumber(text.length)} characters)`);
+  }, translate("characters.all", { count: text.length }));
   element.replaceChildren(`${text.slice(0, BEGINNING)}…`);
   parent.append(button);
 }
 
 export const isLong = (text) => text.length > LONG_TEXT;
-
-export const formatNumber = (number) => number.toLocaleString("en");
 
 /** Save a blob as a file that is named after a title. */
 export function saveFile(blob, title, extension) {

@@ -2,6 +2,7 @@
 
 import { createButton, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
+import { translate } from "./language.js";
 
 const TYPES = { email: "email", uri: "url", date: "date", "date-time": "datetime-local" };
 
@@ -19,14 +20,15 @@ export function renderForm(elicitation, answer) {
   };
   return el("form.request-form", { onsubmit }, ...fields.map(({ element }) => element),
     el("div.request-buttons", {},
-      el("button.button.primary", {}, "Send"),
-      createButton("Decline", () => answer({ action: "decline" })),
-      createButton("Not now", () => answer({ action: "cancel" }))));
+      el("button.button.primary", {}, translate("send")),
+      createButton(translate("decline"), () => answer({ action: "decline" })),
+      createButton(translate("elicitation.later"), () => answer({ action: "cancel" }))));
 }
 
 function renderField(name, schema, { isRequired, initial, at }) {
   const id = `request-field-${at}`;
-  const title = escapeInvisible(String(schema.title || name)) + (isRequired ? "" : " (optional)");
+  const own = escapeInvisible(String(schema.title || name));
+  const title = isRequired ? own : translate("optional", { name: own });
   const hint = schema.description ? el("p.quiet", { id: `${id}-hint` }, escapeInvisible(String(schema.description))) : null;
   const attributes = { id, required: isRequired, "aria-describedby": hint ? `${id}-hint` : null };
   if (schema.type === "boolean") {
@@ -43,7 +45,7 @@ function renderField(name, schema, { isRequired, initial, at }) {
 function renderInput(schema, initial, attributes) {
   const choices = readChoices(schema);
   if (choices.length) {
-    const empty = el("option", { value: "" }, "Choose…");
+    const empty = el("option", { value: "" }, translate("elicitation.choose"));
     const options = choices.map(({ value, title }) => {
       return el("option", { value, selected: value === initial }, escapeInvisible(title));
     });

@@ -1,7 +1,7 @@
 // The commands that take back and summarize messages. Each says what it did: nothing is lost, but messages disappear.
 
 import { showToast } from "./dialogs.js";
-import { translate } from "./strings.js";
+import { translate } from "./language.js";
 
 /**
  * Return the commands for the open conversation. `transcript()` is its transcript; `act(change)` changes it, shows an

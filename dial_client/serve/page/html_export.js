@@ -6,6 +6,7 @@ import { loadLibrary } from "./math_view.js";
 import { toTurns } from "./stored_turns.js";
 import { TurnView } from "./turn_view.js";
 import { parseUserMessage } from "./user_message.js";
+import { translate, LANGUAGE, DIRECTION } from "./language.js";
 
 /** Nothing is loaded, and nothing runs. */
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
@@ -20,14 +21,14 @@ export async function saveAsHtml(api, id) {
 }
 
 async function toHtml(stored) {
-  const title = escapeInvisible(stored.title || "Conversation");
+  const title = escapeInvisible(stored.title || translate("conversation"));
   const turns = toTurns(stored).map(renderTurn);
   const main = el("main.transcript", {}, el("h1", { dir: "auto" }, title), ...turns);
   if (main.querySelector(".math")) await loadLibrary();
-  for (const control of main.querySelectorAll(CONTROLS)) control.remove();
   const styles = await Promise.all(STYLES.map((name) => fetch(`assets/${name}`).then((response) => response.text())));
-  const language = document.documentElement.lang;
-  return `<!doctype html>\n<html lang="${language}">\n<head>\n<meta charset="utf-8">\n`
+  // Apps are added when their frame is loaded: nothing may wait behind this.
+  for (const control of main.querySelectorAll(CONTROLS)) control.remove();
+  return `<!doctype html>\n<html lang="${LANGUAGE}" dir="${DIRECTION}">\n<head>\n<meta charset="utf-8">\n`
     + `<meta http-equiv="Content-Security-Policy" content="${POLICY}">\n`
     + '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     + `${serialize(el("title", {}, title))}\n<style>\n${styles.join("\n").replaceAll("</", "<\\/")}</style>\n</head>\n`

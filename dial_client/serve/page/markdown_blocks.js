@@ -5,6 +5,9 @@
 // {type: "list", start (null for bullets), items: [{blocks, done (null for no task)}], isLoose},
 // {type: "table", align, header, rows}, {type: "math", text}.
 //
+// Long blocks are divided, so that a view that follows a growing text has little to do: `isDivided` is true of a part that
+// the next block continues, and `continues` of that block. Of a table, `above` is the part before.
+//
 // Differences from CommonMark: a single line break is kept, as people and models write it; "---" under a paragraph is a
 // rule; indented code, HTML and link reference definitions are not supported.
 
@@ -14,30 +17,49 @@ import { parseMathBlock } from "./markdown_math.js";
 const MAX_DEPTH = 10;
 const MAX_COLUMNS = 60;
 
-/** Parse a text. */
-export function parseBlocks(text) {
-  return splitBlocks(text.replace(/\r\n?/g, "\n").split("\n"), 0);
+/** Lines of a paragraph, items of a list and rows of a table behind which a block is divided. */
+const MAX_LINES = 100;
+/** Characters of code behind which it is divided, and those of each further part. Shorter code gets colours. */
+export const MAX_CODE = 60_000;
+const CODE_PART = 8_000;
+/** Languages of code that is drawn as a whole. */
+const DRAWN = ["mermaid", "math", "latex-math"];
+
+/** Parse a text. `before`: the divided block that the first line of the text may continue. */
+export function parseBlocks(text, { before = null } = {}) {
+  return splitBlocks(text.replace(/\r\n?/g, "\n").split("\n"), 0, before);
 }
 
-function splitBlocks(lines, depth) {
+function splitBlocks(lines, depth, before = null) {
   const blocks = [];
   let at = 0;
+  let divided = before;
   while (at < lines.length) {
-    if (isBlank(lines[at])) {
+    const continued = divided && continueBlock(lines, at, divided);
+    divided = null;
+    if (!continued && isBlank(lines[at])) {
       at += 1;
       continue;
     }
-    const [block, next] = parseBlock(lines, at, depth);
+    const [block, next] = continued ?? parseBlock(lines, at, depth);
     blocks.push({ from: at, ...block });
+    if (block.isDivided) divided = block;
     at = next;
   }
   return blocks;
 }
 
+/** Parse the next part of a divided block. Null if the line does not continue the block. */
+function continueBlock(lines, at, before) {
+  const parse = { code: continueCode, list: continueList, table: continueTable, paragraph: continueParagraph }[before.type];
+  const [block, next] = parse(lines, at, before) ?? [];
+  return block ? [{ ...block, continues: true }, next] : null;
+}
+
 function parseBlock(lines, at, depth) {
   const line = lines[at];
   const fence = parseFence(line);
-  if (fence) return parseCodeBlock(lines, at, fence);
+  if (fence) return parseCodeBlock(lines, at + 1, fence, depth === 0 ? MAX_CODE : Infinity);
   const heading = parseHeading(line);
   if (heading) return [heading, at + 1];
   if (isRule(line)) return [{ type: "rule" }, at + 1];
@@ -61,18 +83,30 @@ function parseFence(line) {
   return { mark: found[1], indent: found[0].length - found[1].length, language: rest.split(/\s/, 1)[0].slice(0, 40) };
 }
 
-function parseCodeBlock(lines, at, { mark, indent, language }) {
-  let end = at + 1;
+/** Parse code from its first line, or from the first line of a further part, up to so many characters. */
+function parseCodeBlock(lines, at, fence, limit) {
+  const { mark, indent, language } = fence;
+  const most = DRAWN.includes(language.toLowerCase()) ? Infinity : limit;
+  let end = at;
+  let length = 0;
   const closes = (line) => {
     const text = line.trim();
     return text.length >= mark.length && measureIndent(line) < 4 && text === mark[0].repeat(text.length);
   };
-  while (end < lines.length && !closes(lines[end])) end += 1;
+  while (end < lines.length && !closes(lines[end])) {
+    length += lines[end].length + 1;
+    if (length > most && end > at) break;
+    end += 1;
+  }
+  const isDivided = length > most && end < lines.length && !closes(lines[end]);
   const strip = indent ? new RegExp(`^ {1,${indent}}`) : null;
-  const inside = lines.slice(at + 1, end);
+  const inside = lines.slice(at, end);
   const text = (strip ? inside.map((line) => line.replace(strip, "")) : inside).join("\n");
+  if (isDivided) return [{ type: "code", language, text, isClosed: false, isDivided, fence }, end];
   return [{ type: "code", language, text, isClosed: end < lines.length }, end + 1];
 }
+
+const continueCode = (lines, at, { fence }) => parseCodeBlock(lines, at, fence, CODE_PART);
 
 function parseHeading(line) {
   const found = /^ {0,3}(#{1,6})(?=[ \t]|$)/.exec(line);
@@ -120,10 +154,9 @@ function parseList(lines, at, depth) {
   const items = [];
   let isLoose = false;
   let end = at;
-  while (end < lines.length) {
-    const marker = parseMarker(lines[end]);
-    if (!marker || (marker.number === null) !== (first.number === null) || marker.indent > first.indent + 1) break;
-    const [inside, next] = parseListItem(lines, end, marker);
+  while (end < lines.length && isSibling(parseMarker(lines[end]), first)) {
+    if (depth === 0 && items.length === MAX_LINES) break;
+    const [inside, next] = parseListItem(lines, end, parseMarker(lines[end]));
     const task = /^\[([ xX])\][ \t]+/.exec(inside[0]);
     if (task) inside[0] = inside[0].slice(task[0].length);
     const blocks = splitBlocks(inside, depth + 1);
@@ -132,7 +165,19 @@ function parseList(lines, at, depth) {
     isLoose ||= blocks.filter(({ type }) => type === "paragraph").length > 1 || isApart;
     end = next;
   }
-  return [{ type: "list", start: first.number, items, isLoose }, end];
+  const list = { type: "list", start: first.number, items, isLoose };
+  const isDivided = depth === 0 && end < lines.length && isSibling(parseMarker(lines[end]), first);
+  return [isDivided ? { ...list, isDivided, marker: first } : list, end];
+}
+
+/** True if a marker belongs to the list of the first marker. */
+const isSibling = (marker, first) =>
+  marker !== null && (marker.number === null) === (first.number === null) && marker.indent <= first.indent + 1;
+
+function continueList(lines, at, { start, items, marker, isLoose }) {
+  if (!isSibling(parseMarker(lines[at] ?? ""), marker)) return null;
+  const [list, next] = parseList(lines, at, 0);
+  return [{ ...list, start: start === null ? null : start + items.length, isLoose: isLoose || list.isLoose }, next];
 }
 
 /** Return the lines of a list item without their indent, and the next line. An indent of two columns is enough. */
@@ -179,14 +224,23 @@ function parseTable(lines, at) {
     if (cell.endsWith(":")) return cell.startsWith(":") ? "center" : "right";
     return null;
   });
+  return parseRows(lines, at + 2, { type: "table", align, header: splitCells(lines[at]) });
+}
+
+function parseRows(lines, at, table) {
   const rows = [];
-  let end = at + 2;
-  while (end < lines.length && !isBlank(lines[end]) && !isBlockStart(lines, end)) {
-    rows.push(splitCells(lines[end]).slice(0, align.length));
+  let end = at;
+  while (isRow(lines, end) && rows.length < MAX_LINES) {
+    rows.push(splitCells(lines[end]).slice(0, table.align.length));
     end += 1;
   }
-  return [{ type: "table", align, header: splitCells(lines[at]), rows }, end];
+  return [isRow(lines, end) ? { ...table, rows, isDivided: true } : { ...table, rows }, end];
 }
+
+const isRow = (lines, at) => at < lines.length && !isBlank(lines[at]) && !isBlockStart(lines, at);
+
+const continueTable = (lines, at, above) =>
+  isRow(lines, at) ? parseRows(lines, at, { type: "table", align: above.align, header: above.header, above }) : null;
 
 /** Split a row at its bars, except those that are escaped or in code. */
 function splitCells(line) {
@@ -217,8 +271,13 @@ function isBlockStart(lines, at) {
 }
 
 function parseParagraph(lines, at, depth) {
+  const goesOn = (line) => !isBlank(lines[line]) && (depth >= MAX_DEPTH || !isBlockStart(lines, line));
+  const most = depth === 0 ? at + MAX_LINES : lines.length;
   let end = at + 1;
-  while (end < lines.length && !isBlank(lines[end]) && (depth >= MAX_DEPTH || !isBlockStart(lines, end))) end += 1;
+  while (end < most && goesOn(end)) end += 1;
   const text = lines.slice(at, end).map((line) => line.trim()).join("\n");
-  return [{ type: "paragraph", text }, end];
+  return [end === most && goesOn(end) ? { type: "paragraph", text, isDivided: true } : { type: "paragraph", text }, end];
 }
+
+const continueParagraph = (lines, at) =>
+  isBlank(lines[at]) || isBlockStart(lines, at) ? null : parseParagraph(lines, at, 0);

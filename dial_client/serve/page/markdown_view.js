@@ -2,31 +2,48 @@
 //
 // Nothing is fetched: an image becomes a link. Links lead to http, https or mailto only, and their host is visible.
 
-import { createCopyButton, createTextCopyButton, el, createIcon, isLong, setText } from "./dom.js";
+import { createCopyButton, el, createIcon, isLong, setText } from "./dom.js";
 import { parseInline, toPlainText, parseSafeUrl } from "./markdown_inline.js";
 import { colorGrowing, colorWhenVisible } from "./highlighting.js";
 import { renderDiagram } from "./diagram_view.js";
 import { renderMath } from "./math_view.js";
-import { toCsv, toMarkdown } from "./table_text.js";
+import { growTable, renderTable } from "./table_view.js";
 import { parseBlocks } from "./markdown_blocks.js";
 import { escapeInvisible } from "./invisible_characters.js";
+import { translate } from "./language.js";
 
 /** Characters of a paragraph that is parsed for emphasis and links; a longer paragraph is shown as plain text. */
 const MAX_PARAGRAPH = 40_000;
 
+/** Lines of a group of blocks. Groups that are not near the visible part of the page are not laid out. */
+const GROUP_SIZE = 60;
+const LINE_LENGTH = 80;
+/** The height of a line of code, in rem: that of "pre" in turn.css. */
+const CODE_LINE = 1.302;
+
 /** A last line that is still ambiguous: a "1" may become "10." and belong to the list before it. */
 const AMBIGUOUS_LINE = /(?<=\n)[ \t]*(?:\d{1,9}[.)]?|[-*+`~#>|]{1,6})$/;
 
-/** A Markdown text that grows. Only its last block is rebuilt when text is added. */
+/** A Markdown text that grows. Only its last block, or the last part of a long block, is rebuilt when text is added. */
 export class MarkdownView {
+  /** The text of the last block, and the part of a divided block that it may continue. */
   #tail = "";
-  #nodes = [];
+  #before = null;
+  /** The last block and its element. */
   #last = null;
+  #node = null;
+  /** The last code, to which its further parts are added. */
+  #code = null;
+  /** The element that gets the next blocks, with the number of its lines, and that without the last block. */
+  #group;
+  #lines = 0;
+  #finishedLines = 0;
   #nextRender = 0;
   #isScheduled = false;
 
   constructor(root) {
     this.root = root;
+    this.#group = root;
     root.dir = "auto";
     this.text = "";
   }
@@ -53,30 +70,72 @@ export class MarkdownView {
   #render({ isOpen }) {
     const startedAt = performance.now();
     this.#isScheduled = false;
-    const blocks = parseBlocks(isOpen ? this.#tail.replace(AMBIGUOUS_LINE, "") : this.#tail);
+    const text = isOpen ? this.#tail.replace(AMBIGUOUS_LINE, "") : this.#tail;
+    const blocks = parseBlocks(text, { before: this.#before });
     const last = blocks.at(-1);
-    const isSame = isOpen && blocks.length === 1 && last.type === "code" && this.#last?.type === "code";
-    if (isSame && growCode(this.#nodes[0], this.#last, last)) {
-      this.#last = last;
-    } else {
-      for (const node of this.#nodes) node.remove();
-      const nodes = blocks.map((block) => renderBlock(block, isOpen && block === last));
-      this.root.append(...nodes);
-      this.#nodes = nodes.slice(-1);
-      this.#last = last;
+    const isSame = isOpen && blocks.length === 1 && last.type === this.#last?.type && !last.isDivided;
+    if (!isSame || !growBlock(this.#node, this.#last, last)) {
+      this.#node?.remove();
+      this.#lines = this.#finishedLines;
+      for (const block of blocks) this.#append(block, isOpen && block === last);
     }
-    if (last?.from) this.#tail = this.#tail.replace(/\r\n?/g, "\n").split("\n").slice(last.from).join("\n");
+    this.#last = last;
+    this.#lines = this.#finishedLines + (last ? countLines(last) : 0);
+    if (last?.from) {
+      this.#tail = this.#tail.replace(/\r\n?/g, "\n").split("\n").slice(last.from).join("\n");
+      this.#before = last.continues ? blocks.at(-2) : null;
+    }
     // Rendering a long block again takes longer each time: it gets at most a tenth of the time.
     this.#nextRender = performance.now() + 9 * (performance.now() - startedAt);
+  }
+
+  #append(block, isOpen) {
+    if (block.type === "code" && block.continues) {
+      this.#node = renderCodePart(block);
+      this.#code.append(this.#node);
+      return;
+    }
+    this.#node = renderBlock(block, isOpen);
+    this.#code = this.#node.querySelector("code");
+    this.#node.classList.toggle("divided", Boolean(block.isDivided));
+    this.#node.classList.toggle("continued", Boolean(block.continues));
+    if (this.#lines >= GROUP_SIZE) {
+      this.#group = el("div.blocks");
+      this.root.append(this.#group);
+      this.#lines = 0;
+    }
+    this.#group.append(this.#node);
+    this.#finishedLines = this.#lines;
+    this.#lines += countLines(block);
+  }
+}
+
+/** Return the number of lines that a block has on the page, more or less. */
+function countLines({ items, rows, text = "" }) {
+  return items?.length ?? rows?.length ?? Math.ceil(text.length / LINE_LENGTH);
+}
+
+/** Add to a block in place what is new. Returns false if the block has to be rendered again. */
+function growBlock(node, before, now) {
+  switch (now.type) {
+    case "code":
+      return growCode(node, before, now);
+    case "list":
+      return growList(node, before, now);
+    case "table":
+      return growTable(node, before, now, renderCell);
+    default:
+      return false;
   }
 }
 
 /** Append to a code block in place, which keeps a selection in it. */
 function growCode(node, before, now) {
-  const code = node.querySelector("code");
+  const code = now.continues ? node : node.querySelector("code");
   if (isLong(now.text) || before.language !== now.language || !now.text.startsWith(before.text)) return false;
   code.append(now.text.slice(before.text.length));
-  colorGrowing(code, now.language);
+  if (now.continues) reserveHeight(code, now.text);
+  else colorGrowing(code, now.language);
   return true;
 }
 
@@ -87,7 +146,7 @@ function renderBlock(block, isOpen) {
     case "code":
       return renderCode(block);
     case "math":
-      return el("div.formula", { tabindex: "0", role: "group", "aria-label": "Formula" }, renderMath(block.text, true));
+      return renderFormula(block.text);
     case "rule":
       return el("hr");
     case "quote":
@@ -95,7 +154,7 @@ function renderBlock(block, isOpen) {
     case "list":
       return renderList(block, isOpen);
     case "table":
-      return renderTable(block);
+      return renderTable(block, renderCell);
     default:
       return renderParagraph(block.text, isOpen);
   }
@@ -111,55 +170,77 @@ function renderParagraph(text, isOpen) {
   return block;
 }
 
-function renderCode({ language, text, isClosed }) {
+function renderFormula(text) {
+  const label = translate("markdown.formula");
+  return el("div.formula", { tabindex: "0", role: "group", "aria-label": label }, renderMath(text, true));
+}
+
+function renderCode({ language, text, isClosed, isDivided }) {
   if (isClosed && language.toLowerCase() === "mermaid") return renderDiagram(text);
-  if (isClosed && ["math", "latex-math"].includes(language.toLowerCase())) {
-    return el("div.formula", { tabindex: "0", role: "group", "aria-label": "Formula" }, renderMath(text, true));
-  }
+  if (isClosed && ["math", "latex-math"].includes(language.toLowerCase())) return renderFormula(text);
   const code = el("code");
   const pre = el("pre", { tabindex: "0" }, code);
-  const copy = createCopyButton(() => (isLong(text) ? text : code.textContent), "Copy code");
-  const block = el("div.code", {}, el("div.code-head", {}, el("span", {}, escapeInvisible(language) || "text"), copy), pre);
-  setText(code, text, block);
-  if (!isLong(text)) colorWhenVisible(code, language);
+  const copy = createCopyButton(() => (isLong(text) ? text : code.textContent), translate("markdown.copy_code"));
+  const kind = el("span", {}, escapeInvisible(language) || translate("markdown.text"));
+  const block = el("div.code", {}, el("div.code-head", {}, kind, copy), pre);
+  setText(code, isDivided ? `${text}\n` : text, block);
+  if (!isDivided && !isLong(text)) colorWhenVisible(code, language);
   return block;
 }
 
-function renderList({ start, items, isLoose }, isOpen) {
+/** Render a further part of code, in lines of their own. */
+function renderCodePart({ text, isDivided }) {
+  const part = el("span.code-part", {}, isDivided ? `${text}\n` : text);
+  reserveHeight(part, text);
+  return part;
+}
+
+/** Set the height that a part of code has while it is not laid out. */
+function reserveHeight(part, text) {
+  part.style.containIntrinsicHeight = `auto ${(text.split("\n").length * CODE_LINE).toFixed(1)}rem`;
+}
+
+function renderList(block, isOpen) {
+  const { start, items } = block;
   const list = start === null ? el("ul") : el("ol", { start: start === 1 ? null : start });
-  items.forEach(({ blocks, done }, at) => {
-    const isLast = isOpen && at === items.length - 1;
-    const item = el("li");
-    if (done !== null) {
-      const box = el("input", { type: "checkbox", disabled: true, checked: done, "aria-label": done ? "done" : "to do" });
-      item.className = "task";
-      item.append(box);
-    }
-    blocks.forEach((block, index) => {
-      const isTight = !isLoose && block.type === "paragraph" && block.text.length <= MAX_PARAGRAPH;
-      const isOpenBlock = isLast && index === blocks.length - 1;
-      item.append(...(isTight ? renderInline(block.text, isOpenBlock) : [renderBlock(block, isOpenBlock)]));
-    });
-    list.append(item);
-  });
+  list.append(...items.map((item, at) => renderItem(item, block, isOpen && at === items.length - 1)));
+  indentNumbers(list, block);
   return list;
 }
 
-function renderTable(table) {
-  const { align, header, rows } = table;
-  const cells = (tag, texts) => texts.map((text, at) => {
-    const side = align[at] ? `.${align[at]}` : "";
-    return el(`${tag}${side}`, tag === "th" ? { scope: "col" } : {}, ...renderInline(text, false));
-  });
-  const head = el("thead", {}, el("tr", {}, ...cells("th", header)));
-  const body = el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells("td", row))));
-  const plain = () => [header, ...rows].map((row) => row.map((cell) => toPlainText(parseInline(cell))));
-  const scroller = el("div.table", { tabindex: "0", role: "group", "aria-label": "Table" }, el("table", {}, head, body));
-  const buttons = el("div.table-buttons", {},
-    createTextCopyButton("CSV", () => toCsv(plain()), "Copy the table as CSV"),
-    createTextCopyButton("Markdown", () => toMarkdown(table), "Copy the table as Markdown"));
-  return el("div.table-block", {}, scroller, buttons);
+/** Give numbers of three and more digits the space they need: outside a group of blocks nothing is drawn. */
+function indentNumbers(list, { start, items }) {
+  const digits = start === null ? 0 : String(start + items.length - 1).length;
+  if (digits > 2) list.style.paddingInlineStart = `${(0.6 + 0.6 * digits).toFixed(1)}rem`;
 }
+
+/** Render the last item and those that follow it: the text before them is the same. */
+function growList(list, before, now) {
+  const first = before.items.length - 1;
+  if (before.isLoose !== now.isLoose || before.start !== now.start || now.items.length <= first) return false;
+  const items = now.items.slice(first).map((item, at) => renderItem(item, now, at === now.items.length - 1 - first));
+  list.lastElementChild.replaceWith(...items);
+  indentNumbers(list, now);
+  return true;
+}
+
+function renderItem({ blocks, done }, { isLoose }, isOpen) {
+  const item = el("li");
+  if (done !== null) {
+    const label = translate(done ? "markdown.done" : "markdown.to_do");
+    const box = el("input", { type: "checkbox", disabled: true, checked: done, "aria-label": label });
+    item.className = "task";
+    item.append(box);
+  }
+  blocks.forEach((block, index) => {
+    const isTight = !isLoose && block.type === "paragraph" && block.text.length <= MAX_PARAGRAPH;
+    const isOpenBlock = isOpen && index === blocks.length - 1;
+    item.append(...(isTight ? renderInline(block.text, isOpenBlock) : [renderBlock(block, isOpenBlock)]));
+  });
+  return item;
+}
+
+const renderCell = (text) => renderInline(text, false);
 
 function renderInline(text, isOpen) {
   return text.length > MAX_PARAGRAPH ? [text] : renderNodes(parseInline(text, { open: isOpen }));
@@ -190,7 +271,7 @@ function renderNodes(nodes) {
 function renderLink({ href, c }) {
   const url = parseSafeUrl(href);
   if (!url) {
-    const title = `Blocked link: ${escapeInvisible(href).slice(0, 200)}`;
+    const title = translate("markdown.blocked_link", { address: escapeInvisible(href).slice(0, 200) });
     return el("span.blocked-link", { title }, ...renderNodes(c));
   }
   const host = hostOf(url);
@@ -202,9 +283,9 @@ function renderLink({ href, c }) {
 /** A link in place of an image: loading the image would tell its host who reads it and when. */
 function renderImage({ href, alt }) {
   const url = parseSafeUrl(href);
-  const name = alt || "image";
+  const name = alt || translate("markdown.image");
   if (!url || url.protocol === "mailto:") {
-    return el("span.blocked-image", { title: "Images are not loaded" }, createIcon("image"), name);
+    return el("span.blocked-image", { title: translate("markdown.no_images") }, createIcon("image"), name);
   }
   return el("span.linked.blocked-image", {}, createIcon("image"), createLink(url, name), el("span.host", {}, hostOf(url)));
 }

@@ -2,10 +2,12 @@
 
 import { createButton, el } from "./dom.js";
 import { toAttachedFiles } from "./user_message.js";
+import { translate } from "./language.js";
 
 /** Create the form. `onSend(message)` gets the new version; `onCancel()` is called when the edit is given up. */
 export function renderEditor(message, { onSend, onCancel }) {
-  const field = el("textarea", { rows: "1", dir: "auto", "aria-label": "Edit your message", autocomplete: "off" });
+  const label = translate("user.editor");
+  const field = el("textarea", { rows: "1", dir: "auto", "aria-label": label, autocomplete: "off" });
   const files = [...message.files, ...toAttachedFiles(message.resources)];
   field.value = message.text;
   const fit = () => {
@@ -28,8 +30,8 @@ export function renderEditor(message, { onSend, onCancel }) {
   });
   const form = el("form.message-editor", { onsubmit: send }, field,
     el("div.dialog-buttons", {},
-      createButton("Cancel", onCancel),
-      el("button.button.primary", {}, "Send")));
+      createButton(translate("cancel"), onCancel),
+      el("button.button.primary", {}, translate("send"))));
   requestAnimationFrame(() => {
     fit();
     field.focus();

@@ -1,143 +1,169 @@
-// Messages that were sent while an answer is written: they are shown, and sent one after the other when their turn comes.
+// Messages that were sent while an answer is written: they are shown, and sent one after the other when their turn comes,
+// by one of the tabs that show the conversation.
 //
-// After a stop or a rejected message they wait until the user sends them. Their texts are kept in the browser's storage,
-// without files.
+// After a stop or a rejected message they wait until the user sends them. They are kept in the browser.
 
 import { announce, byId, createButton, createIconButton, el } from "./dom.js";
+import { translate } from "./language.js";
+import { TAB, changeQueue, createId, listTabs, readQueue, watchQueues, whileSending } from "./queue_storage.js";
 
-const PREFIX = "dial-queue:";
 const MAX_SHOWN = 200;
+
+const toStored = ({ text, files = [], taint = "", contexts = [] }) => {
+  return { id: createId(), text, files, taint, contexts, tab: TAB };
+};
+const isOwn = ({ tab }) => tab === TAB;
 
 export class MessageQueue {
   #list = byId("queue");
   #hooks;
+  /** The queues of conversations as they are shown. */
   #queues = new Map();
-  #paused = new Set();
+  /** Conversations that were opened before: promises of the look for messages of an earlier visit. */
+  #opened = new Map();
   #key = "";
 
   /** `hooks`: {edit(message), send()}: put a message into the field; send the first message of the open conversation. */
   constructor(hooks) {
     this.#hooks = hooks;
+    watchQueues((key) => this.#queues.has(key) && this.#change(key, (queue) => queue));
   }
 
   /** Switch to a conversation. Messages of an earlier visit wait for the user. */
   open(key) {
     this.#key = key;
-    if (!this.#queues.has(key)) {
-      const texts = load(PREFIX + key);
-      if (texts.length) this.#paused.add(key);
-      this.#queues.set(key, texts.map(([text, taint]) => ({ text, files: [], taint })));
-    }
+    if (!this.#opened.has(key)) this.#opened.set(key, this.#pauseEarlier(key));
     this.#render();
   }
 
   /** Move the messages of the new conversation to the id it has now. */
-  assignId(key) {
-    const messages = this.#messages(this.#key);
-    if (messages.length && this.#paused.has(this.#key)) this.#paused.add(key);
-    this.#set(this.#key, []);
+  async assignId(key) {
+    const before = this.#key;
     this.#key = key;
-    this.#set(key, messages);
+    this.#opened.set(key, Promise.resolve());
+    this.#render();
+    const { isPaused, messages } = await readQueue(before);
+    const moved = messages.filter(isOwn);
+    if (!moved.length) return;
+    await this.#change(key, (queue) => ({ isPaused, messages: [...queue.messages, ...moved] }));
+    await this.#change(before, (queue) => ({ ...queue, messages: queue.messages.filter((message) => !isOwn(message)) }));
   }
 
   get isEmpty() {
-    return this.#messages(this.#key).length === 0;
+    return this.#shown.length === 0;
   }
 
-  add(message) {
-    this.#set(this.#key, [...this.#messages(this.#key), message]);
-    announce("The message is sent after this answer.");
+  async add(message) {
+    const stored = toStored(message);
+    await this.#change(this.#key, (queue) => ({ ...queue, messages: [...queue.messages, stored] }));
+    announce(translate("queue.added"));
   }
 
-  /** Take the next message to send in a conversation; null if there is none, or if they wait for the user. */
-  takeNext(key) {
-    if (this.#paused.has(key)) return null;
-    const [message, ...rest] = this.#messages(key);
-    if (!message) return null;
-    this.#set(key, rest);
-    return message;
+  /**
+   * Send the next message of a conversation, unless the messages wait for the user. `send(message)` resolves to true if the
+   * server accepted it, to false if not, and to null if it has to wait for another turn.
+   */
+  async sendNext(key, send) {
+    await this.#opened.get(key);
+    await whileSending(key, async () => {
+      const message = await this.#takeFirst(key);
+      if (!message) return;
+      const isAccepted = await send(message).catch(() => false);
+      await this.#change(key, ({ isPaused, messages }) => ({
+        isPaused: isPaused || isAccepted === false,
+        messages: messages.flatMap((entry) => {
+          if (entry.id !== message.id) return [entry];
+          return isAccepted ? [] : [{ ...entry, sentBy: null }];
+        }),
+      }));
+    });
   }
 
-  /** Put a message back that was not accepted; the messages wait for the user. */
+  /** Mark the first message as being sent, and return it; null if there is none, or if the messages wait for the user. */
+  async #takeFirst(key) {
+    let first = null;
+    await this.#change(key, (queue) => {
+      if (queue.isPaused || !queue.messages.length) return queue;
+      const [next, ...rest] = queue.messages;
+      // The tab that sent it is closed: the server may have accepted it, which the user can see.
+      if (next.sentBy) return { isPaused: true, messages: [{ ...next, sentBy: null }, ...rest] };
+      first = next;
+      return { ...queue, messages: [{ ...next, sentBy: TAB }, ...rest] };
+    });
+    return first;
+  }
+
+  /** Put a message first that was not accepted; the messages wait for the user. */
   putBack(key, message) {
-    this.#paused.add(key);
-    this.#set(key, [message, ...this.#messages(key)]);
+    const stored = toStored(message);
+    return this.#change(key, ({ messages }) => ({ isPaused: true, messages: [stored, ...messages] }));
   }
 
   /** Keep the messages of a conversation until the user sends them. */
   pause(key) {
-    if (this.#messages(key).length) this.#paused.add(key);
-    if (key === this.#key) this.#render();
+    return this.#change(key, (queue) => (queue.messages.length ? { ...queue, isPaused: true } : queue));
   }
 
   /** Take the last message back into the field. */
   editLast() {
-    this.#edit(this.#messages(this.#key).at(-1));
+    return this.#edit(this.#shown.at(-1));
   }
 
-  #messages(key) {
-    return this.#queues.get(key) ?? [];
+  /** The messages of the open conversation, without the one that is being sent. */
+  get #shown() {
+    return (this.#queues.get(this.#key)?.messages ?? []).filter(({ sentBy }) => !sentBy);
   }
 
-  #set(key, messages) {
-    this.#queues.set(key, messages);
-    if (!messages.length) this.#paused.delete(key);
-    save(PREFIX + key, messages.map(({ text, taint }) => [text, taint ?? ""]));
+  /** Let messages wait that no open tab has added, and those that a closed tab was about to send. */
+  async #pauseEarlier(key) {
+    const tabs = await listTabs();
+    await this.#change(key, (queue) => {
+      if (queue.messages.every(({ tab, sentBy }) => tabs.has(tab) && (!sentBy || tabs.has(sentBy)))) return queue;
+      const messages = queue.messages.map((message) => (tabs.has(message.sentBy) ? message : { ...message, sentBy: null }));
+      return { isPaused: true, messages };
+    });
+  }
+
+  async #change(key, change) {
+    this.#queues.set(key, await changeQueue(key, change));
     if (key === this.#key) this.#render();
   }
 
-  #remove(message) {
-    this.#set(this.#key, this.#messages(this.#key).filter((kept) => kept !== message));
+  /** Remove a message. Resolves to false if another tab has sent or removed it. */
+  async #remove({ id }) {
+    let isFound = false;
+    await this.#change(this.#key, (queue) => {
+      isFound = queue.messages.some((message) => message.id === id && !message.sentBy);
+      return isFound ? { ...queue, messages: queue.messages.filter((message) => message.id !== id) } : queue;
+    });
+    return isFound;
   }
 
-  #edit(message) {
-    if (!message) return;
-    this.#remove(message);
-    this.#hooks.edit(message);
+  async #edit(message) {
+    if (message && (await this.#remove(message))) this.#hooks.edit(message);
   }
 
-  #send() {
-    this.#paused.delete(this.#key);
-    this.#render();
+  async #send() {
+    await this.#change(this.#key, (queue) => ({ ...queue, isPaused: false }));
     this.#hooks.send();
   }
 
   #render() {
-    const messages = this.#messages(this.#key);
+    const messages = this.#shown;
     this.#list.hidden = messages.length === 0;
-    const isPaused = this.#paused.has(this.#key);
+    const isPaused = this.#queues.get(this.#key)?.isPaused;
     this.#list.replaceChildren(...messages.map((message, at) => {
-      const text = message.text.trim() || message.files.map(({ name }) => name || "file").join(", ");
+      const text = message.text.trim() || message.files.map(({ name }) => name || translate("file")).join(", ");
       const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
       const files = message.files.length ? el("span.quiet", {}, ` +${message.files.length}`) : null;
       return el("li.queued", {},
         el("span.queued-text", { title: shown }, shown), files,
-        isPaused && at === 0 ? createButton("Send", () => this.#send(), ".small") : null,
-        createIconButton("edit", `Edit “${shown}”`, () => this.#edit(message)),
-        createIconButton("cross", `Remove “${shown}”`, () => {
-          this.#remove(message);
-          announce("Removed");
+        isPaused && at === 0 ? createButton(translate("send"), () => this.#send(), ".small") : null,
+        createIconButton("edit", translate("queue.edit", { text: shown }), () => this.#edit(message)),
+        createIconButton("cross", translate("queue.remove", { text: shown }), async () => {
           byId("message").focus();
+          if (await this.#remove(message)) announce(translate("queue.removed"));
         }));
     }));
-  }
-}
-
-/** Save [text, taint] of each message. */
-function save(key, texts) {
-  try {
-    if (texts.length) localStorage.setItem(key, JSON.stringify(texts));
-    else localStorage.removeItem(key);
-  } catch {
-    // The storage is full or disabled: the messages are kept while the page is open.
-  }
-}
-
-function load(key) {
-  try {
-    const texts = JSON.parse(localStorage.getItem(key) ?? "[]");
-    return Array.isArray(texts) ? texts.filter((entry) => Array.isArray(entry)) : [];
-  } catch {
-    return [];
   }
 }

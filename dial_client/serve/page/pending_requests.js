@@ -1,7 +1,7 @@
 // The requests of a conversation that need the user's answer: approvals, and questions of servers.
 
 import { announce } from "./dom.js";
-import { describeRequest } from "./strings.js";
+import { describeRequest } from "./descriptions.js";
 
 export class PendingRequests {
   #api;
@@ -30,6 +30,12 @@ export class PendingRequests {
     this.#hooks.findCard(request.call?.id)?.setWaiting(true);
     announce(describeRequest(request), { isUrgent: true });
     this.#hooks.onChange();
+  }
+
+  /** Mark the card of a call that came after its request. */
+  markCard(callId) {
+    const isWaiting = [...this.#requests.values()].some(({ call }) => call?.id === callId);
+    if (isWaiting) this.#hooks.findCard(callId)?.setWaiting(true);
   }
 
   /** Load the requests of a turn: its events announce each request only once. `isRunning()` is false after its end. */

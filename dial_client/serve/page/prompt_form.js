@@ -5,7 +5,8 @@
 import { byId, createButton, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { isText, toText } from "./content_parts.js";
-import { describeError } from "./strings.js";
+import { translate } from "./language.js";
+import { describeError } from "./descriptions.js";
 
 const DELAY = 150;
 
@@ -14,7 +15,7 @@ export function openPromptForm(api, prompt, insert) {
   const { server, name } = prompt;
   openForm({
     title: prompt.title || name,
-    origin: `Prompt ${escapeInvisible(name)} of the server ${escapeInvisible(server)}`,
+    origin: translate("prompt.origin", { name: escapeInvisible(name), server: escapeInvisible(server) }),
     description: prompt.description,
     fields: prompt.arguments,
     complete: (body) => api.fetchJson("POST", "completions", { server, prompt: name, ...body }),
@@ -29,7 +30,7 @@ export function openTemplateForm(api, template, insert) {
   const { server, uri_template: uriTemplate } = template;
   openForm({
     title: template.title || template.name,
-    origin: `${escapeInvisible(uriTemplate)} of the server ${escapeInvisible(server)}`,
+    origin: translate("prompt.template", { template: escapeInvisible(uriTemplate), server: escapeInvisible(server) }),
     description: template.description,
     fields: template.variables.map((name) => ({ name, required: true })),
     complete: (body) => api.fetchJson("POST", "completions", { server, template: uriTemplate, ...body }),
@@ -45,7 +46,7 @@ function openForm({ title, origin, description, fields, complete, submit }) {
   const inputs = fields.map((field, at) => createField(field, at));
   const read = () => Object.fromEntries(inputs.map(({ name, input }) => [name, input.value]).filter(([, value]) => value));
   for (const { name, input, options } of inputs) completeWhileTyping({ name, input, options, read, complete });
-  const fillIn = el("button.button.primary", {}, "Insert");
+  const fillIn = el("button.button.primary", {}, translate("prompt.insert"));
   const onsubmit = async (event) => {
     event?.preventDefault();
     fillIn.disabled = true;
@@ -67,7 +68,7 @@ function openForm({ title, origin, description, fields, complete, submit }) {
     el("p.quiet", {}, origin),
     description ? el("p.request-message", {}, escapeInvisible(description)) : null,
     el("form.request-form", { onsubmit }, ...inputs.map(({ element }) => element), problem,
-      el("div.dialog-buttons", {}, createButton("Cancel", () => dialog.close()), fillIn)));
+      el("div.dialog-buttons", {}, createButton(translate("cancel"), () => dialog.close()), fillIn)));
   document.body.append(dialog);
   dialog.showModal();
   if (!fields.length) onsubmit();
@@ -81,7 +82,8 @@ function createField({ name, title, description, required }, at) {
   const input = el("input", {
     id, type: "text", required, autocomplete: "off", list: options.id, "aria-describedby": hint ? hint.id : null,
   });
-  const label = escapeInvisible(title || name) + (required ? "" : " (optional)");
+  const own = escapeInvisible(title || name);
+  const label = required ? own : translate("optional", { name: own });
   return { name, input, options, element: el("div.field", {}, el("label", { for: id }, label), input, options, hint) };
 }
 

@@ -1,6 +1,7 @@
 // Prompts of the user, kept in the browser's storage. `/` proposes them.
 
 import { createButton, createIconButton, el, byId } from "./dom.js";
+import { translate } from "./language.js";
 
 const KEY = "dial-saved-prompts";
 const MAX_PROMPTS = 200;
@@ -38,12 +39,13 @@ export function openSavedPrompts() {
       render();
     };
     return el("li", {}, el("span.queued-text", { title: prompt.text }, `/${prompt.name}`),
-      createIconButton("cross", `Remove /${prompt.name}`, remove));
+      createIconButton("cross", translate("remove.name", { name: `/${prompt.name}` }), remove));
   }));
   const onsubmit = (event) => {
     event.preventDefault();
     const others = loadSavedPrompts().filter((kept) => kept.name !== name.value);
-    problem.textContent = save([...others, { name: name.value, text: text.value }]) ? "" : "The browser's storage is full.";
+    const isSaved = save([...others, { name: name.value, text: text.value }]);
+    problem.textContent = isSaved ? "" : translate("storage.full");
     if (problem.textContent) return;
     name.value = "";
     text.value = "";
@@ -54,14 +56,15 @@ export function openSavedPrompts() {
     byId("message").focus();
   };
   const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", onclose },
-    el("h2", { id: "dialog-title" }, "Prompts of your own"),
-    el("p.quiet", {}, "They are kept in this browser. Type / and their name to use them."),
+    el("h2", { id: "dialog-title" }, translate("prompt.own")),
+    el("p.quiet", {}, translate("prompt.own_text")),
     list,
     el("form.request-form", { onsubmit },
-      el("div.field", {}, el("label", { for: "prompt-name" }, "Name, without spaces"), name),
-      el("div.field", {}, el("label", { for: "prompt-text" }, "Text"), text),
+      el("div.field", {}, el("label", { for: "prompt-name" }, translate("prompt.name")), name),
+      el("div.field", {}, el("label", { for: "prompt-text" }, translate("prompt.text")), text),
       problem,
-      el("div.dialog-buttons", {}, createButton("Close", () => dialog.close()), el("button.button.primary", {}, "Save"))));
+      el("div.dialog-buttons", {}, createButton(translate("close"), () => dialog.close()),
+        el("button.button.primary", {}, translate("save")))));
   render();
   document.body.append(dialog);
   dialog.showModal();

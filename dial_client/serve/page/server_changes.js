@@ -3,7 +3,8 @@
 import { confirmAction, showToast } from "./dialogs.js";
 import { createButton, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { describeError } from "./strings.js";
+import { translate } from "./language.js";
+import { describeError } from "./descriptions.js";
 
 /** Return the buttons that change a server; `refresh` is called after a change. */
 export function createChangeButtons(api, { name, state }, refresh) {
@@ -11,15 +12,14 @@ export function createChangeButtons(api, { name, state }, refresh) {
   const path = `servers/${encodeURIComponent(name)}`;
   const send = (method, rest = "") => api.fetchJson(method, path + rest)
     .then(refresh, (error) => showToast(describeError(error)));
-  const create = (text, onclick) => {
-    return el("button.text-button", { type: "button", "aria-label": `${text} ${shown}`, onclick }, text);
-  };
+  const create = (text, label, onclick) => el("button.text-button", { type: "button", "aria-label": label, onclick }, text);
   const remove = async () => {
-    if (await confirmAction(`Remove ${shown} from the configuration?`, "Remove")) send("DELETE");
+    if (await confirmAction(translate("servers.remove", { server: shown }), translate("remove"))) send("DELETE");
   };
-  const action = state === "disabled" ? "Enable" : "Disable";
-  const toggle = create(action, () => send("POST", `/${action.toLowerCase()}`));
-  return [toggle, create("Remove", remove)];
+  const action = state === "disabled" ? "enable" : "disable";
+  const label = translate(`servers.${action}_name`, { server: shown });
+  const toggle = create(translate(`servers.${action}`), label, () => send("POST", `/${action}`));
+  return [toggle, create(translate("remove"), translate("remove.name", { name: shown }), remove)];
 }
 
 /** Return the form that adds a server. */
@@ -36,16 +36,17 @@ export function createAddForm(api, refresh) {
       details.open = false;
       refresh();
     } catch (error) {
-      problem.textContent = error instanceof SyntaxError ? "The entry is not JSON." : escapeInvisible(describeError(error));
+      const isSyntax = error instanceof SyntaxError;
+      problem.textContent = isSyntax ? translate("servers.not_json") : escapeInvisible(describeError(error));
     }
   };
   const form = el("form.request-form.argument-editor", { onsubmit },
-    el("div.field", {}, el("label", { for: "server-name" }, "Name"), name),
-    el("div.field", {}, el("label", { for: "server-entry" }, "Entry, as in servers.json"), entry),
-    el("p.quiet", {}, "A server with a command is a program that runs on the machine of dial-chat."), problem,
+    el("div.field", {}, el("label", { for: "server-name" }, translate("name")), name),
+    el("div.field", {}, el("label", { for: "server-entry" }, translate("servers.entry")), entry),
+    el("p.quiet", {}, translate("servers.command")), problem,
     el("div.dialog-buttons", {},
-      createButton("Cancel", () => { details.open = false; }),
-      el("button.button.primary", {}, "Add")));
-  const details = el("details.more", {}, el("summary", {}, "Add a server"), form);
+      createButton(translate("cancel"), () => { details.open = false; }),
+      el("button.button.primary", {}, translate("servers.add_button"))));
+  const details = el("details.more", {}, el("summary", {}, translate("servers.add")), form);
   return details;
 }

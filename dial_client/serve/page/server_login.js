@@ -3,7 +3,8 @@
 import { showToast } from "./dialogs.js";
 import { createButton, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { describeError, LOGIN } from "./strings.js";
+import { translate } from "./language.js";
+import { describeError } from "./descriptions.js";
 
 /** Return the button that begins a login; `refresh` is called when the dialog closes. */
 export function createLoginButton(api, name, refresh) {
@@ -20,8 +21,8 @@ export function createLoginButton(api, name, refresh) {
     }
     button.disabled = false;
   };
-  const label = LOGIN.begin(shown);
-  const button = el("button.text-button", { type: "button", "aria-label": label, onclick }, LOGIN.button);
+  const label = translate("login.title", { server: shown });
+  const button = el("button.text-button", { type: "button", "aria-label": label, onclick }, translate("login.button"));
   return button;
 }
 
@@ -34,12 +35,12 @@ function openDialog(name, { url, host, scopes }, refresh) {
   };
   const href = { href: url, target: "_blank", rel: "noopener noreferrer", onclick: () => dialog.close() };
   const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", onclose },
-    el("h2", { id: "dialog-title" }, LOGIN.title(name)),
-    el("p", {}, LOGIN.host(escapeInvisible(host))),
-    scopes.length ? el("p", {}, LOGIN.scopes(escapeInvisible(scopes.join(", ")))) : null,
+    el("h2", { id: "dialog-title" }, translate("login.title", { server: name })),
+    el("p", {}, translate("login.host", { host: escapeInvisible(host) })),
+    scopes.length ? el("p", {}, translate("login.scopes", { scopes: escapeInvisible(scopes.join(", ")) })) : null,
     el("div.dialog-buttons", {},
-      createButton(LOGIN.cancel, () => dialog.close()),
-      el("a.button.primary", href, LOGIN.open)));
+      createButton(translate("cancel"), () => dialog.close()),
+      el("a.button.primary", href, translate("login.open"))));
   document.body.append(dialog);
   dialog.showModal();
 }

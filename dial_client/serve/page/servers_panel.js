@@ -1,20 +1,21 @@
 // The panel of MCP servers: their states, tools and errors.
 
-import { AccessPanel } from "./access_panel.js";
-import { byId, el, createIcon } from "./dom.js";
+import { byId, createFold, el } from "./dom.js";
 import { showToast } from "./dialogs.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { describeError } from "./strings.js";
 import { createAddForm, createChangeButtons } from "./server_changes.js";
 import { createLoginButton } from "./server_login.js";
-import { openToolForm } from "./tool_form.js";
+import { ServerResources } from "./server_resources.js";
+import { translate, formatNumber } from "./language.js";
+import { describeError } from "./descriptions.js";
 
 /** Milliseconds between refreshes while the panel is open. */
 const REFRESH_INTERVAL = 3_000;
 
 const STATES = {
-  starting: "starting", sleeping: "sleeping, starts when needed", ready: "ready", restarting: "restarting",
-  failed: "failed", stopped: "stopped", disabled: "disabled",
+  starting: translate("state.starting"), sleeping: translate("state.sleeping"), ready: translate("state.ready"),
+  restarting: translate("state.restarting"), failed: translate("state.failed"), stopped: translate("state.stopped"),
+  disabled: translate("state.disabled"),
 };
 const CAN_RESTART = new Set(["failed", "ready", "restarting", "sleeping"]);
 
@@ -23,7 +24,9 @@ export class ServersPanel {
   #dialog = byId("servers");
   #list = byId("servers-list");
   #button = byId("servers-button");
-  #access;
+  /** A promise of the panel of grants and decisions, which is loaded when this panel is opened. */
+  #access = null;
+  #below = el("div");
   #canChange = false;
   #rendered = "";
   #interval = null;
@@ -31,26 +34,48 @@ export class ServersPanel {
   /** A tool's offered name to its server's name. */
   tools = new Map();
   #toolsByServer = new Map();
+  #resources;
+  #servers = [];
 
-  constructor(api) {
+  /** `attach(mention)` puts the mention of a resource into the message. */
+  constructor(api, attach) {
     this.#api = api;
+    this.#resources = new ServerResources(api, {
+      attach: (mention) => {
+        this.#dialog.close();
+        attach(mention);
+      },
+      onChange: () => this.#render(this.#servers),
+    });
     this.#button.addEventListener("click", () => this.open());
     byId("servers-close").addEventListener("click", () => this.#dialog.close());
-    this.#access = new AccessPanel(api);
-    this.#list.after(this.#access.element);
-    this.#access.element.addEventListener("click", (event) => event.target.closest("a") && this.#dialog.close());
+    this.#list.after(this.#below);
+    this.#below.addEventListener("click", (event) => event.target.closest("a") && this.#dialog.close());
     this.#dialog.addEventListener("click", (event) => event.target === this.#dialog && this.#dialog.close());
     this.#dialog.addEventListener("close", () => clearInterval(this.#interval));
   }
 
   open() {
     this.#dialog.showModal();
+    this.#resources.forget();
     const refresh = () => {
       this.refresh();
-      this.#access.refresh();
+      this.#refreshAccess();
     };
     refresh();
     this.#interval = setInterval(refresh, REFRESH_INTERVAL);
+  }
+
+  async #refreshAccess() {
+    this.#access ??= import("./access_panel.js").then(({ AccessPanel }) => {
+      const panel = new AccessPanel(this.#api);
+      this.#below.append(panel.element);
+      return panel;
+    });
+    await this.#access.then((panel) => panel.refresh(), (error) => {
+      this.#access = null;
+      console.warn(error.message);
+    });
   }
 
   /** Refresh after a delay; calls in the meantime are merged. */
@@ -68,6 +93,8 @@ export class ServersPanel {
       this.tools = new Map(tools.map((tool) => [tool.name, tool.server]));
       this.#toolsByServer = groupByServer(tools);
       this.#allowChanges(canChange);
+      this.#servers = servers;
+      if (this.#dialog.open) this.#resources.load(servers);
       this.#render(servers);
       if (servers.some(({ state }) => state === "starting" || state === "restarting")) this.refreshSoon(REFRESH_INTERVAL);
     } catch (error) {
@@ -77,32 +104,34 @@ export class ServersPanel {
   }
 
   #allowChanges(canChange) {
-    if (canChange && !this.#canChange) this.#access.element.before(createAddForm(this.#api, () => this.refreshSoon()));
+    if (canChange && !this.#canChange) this.#below.before(createAddForm(this.#api, () => this.refreshSoon()));
     this.#canChange = canChange;
   }
 
   #render(servers) {
-    const content = JSON.stringify([servers, [...this.tools]]);
+    const content = JSON.stringify([servers, [...this.tools], this.#resources.revision]);
     if (content === this.#rendered) return;
     this.#rendered = content;
     const enabled = servers.filter(({ state }) => state !== "disabled");
     const failed = enabled.filter(({ state }) => state === "failed" || state === "stopped").length;
     const isStarting = enabled.some(({ state }) => state === "starting" || state === "restarting");
     this.#button.dataset.state = failed ? "failed" : isStarting ? "starting" : "ready";
-    const number = String(enabled.length);
-    const label = `${enabled.length === 1 ? " server" : " servers"}${failed ? `, ${failed} failed` : ""}`;
+    const count = enabled.length;
+    const failures = failed ? translate("servers.failed", { number: failed }) : "";
+    const number = formatNumber(count);
+    const label = ` ${translate("servers.label", { count })}${failures}`;
     byId("servers-count").replaceChildren(number, el("span.bar-label", {}, label));
-    this.#button.setAttribute("aria-label", `${number}${label}. Show the servers`);
+    this.#button.setAttribute("aria-label", translate("servers.show", { text: number + label }));
     const open = new Set([...this.#list.querySelectorAll("details[open]")].map((details) => details.dataset.key));
     const cards = servers.map((server) => this.#renderCard(server, open));
-    const empty = el("p.quiet", {}, "No servers are configured. Add them to servers.json.");
+    const empty = el("p.quiet", {}, translate("servers.none"));
     this.#list.replaceChildren(...(cards.length ? cards : [empty]));
   }
 
   #renderCard(server, open) {
     const { name, state } = server;
     const version = [server.server_name, server.server_version].filter(Boolean).join(" ");
-    const restarts = server.restarts ? `${server.restarts} ${server.restarts === 1 ? "restart" : "restarts"}` : "";
+    const restarts = server.restarts ? translate("servers.restarts", { count: server.restarts }) : "";
     const protocol = server.protocol_version ? `MCP ${server.protocol_version}` : "";
     const facts = [STATES[state] ?? state, protocol, version, restarts];
     const dot = el("span.dot", { "aria-hidden": "true" });
@@ -115,34 +144,37 @@ export class ServersPanel {
       server.error ? el("p.failure", {}, escapeInvisible(server.error)) : null,
       ...(server.notes ?? []).map((note) => el("p.note", {}, escapeInvisible(note))),
       this.#renderTools(server, open),
+      this.#resources.render(name, open),
       this.#renderLogs(server, open),
       this.#renderStderr(server, open));
   }
 
   #renderStderr({ name, stderr }, open) {
-    return renderLines(`${name}:errors`, open, "Latest error output", stderr ?? []);
+    return renderLines(`${name}:errors`, open, translate("servers.errors"), stderr ?? []);
   }
 
   #renderLogs({ name, logs }, open) {
     const lines = (logs ?? []).map(({ level, logger, text }) => `${level}${logger ? ` ${logger}` : ""}: ${text}`);
-    return renderLines(`${name}:logs`, open, "Latest log messages", lines);
+    return renderLines(`${name}:logs`, open, translate("servers.logs"), lines);
   }
 
   #renderTools({ name, tools }, open) {
     const offered = this.#toolsByServer.get(name) ?? tools.map((tool) => ({ name: tool, description: "" }));
     if (!offered.length) return null;
-    const label = `${offered.length} ${offered.length === 1 ? "tool" : "tools"}`;
+    const label = translate("servers.tools", { count: offered.length });
     const items = offered.map((tool) => el("div", {},
-      el("dt", {}, escapeInvisible(tool.name), tool.read_only ? el("span.badge", {}, "read-only") : null,
+      el("dt", {}, escapeInvisible(tool.name),
+        tool.read_only ? el("span.badge", {}, translate("servers.read_only")) : null,
         tool.server ? this.#createCallButton(tool.name) : null),
       el("dd", {}, escapeInvisible((tool.description ?? "").trim().split("\n")[0]).slice(0, 300))));
-    return createDetails(`${name}:tools`, open, label, el("dl", {}, ...items));
+    return createFold(`${name}:tools`, open, label, el("dl", {}, ...items));
   }
 
   #createCallButton(name) {
-    const onclick = () => openToolForm(this.#api, name).catch((error) => showToast(describeError(error)));
-    const label = `Call ${escapeInvisible(name)}`;
-    return el("button.text-button", { type: "button", "aria-label": label, onclick }, "Call…");
+    const open = async () => (await import("./tool_form.js")).openToolForm(this.#api, name);
+    const onclick = () => open().catch((error) => showToast(describeError(error)));
+    const label = translate("servers.call_tool", { tool: escapeInvisible(name) });
+    return el("button.text-button", { type: "button", "aria-label": label, onclick }, translate("servers.call"));
   }
 
   #createRestartButton(name) {
@@ -151,14 +183,15 @@ export class ServersPanel {
       button.disabled = true;
       try {
         await this.#api.fetchJson("POST", `servers/${encodeURIComponent(name)}/restart`);
-        showToast(`${shown} is restarting.`);
+        showToast(translate("servers.restarting", { server: shown }));
       } catch (error) {
         showToast(describeError(error));
       }
       button.disabled = false;
       this.refresh();
     };
-    const button = el("button.text-button", { type: "button", "aria-label": `Restart ${shown}`, onclick }, "Restart");
+    const label = translate("servers.restart_name", { server: shown });
+    const button = el("button.text-button", { type: "button", "aria-label": label, onclick }, translate("servers.restart"));
     return button;
   }
 }
@@ -166,12 +199,7 @@ export class ServersPanel {
 function renderLines(key, open, label, lines) {
   if (!lines.length) return null;
   const text = el("pre", { tabindex: "0", "aria-label": label }, escapeInvisible(lines.join("\n")));
-  return createDetails(key, open, label, text);
-}
-
-function createDetails(key, open, label, ...children) {
-  const summary = el("summary", {}, label, createIcon("chevron"));
-  return el("details.more", { "data-key": key, open: open.has(key) }, summary, ...children);
+  return createFold(key, open, label, text);
 }
 
 function groupByServer(tools) {

@@ -1,9 +1,10 @@
 // The settings of a conversation: its model, instructions, tools and limits. Presets are kept in this browser.
 
 import { showToast } from "./dialogs.js";
-import { createButton, createIconButton, el, formatNumber } from "./dom.js";
+import { createButton, createIconButton, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { describeError } from "./strings.js";
+import { translate } from "./language.js";
+import { describeError } from "./descriptions.js";
 
 const PRESETS = "dial-presets";
 const FORMATS = ["auto", "native", "react", "xml"];
@@ -13,12 +14,12 @@ export function describeModel(model) {
   const { context_window: window, input_usd_per_million: input, output_usd_per_million: output } = model;
   return [
     model.model !== model.name ? model.model : "",
-    window ? `${formatNumber(window)} tokens` : "",
+    window ? translate("usage.tokens", { count: window }) : "",
     typeof input === "number" && typeof output === "number"
-      ? `$${input.toFixed(2)} in and $${output.toFixed(2)} out for a million tokens` : "",
-    model.tools === "text" ? "tools as text" : "",
-    model.images === false ? "no images" : "",
-    model.documents ? "PDF documents" : "",
+      ? translate("model.price", { input: input.toFixed(2), output: output.toFixed(2) }) : "",
+    model.tools === "text" ? translate("model.text_tools") : "",
+    model.images === false ? translate("model.no_images") : "",
+    model.documents ? translate("model.documents") : "",
   ].filter(Boolean).join(", ");
 }
 
@@ -35,7 +36,7 @@ function labelled(label, field, hint = null) {
 }
 
 function createNumber(value, min, max, step = 1) {
-  return el("input", { type: "number", min, max, step, value: value ?? "", placeholder: "as the server" });
+  return el("input", { type: "number", min, max, step, value: value ?? "", placeholder: translate("settings.standard") });
 }
 
 const toNumber = (field) => (field.value === "" ? null : Number(field.value));
@@ -64,37 +65,41 @@ export async function openSettings(api, { settings, save }) {
   };
   dialog.append(
     el("header", { role: "none" },
-      el("h2", { id: "settings-title" }, "Settings of this conversation"),
-      createIconButton("cross", "Close", close)),
+      el("h2", { id: "settings-title" }, translate("settings.title")),
+      createIconButton("cross", translate("close"), close)),
     el("form", { onsubmit: submit }, renderPresets(form, show), ...form.elements,
-      el("div.dialog-buttons", {}, createButton("Reset", () => show({})), createButton("Cancel", close),
-        el("button.button.primary", {}, "Save"))));
+      el("div.dialog-buttons", {},
+        createButton(translate("settings.reset"), () => show({})), createButton(translate("cancel"), close),
+        el("button.button.primary", {}, translate("save")))));
   document.body.append(dialog);
   dialog.showModal();
 }
 
 function renderPresets(form, show) {
-  const name = el("input", { type: "text", maxlength: "60", "aria-label": "Name of the preset", placeholder: "Name" });
+  const name = el("input", {
+    type: "text", maxlength: "60", "aria-label": translate("preset.name"), placeholder: translate("name"),
+  });
   const saved = readPresets();
   const onchange = () => list.value && show(saved[Number(list.value)][1]);
-  const list = el("select", { "aria-label": "Preset", onchange },
-    el("option", { value: "" }, saved.length ? "Choose a preset" : "No presets yet"),
+  const list = el("select", { "aria-label": translate("preset"), onchange },
+    el("option", { value: "" }, translate(saved.length ? "preset.choose" : "preset.none")),
     ...saved.map(([title], at) => el("option", { value: String(at) }, title)));
   const store = () => {
     if (!name.value.trim()) return name.focus();
     const presets = { ...Object.fromEntries(readPresets()), [name.value.trim()]: form.read() };
     localStorage.setItem(PRESETS, JSON.stringify(presets));
-    showToast("Saved in this browser");
+    showToast(translate("preset.saved"));
     return null;
   };
-  return el("fieldset.presets", {}, el("legend", {}, "Presets"), list, name, createButton("Save as preset", store));
+  const legend = el("legend", {}, translate("preset.title"));
+  return el("fieldset.presets", {}, legend, list, name, createButton(translate("preset.save"), store));
 }
 
 function createForm(settings, { models, default: standard, locked }, tools) {
   const isFree = (name) => !locked.includes(name);
   const hint = el("span.quiet", { id: "model-hint" });
   const model = el("select", { "aria-describedby": "model-hint", onchange: () => describe() },
-    el("option", { value: "" }, `${escapeInvisible(standard.name)} (of the server)`),
+    el("option", { value: "" }, translate("settings.standard_model", { model: escapeInvisible(standard.name) })),
     ...models.map(({ name }) => {
       return el("option", { value: name, selected: name === settings.model }, escapeInvisible(name));
     }));
@@ -103,9 +108,9 @@ function createForm(settings, { models, default: standard, locked }, tools) {
     hint.textContent = found ? escapeInvisible(describeModel(found)) : "";
   };
   describe();
-  const system = el("textarea", { rows: "4", placeholder: "as the server" });
+  const system = el("textarea", { rows: "4", placeholder: translate("settings.standard") });
   system.value = settings.system ?? "";
-  const format = el("select", {}, el("option", { value: "" }, "as the server"),
+  const format = el("select", {}, el("option", { value: "" }, translate("settings.standard")),
     ...FORMATS.map((name) => el("option", { value: name, selected: name === settings.tool_format }, name)));
   const temperature = createNumber(settings.temperature, 0, 2, "any");
   const tokens = createNumber(settings.max_tokens, 1, 10_000_000);
@@ -128,16 +133,17 @@ function createForm(settings, { models, default: standard, locked }, tools) {
     disabled_servers: picker.servers,
     disabled_tools: picker.tools,
   };
+  const names = locked.join(", ").replaceAll("_", " ");
   const elements = [
-    isFree("model") && labelled("Model", model, hint),
-    isFree("system") && labelled("Instructions", system),
-    isFree("temperature") && labelled("Temperature", temperature),
-    isFree("tool_format") && labelled("Tool format", format),
-    isFree("max_tokens") && labelled("Tokens of a reply", tokens),
-    isFree("limits") && labelled("Rounds of tool calls", depth),
-    isFree("limits") && labelled("Seconds of a turn", timeout),
+    isFree("model") && labelled(translate("settings.model"), model, hint),
+    isFree("system") && labelled(translate("settings.system"), system),
+    isFree("temperature") && labelled(translate("settings.temperature"), temperature),
+    isFree("tool_format") && labelled(translate("settings.tool_format"), format),
+    isFree("max_tokens") && labelled(translate("settings.max_tokens"), tokens),
+    isFree("limits") && labelled(translate("settings.max_depth"), depth),
+    isFree("limits") && labelled(translate("settings.timeout"), timeout),
     isFree("disabled_tools") && isFree("disabled_servers") && picker.element,
-    locked.length ? el("p.quiet", {}, `Fixed by the operator: ${locked.join(", ").replaceAll("_", " ")}.`) : null,
+    locked.length ? el("p.quiet", {}, translate("settings.locked", { names })) : null,
   ].filter(Boolean);
   const read = () => {
     const free = Object.entries(all).filter(([name]) => isFree(name));
@@ -160,7 +166,7 @@ function createToolPicker(settings, tools) {
   };
   for (const { name, server } of tools) {
     const isServerOn = !settings.disabled_servers?.includes(server);
-    if (!servers.has(server)) servers.set(server, create(server || "this program", isServerOn));
+    if (!servers.has(server)) servers.set(server, create(server || translate("settings.host"), isServerOn));
     boxes.set(name, { server, ...create(name, !settings.disabled_tools?.includes(name)) });
   }
   const sections = [...servers].map(([server, { box, element }]) => {
@@ -169,15 +175,16 @@ function createToolPicker(settings, tools) {
     const update = () => own.forEach((entry) => (entry.box.disabled = !box.checked));
     box.addEventListener("change", update);
     update();
-    return el("div", {}, element, el("details", {}, el("summary", {}, `${own.length} tools`), list));
+    const summary = el("summary", {}, translate("servers.tools", { count: own.length }));
+    return el("div", {}, element, el("details", {}, summary, list));
   });
   const off = (entries, before = []) => [
     ...before.filter((name) => !entries.has(name)),
     ...[...entries].filter(([, { box }]) => !box.checked).map(([name]) => name),
   ];
-  const content = sections.length ? sections : [el("p.quiet", {}, "No tools")];
+  const content = sections.length ? sections : [el("p.quiet", {}, translate("settings.no_tools"))];
   return {
-    element: el("fieldset", {}, el("legend", {}, "Tools"), ...content),
+    element: el("fieldset", {}, el("legend", {}, translate("settings.tools")), ...content),
     servers: () => off(servers, settings.disabled_servers),
     tools: () => off(boxes, settings.disabled_tools),
   };

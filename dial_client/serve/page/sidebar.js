@@ -3,15 +3,15 @@
 import { confirmAction, openMenu, showToast } from "./dialogs.js";
 import { byId, el, createIconButton, announce, placeChildren, saveFile, setLabel } from "./dom.js";
 import { toHash } from "./deep_links.js";
-import { saveAsHtml } from "./html_export.js";
-import { formatPeriod, describeError } from "./strings.js";
+import { translate } from "./language.js";
+import { formatPeriod, describeError } from "./descriptions.js";
 
 const PAGE_SIZE = 40;
 /** Milliseconds after the last key before the search starts. */
 const SEARCH_DELAY = 200;
 
 /** What screen readers hear behind the title of a conversation. */
-const STATES = { waiting: ", needs your answer", running: ", running" };
+const STATES = { waiting: translate("list.waiting"), running: translate("list.running") };
 
 const path = (id, rest = "") => `conversations/${encodeURIComponent(id)}${rest}`;
 
@@ -53,7 +53,7 @@ export class Sidebar {
   async refresh({ isSearch = false } = {}) {
     await this.#load({ isMore: false });
     const { length } = this.#conversations;
-    if (isSearch) announce(`${length} ${length === 1 ? "conversation" : "conversations"} found`);
+    if (isSearch) announce(translate("list.found", { count: length }));
   }
 
   /** Mark the open conversation, and those that are running or wait for the user. */
@@ -88,13 +88,13 @@ export class Sidebar {
   #render(search) {
     const sections = new Map();
     for (const conversation of this.#conversations) {
-      const name = search ? "Results" : formatPeriod(conversation.updated);
+      const name = search ? translate("list.results") : formatPeriod(conversation.updated);
       if (!sections.has(name)) sections.set(name, []);
       sections.get(name).push(this.#updateItem(conversation).element);
     }
     const focusedId = this.#list.querySelector("[data-id]:focus-within")?.dataset.id;
     const elements = [...sections].map(([name, items]) => this.#updateSection(name, items));
-    const empty = el("p.quiet", {}, search ? "No conversation matches." : "Your conversations appear here.");
+    const empty = el("p.quiet", {}, translate(search ? "list.no_match" : "list.empty"));
     placeChildren(this.#list, elements.length ? elements : [empty]);
     const ids = new Set(this.#conversations.map(({ id }) => id));
     for (const id of this.#items.keys()) if (!ids.has(id)) this.#items.delete(id);
@@ -117,10 +117,10 @@ export class Sidebar {
   #updateItem({ id, title, running }) {
     const item = this.#items.get(id) ?? this.#createItem(id);
     this.#items.set(id, item);
-    item.title = title || "New conversation";
+    item.title = title || translate("conversation.new");
     item.text.textContent = item.title;
     item.link.title = item.title;
-    setLabel(item.more, `Actions for “${item.title}”`);
+    setLabel(item.more, translate("conversation.actions_of", { title: item.title }));
     this.#hooks.onListed(id, running);
     return item;
   }
@@ -138,12 +138,15 @@ export class Sidebar {
   /** Open the menu of a conversation. */
   openMenu(button, { id, title }) {
     openMenu(button, [
-      ["Rename", () => this.#rename(id, title)],
-      ["Continue in a copy", () => this.fork(id)],
-      ["Save as Markdown", () => this.#save(id, title, "markdown", "md")],
-      ["Save as HTML", () => this.#withToast(() => saveAsHtml(this.#api, id))],
-      ["Save as JSON", () => this.#save(id, title, "json", "json")],
-      ["Delete", () => this.#delete(id, title)],
+      [translate("list.rename"), () => this.#rename(id, title)],
+      [translate("list.fork"), () => this.fork(id)],
+      [translate("list.markdown"), () => this.#save(id, title, "markdown", "md")],
+      [translate("list.html"), () => this.#withToast(async () => {
+        const { saveAsHtml } = await import("./html_export.js");
+        await saveAsHtml(this.#api, id);
+      })],
+      [translate("list.json"), () => this.#save(id, title, "json", "json")],
+      [translate("delete"), () => this.#delete(id, title)],
     ]);
   }
 
@@ -160,7 +163,8 @@ export class Sidebar {
     const item = this.#list.querySelector(`[data-id="${CSS.escape(id)}"]`);
     if (!item) return;
     const link = item.querySelector("a");
-    const field = el("input.rename", { type: "text", value: title, maxlength: "60", "aria-label": "New name" });
+    const label = translate("list.new_name");
+    const field = el("input.rename", { type: "text", value: title, maxlength: "60", "aria-label": label });
     let isClosed = false;
     const end = async (isAccepted) => {
       if (isClosed) return;
@@ -184,12 +188,12 @@ export class Sidebar {
   }
 
   async #delete(id, title) {
-    if (!(await confirmAction(`Delete “${title}”? This cannot be undone.`, "Delete"))) return;
+    if (!(await confirmAction(translate("list.delete", { title }), translate("delete")))) return;
     const result = await this.#withToast(() => this.#api.fetchJson("DELETE", path(id)));
     if (result === undefined) return;
     this.#hooks.onDeleted(id);
     await this.refresh();
-    announce("Deleted");
+    announce(translate("list.deleted"));
   }
 
   async #save(id, title, format, extension) {

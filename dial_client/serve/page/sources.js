@@ -3,7 +3,7 @@
 import { el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { parseSafeUrl } from "./markdown_inline.js";
-import { translate } from "./strings.js";
+import { translate } from "./language.js";
 
 const MAX_QUOTE = 120;
 

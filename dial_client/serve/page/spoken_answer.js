@@ -1,7 +1,7 @@
 // An answer for screen readers while it is written: whole sentences without Markdown, some seconds apart.
 
 import { parseInline, toPlainText } from "./markdown_inline.js";
-import { translate } from "./strings.js";
+import { translate } from "./language.js";
 
 /** Milliseconds between two announcements: each waits in the speech of the one before. */
 const PAUSE = 3_000;
@@ -65,7 +65,7 @@ export class SpokenAnswer {
     this.#endLine(this.#line);
     if (this.#block) this.#endBlock();
     const rest = this.#clip(this.#ready);
-    const length = this.#room <= 0 ? translate("answer.length", { count: this.#length.toLocaleString("en") }) : "";
+    const length = this.#room <= 0 ? translate("answer.length", { count: this.#length }) : "";
     const text = [rest, length, end].filter(Boolean).join(" ");
     if (text) this.#speak(text);
   }

@@ -1,148 +1,246 @@
-// Messages for the user. English is complete; a text that a language lacks is shown in English.
+// The words of the page in English, by keys. `strings_de.js` and its like have the same keys in other languages.
+//
+// {name} stands for a value. Where a text has a {count}, "KEY.one" is its form for 1; other languages have the forms
+// of their plural rules, such as "KEY.few". A key that another language lacks is shown in English.
 
-const TEXTS = {
-  en: {
-    "answer.code": "Code, {count} lines.",
-    "answer.code.one": "Code, 1 line.",
-    "answer.elsewhere": "The answer in “{title}” is complete.",
-    "answer.end": "End of the answer.",
-    "answer.formula": "Formula.",
-    "answer.length": "{count} characters in total.",
-    "answer.table": "Table, {count} rows.",
-    "answer.table.one": "Table, 1 row.",
-    "command.find": "Search in this conversation",
-    "command.print": "Print this conversation",
-    "command.undo": "Take back the last question and its answer",
-    "command.redo": "Bring back what /undo has taken back",
-    "command.compact": "Let the model summarize the older messages",
-    "command.compact_undo": "Bring back the messages that were summarized",
-    "history.new": "This conversation has no messages yet.",
-    "history.running": "Wait for the answer, or stop it first.",
-    "history.undone": "Taken back. /redo brings it back. What tools have done stays done.",
-    "history.not_undone": "There is nothing to take back.",
-    "history.redone": "The last question and its answer are back.",
-    "history.not_redone": "There is nothing to bring back: nothing was taken back, or there is a newer message.",
-    "history.compacted": "The model has summarized the older messages. /compact undo brings them back.",
-    "history.not_compacted": "There is nothing to summarize: the conversation is short.",
-    "history.whole": "The whole conversation is back.",
-    "history.not_whole": "Nothing of this conversation is summarized.",
-    "find.label": "Search in this conversation",
-    "find.previous": "Previous hit",
-    "find.next": "Next hit",
-    "find.close": "Close the search",
-    "find.none": "No hits",
-    "find.hit": "Hit {number} of {count}",
-    "sources.back": "Back to the text",
-    "sources.title": "Sources",
-    "status.compacting": "Summarizing…",
-    "status.disconnected": "Connection lost. Reconnecting…",
-  },
-  de: {}, fr: {}, es: {}, ja: {}, zh: {}, ar: {},
-};
+export const ENGLISH = {
+  // Words of several places
+  "cancel": "Cancel", "close": "Close", "delete": "Delete", "remove": "Remove",
+  "remove.name": "Remove {name}",
+  "save": "Save", "send": "Send", "edit": "Edit", "name": "Name", "none": "None.", "open": "Open",
+  "decline": "Decline", "file": "File", "optional": "{name} (optional)", "host": "Host: {host}",
+  "conversation": "Conversation",
+  "conversation.new": "New conversation", "conversation.search": "Search the conversations",
+  "conversation.actions": "Actions for this conversation", "conversation.actions_of": "Actions for “{title}”",
+  "characters.all": "Show all ({count} characters)",
+  "copy": "Copy", "copied": "Copied",
+  "copy.refused": "The browser did not allow copying",
+  "server.says": "{server} says: {text}",
+  "storage.full": "The browser's storage is full.",
 
-/** The first language of the browser that has texts. */
-const LANGUAGE = (globalThis.navigator?.languages ?? [])
-  .map((tag) => tag.split("-")[0])
-  .find((language) => Object.keys(TEXTS[language] ?? {}).length) ?? "en";
+  // The window
+  "page.skip": "Skip to the message field", "page.conversations": "Conversations", "page.search": "Search",
+  "page.more": "Show more", "page.import": "Import a conversation",
+  "page.settings": "Model and settings of this conversation", "page.servers": "Servers", "page.language": "Language",
+  "page.browser_language": "Language of the browser",
+  "page.light": "Light colours", "page.dark": "Dark colours", "page.to_end": "Scroll to the end",
+  "page.queue": "Messages that are sent after this answer", "page.suggestions": "Suggestions",
+  "page.attachments": "Attachments",
+  "page.contexts": "Contexts of apps for the next message", "context.of": "Context from the app of {server}",
+  "context.remove": "Remove the context from the app of {server}",
+  "page.attach": "Attach images, PDF documents or text files",
+  "page.message": "Message",
+  "welcome.title": "What would you like to know?",
+  "welcome.text":
+    "The model can use the tools of your servers. You are asked before a tool runs, unless you have allowed it.",
+  "welcome.tools": "What can you do with the tools you have?", "welcome.time": "What time is it in Tokyo?",
+  "welcome.explain": "Explain a hash table in three sentences.",
+  "keys.send": "send", "keys.line": "new line", "keys.stop": "stop", "keys.commands": "commands",
+  "keys.resources": "resources", "keys.edit": "edit",
+  "composer.stop": "Stop", "composer.later": "Send after this answer",
 
-const PLURALS = new Intl.PluralRules(LANGUAGE);
+  // Commands of the message field
+  "command.new": "Begin a new conversation", "command.find": "Search in this conversation",
+  "command.print": "Print this conversation", "command.fork": "Continue this conversation in a copy",
+  "command.servers": "Show the servers and their tools", "command.attach": "Attach files of this device",
+  "command.stop": "Stop the answer", "command.theme": "Change between light and dark colours",
+  "command.prompts": "Save and remove prompts of your own",
+  "command.undo": "Take back the last question and its answer",
+  "command.redo": "Bring back what /undo has taken back",
+  "command.compact": "Let the model summarize the older messages",
+  "command.compact_undo": "Bring back the messages that were summarized",
+  "completion.saved": "saved", "completion.server": "Resources of this server",
+  "completion.count": "{count} suggestions. Use the arrow keys.",
+  "completion.count.one": "1 suggestion. Use the arrow keys.",
+  "history.new": "This conversation has no messages yet.",
+  "history.running": "Wait for the answer, or stop it first.",
+  "history.undone": "Taken back. /redo brings it back. What tools have done stays done.",
+  "history.not_undone": "There is nothing to take back.",
+  "history.redone": "The last question and its answer are back.",
+  "history.not_redone": "There is nothing to bring back: nothing was taken back, or there is a newer message.",
+  "history.compacted": "The model has summarized the older messages. /compact undo brings them back.",
+  "history.not_compacted": "There is nothing to summarize: the conversation is short.",
+  "history.whole": "The whole conversation is back.",
+  "history.not_whole": "Nothing of this conversation is summarized.",
+  "find.label": "Search in this conversation", "find.previous": "Previous hit", "find.next": "Next hit",
+  "find.close": "Close the search", "find.none": "No hits", "find.hit": "Hit {number} of {total}",
 
-/** Return a text in the user's language, with `values` in place of {name}. For a number `count` there may be "KEY.one". */
-export function translate(key, values = {}) {
-  const form = typeof values.count === "number" ? `${key}.${PLURALS.select(values.count)}` : key;
-  const text = TEXTS[LANGUAGE][form] ?? TEXTS[LANGUAGE][key] ?? TEXTS.en[form] ?? TEXTS.en[key];
-  return text.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
-}
+  // Attachments and queued messages
+  "attach.pasted": "pasted text.txt", "attach.unreadable": "{name} cannot be read.",
+  "attach.refused": "{name} was not attached: {reason}", "attach.size": "the files of a message have at most 20 MB.",
+  "attach.empty": "it is empty.", "attach.sound": "the models here take no sound and no video.",
+  "attach.large": "attach PNG, JPEG, GIF or WebP images, PDF documents, or text files of at most {size} kB.",
+  "attach.kinds": "attach text files, PNG, JPEG, GIF or WebP images, or PDF documents.",
+  "attach.added": "{name} attached", "attach.removed": "{name} removed",
+  "queue.added": "The message is sent after this answer.", "queue.edit": "Edit “{text}”",
+  "queue.remove": "Remove “{text}”", "queue.removed": "Removed",
 
-const STOP_REASONS = {
-  max_depth: "Stopped: the limit of tool call rounds is reached.",
-  consecutive_errors: "Stopped: too many tool calls failed in a row.",
-  repeated_calls: "Stopped: the model repeated the same tool call.",
-  timeout: "Stopped: the turn took too long.",
-  token_budget: "Stopped: the token budget is used up.",
-  truncated: "The answer was cut off at the model's maximum length.",
-  refused: "The model declined to answer.",
-  cancelled: "Stopped.",
-};
+  // The list of conversations
+  "list.results": "Results", "list.no_match": "No conversation matches.",
+  "list.empty": "Your conversations appear here.", "list.found": "{count} conversations found",
+  "list.found.one": "1 conversation found", "list.waiting": ", needs your answer", "list.running": ", running",
+  "list.rename": "Rename", "list.new_name": "New name", "list.fork": "Continue in a copy",
+  "list.markdown": "Save as Markdown", "list.html": "Save as HTML", "list.json": "Save as JSON",
+  "list.delete": "Delete “{title}”? This cannot be undone.", "list.deleted": "Deleted",
+  "period.today": "Today", "period.yesterday": "Yesterday", "period.week": "Last 7 days",
+  "period.month": "Last 30 days",
 
-/** Describe why a turn ended without an answer; an empty string if it was answered. */
-export function describeStopReason(reason) {
-  return reason === "answered" ? "" : STOP_REASONS[reason] ?? `Stopped: ${reason}.`;
-}
+  // Messages and answers
+  "turn.heading": "Message {number} and its answer", "turn.beginning": "Beginning",
+  "turn.earlier": "Show {count} earlier messages", "turn.earlier.one": "Show 1 earlier message",
+  "turn.instructions": "Instructions: {text}", "turn.thinking": "Thinking…", "turn.thoughts": "Thoughts",
+  "turn.ask_again": "Ask again",
+  "user.said": "You said: ", "user.copy": "Copy your message", "user.link": "Copy a link to this message",
+  "user.edit": "Edit this message", "user.editor": "Edit your message",
+  "user.delete": "Delete this message and its answers",
+  "user.delete_question": "Delete this message and its answers?", "user.image": "Image you sent",
+  "answer.copy": "Copy the answer", "answer.fork": "Continue from here in a new conversation",
+  "answer.again": "Answer again", "answer.continue": "Continue this answer", "answer.delete": "Delete this answer",
+  "answer.delete_question": "Delete this answer?", "answer.image": "Image in the answer",
+  "answer.code": "Code, {count} lines.", "answer.code.one": "Code, 1 line.",
+  "answer.elsewhere": "The answer in “{title}” is complete.", "answer.end": "End of the answer.",
+  "answer.formula": "Formula.", "answer.length": "{count} characters in total.",
+  "answer.table": "Table, {count} rows.", "answer.table.one": "Table, 1 row.",
+  "version.previous_message": "Previous version of the message",
+  "version.next_message": "Next version of the message",
+  "version.message": "Version {number} of {total} of the message",
+  "version.previous_answer": "Previous version of the answer", "version.next_answer": "Next version of the answer",
+  "version.answer": "Version {number} of {total} of the answer",
+  "markdown.formula": "Formula", "markdown.table": "Table", "markdown.done": "done", "markdown.to_do": "to do",
+  "markdown.text": "text", "markdown.image": "image", "markdown.copy_code": "Copy code",
+  "markdown.copy_csv": "Copy the table as CSV", "markdown.copy_markdown": "Copy the table as Markdown",
+  "markdown.blocked_link": "Blocked link: {address}", "markdown.no_images": "Images are not loaded",
+  "diagram": "Diagram",
+  "diagram.kind": "diagram", "diagram.source": "Source", "diagram.copy": "Copy the source",
+  "diagram.alt": "Diagram: {text}",
+  "sources.back": "Back to the text", "sources.title": "Sources",
+  "usage.rounds": "{count} tool rounds", "usage.rounds.one": "1 tool round", "usage.tokens": "{count} tokens",
+  "usage.tokens.one": "1 token",
+  "stopped.max_depth": "Stopped: the limit of tool call rounds is reached.",
+  "stopped.consecutive_errors": "Stopped: too many tool calls failed in a row.",
+  "stopped.repeated_calls": "Stopped: the model repeated the same tool call.",
+  "stopped.timeout": "Stopped: the turn took too long.",
+  "stopped.token_budget": "Stopped: the token budget is used up.",
+  "stopped.truncated": "The answer was cut off at the model's maximum length.",
+  "stopped.refused": "The model declined to answer.", "stopped.cancelled": "Stopped.",
+  "stopped.other": "Stopped: {reason}.",
+  "status.compacting": "Summarizing…", "status.disconnected": "Connection lost. Reconnecting…",
+  "status.sending": "Sending…", "status.stopping": "Stopping…",
+  "status.elsewhere": "Another process is writing the answer…", "status.waiting": "Waiting for your answer",
 
-/** Describe what a turn used: "qwen, 2 tool rounds, 1,234 tokens, $0.0042, 3.1 s". */
-export function describeUsage({ model, depth, usage, duration_s: duration }) {
-  const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
-  const cost = usage?.cost_usd;
-  return [
-    model ?? "",
-    depth ? `${depth} tool ${depth === 1 ? "round" : "rounds"}` : "",
-    tokens ? `${tokens.toLocaleString("en")} tokens` : "",
-    typeof cost === "number" && cost > 0 ? `$${cost.toPrecision(2)}` : "",
-    duration ? formatDuration(duration) : "",
-  ].filter(Boolean).join(", ");
-}
+  // Calls of tools, and their approval
+  "call.running": "running", "call.waiting": "waiting for permission", "call.done": "done", "call.failed": "failed",
+  "call.unknown": "no result", "call.of": "of ", "call.state": ", {state}",
+  "call.arguments": "Arguments", "call.result": "Result",
+  "call.error": "Error", "call.copy_arguments": "Copy arguments", "call.copy_result": "Copy result",
+  "call.copy_error": "Copy error", "call.no_arguments": "No arguments", "call.progress": "Progress of {tool}",
+  "call.image": "Image in the tool's result",
+  "request.count": "{count} requests need your answer",
+  "request.approval": "Approval needed for {tool}. Press Shift+Tab to reach it.",
+  "request.question": "{server} asks for input. Press Shift+Tab to reach it.",
+  "approval.heading": "{server} wants to run {tool}", "approval.question": "Allow {server} to run {tool}?",
+  "approval.question_changed": "Allow {server} to run {tool} with your changes?",
+  "approval.why": "Why you are asked: {reason}", "approval.app": "The app asks for this call, not the model.",
+  "approval.changed": "You changed the arguments. The call runs with these:", "approval.reason": "Reason (optional)",
+  "approval.reason_label": "Reason for the model", "approval.once": "Allow once",
+  "approval.conversation": "This conversation", "approval.always": "Always", "approval.deny": "Deny",
+  "approval.review": "Review", "approval.unfit": "The arguments do not fit: {problems}",
+  "approval.title": "Its own title: “{title}”", "approval.claims": "{server} says {claims}.",
+  "approval.description": "Description from {server}",
+  "approval.definition": "The tool's definition has changed since you allowed it:",
+  "approval.no_arguments": "No arguments.", "approval.all_arguments": "All arguments",
+  "approval.unchanged": "{count} further lines are unchanged.",
+  "approval.unchanged.one": "1 further line is unchanged.", "approval.changes": "Changes of {name}",
+  "approval.removed_invisible": "{count} invisible characters were removed from the description.",
+  "approval.removed_invisible.one": "1 invisible character was removed from the description.",
+  "approval.escaped_invisible": "{count} invisible characters are escaped in the arguments.",
+  "approval.escaped_invisible.one": "1 invisible character is escaped in the arguments.",
+  "claim.read_only": "that it only reads", "claim.destructive": "that it may destroy data",
+  "claim.not_destructive": "that it destroys no data",
+  "claim.open_world": "that it reaches other systems, such as the web",
+  "claim.closed_world": "that it reaches no other systems",
+  "claim.idempotent": "that repeating a call changes nothing more",
+  "arguments.json": "Arguments as JSON", "arguments.not_object": "The arguments are not a JSON object.",
+  "arguments.not_json": "{name} is not JSON.", "arguments.include": "Include {name}",
+  "arguments.optional": "optional", "arguments.any_type": "any value, as JSON.", "arguments.type": "{type}, as JSON.",
+  "elicitation.heading": "{server} asks for input:",
+  "elicitation.heading_tools": "{server} asks for input while it runs {tools}:",
+  "elicitation.no_address": "The server asks you to open an address that is not a web address.",
+  "elicitation.address": "The server asks you to open this address:", "elicitation.later": "Not now",
+  "elicitation.choose": "Choose…",
 
-/** Format a duration: "12 ms", "0.4 s", "75 s". */
-export function formatDuration(seconds) {
-  if (seconds < 0.1) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
-  return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
-}
+  // Apps of servers
+  "app.of": "App of {server}", "app.close": "Close the app", "app.show": "Show the app",
+  "app.loading": "The app is loading…", "app.failed": "The app cannot be shown: {error}", "app.again": "Try again",
+  "app.reaches": "reaches {hosts}", "app.left_out": "Not allowed: {hosts}",
+  "app.origins": "This app loads from, or sends to: {hosts}", "app.closed_by_user": "Closed by the user.",
+  "app.closed_by_app": "Closed by the app.", "app.closed_by_others": "Closed: other apps are open.",
+  "app.flood": "The app was closed: it sent too many messages.",
+  "app.reloads": "The app was closed: it reloads itself.",
+  "app.wants_message": "The app of {server} wants to send this message in your name:",
+  "app.wants_link": "The app of {server} wants to open this address:", "app.refuse": "Refuse",
 
-/** Name the period a time belongs to, as a heading of the conversation list. */
-export function formatPeriod(time, now = new Date()) {
-  const then = new Date(time);
-  const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate());
-  const days = Math.ceil((midnight - then) / 86_400_000);
-  if (days <= 0) return "Today";
-  if (days === 1) return "Yesterday";
-  if (days <= 7) return "Last 7 days";
-  if (days <= 30) return "Last 30 days";
-  return then.toLocaleDateString("en", { month: "long", year: "numeric" });
-}
+  // Servers and what was allowed
+  "servers.label": "servers",
+  "servers.label.one": "server", "servers.failed": ", {number} failed", "servers.show": "{text}. Show the servers",
+  "resource.count": "{count} resources", "resource.count.one": "1 resource", "resource.read": "Read",
+  "resource.read_name": "Read {name}", "resource.attach": "Attach", "resource.attach_name": "Attach {name}",
+  "resource.fill_in": "Fill in…", "resource.fill_in_name": "Fill in {name}", "resource.image": "Image of the resource",
+  "resource.origin": "{address} of the server {server}", "resource.cut": "Only the beginning is shown.",
+  "resource.rest": "{count} further resources: type @ in the message field to find them.",
+  "resource.no_mention": "This address cannot be attached: it has white space or invisible characters.",
+  "servers.none": "No servers are configured. Add them to servers.json.", "servers.restarts": "{count} restarts",
+  "servers.restarts.one": "1 restart", "servers.errors": "Latest error output", "servers.logs": "Latest log messages",
+  "servers.tools": "{count} tools", "servers.tools.one": "1 tool", "servers.read_only": "read-only",
+  "servers.call": "Call…", "servers.call_tool": "Call {tool}", "servers.restart": "Restart",
+  "servers.restart_name": "Restart {server}", "servers.restarting": "{server} is restarting.",
+  "servers.enable": "Enable", "servers.enable_name": "Enable {server}", "servers.disable": "Disable",
+  "servers.disable_name": "Disable {server}", "servers.remove": "Remove {server} from the configuration?",
+  "servers.add": "Add a server", "servers.add_button": "Add", "servers.entry": "Entry, as in servers.json",
+  "servers.not_json": "The entry is not JSON.",
+  "servers.command": "A server with a command is a program that runs on the machine of dial-chat.",
+  "state.starting": "starting", "state.sleeping": "sleeping, starts when needed", "state.ready": "ready",
+  "state.restarting": "restarting", "state.failed": "failed", "state.stopped": "stopped",
+  "state.disabled": "disabled",
+  "login.button": "Log in…", "login.title": "Log in to {server}",
+  "login.host": "The login takes place at {host}, in a new tab. It leads back to this service.",
+  "login.scopes": "It asks for: {scopes}", "login.open": "Open the login",
+  "tool.title": "Call {tool} of {server}", "tool.call": "Call", "tool.calling": "Calling…", "tool.schema": "Schema",
+  "tool.schema_label": "Schema of the arguments", "tool.no_output": "No output.",
+  "access.waiting": "Waiting for approval: {count}", "access.grants": "Allowed tools: {count}",
+  "access.audit": "Latest decisions and calls", "access.revoke": "Revoke",
+  "access.revoke_tool": "Revoke {tool}, {scope}", "access.open": "Open the conversation", "access.by": "by {name}",
+  "scope.always": "always", "scope.session": "until the server stops", "scope.conversation": "in one conversation",
 
-/** Describe an error for the user. Errors of the page itself are also written to the console. */
-export function describeError(error) {
-  if (error?.status !== undefined) return error.message;
-  console.error(error);
-  return "This page had an unexpected error. Reload it to continue.";
-}
+  // Settings and prompts
+  "settings.title": "Settings of this conversation", "settings.standard": "as the server",
+  "settings.standard_model": "{model} (of the server)", "settings.reset": "Reset", "settings.model": "Model",
+  "settings.system": "Instructions", "settings.temperature": "Temperature", "settings.tool_format": "Tool format",
+  "settings.max_tokens": "Tokens of a reply", "settings.max_depth": "Rounds of tool calls",
+  "settings.timeout": "Seconds of a turn", "settings.locked": "Fixed by the operator: {names}.",
+  "settings.tools": "Tools", "settings.no_tools": "No tools", "settings.host": "this program",
+  "preset": "Preset",
+  "preset.title": "Presets", "preset.name": "Name of the preset", "preset.choose": "Choose a preset",
+  "preset.none": "No presets yet", "preset.save": "Save as preset", "preset.saved": "Saved in this browser",
+  "model.price": "${input} in and ${output} out for a million tokens", "model.text_tools": "tools as text",
+  "model.no_images": "no images", "model.documents": "PDF documents",
+  "prompt.origin": "Prompt {name} of the server {server}", "prompt.template": "{template} of the server {server}",
+  "prompt.insert": "Insert", "prompt.own": "Prompts of your own",
+  "prompt.own_text": "They are kept in this browser. Type / and their name to use them.",
+  "prompt.name": "Name, without spaces", "prompt.text": "Text",
 
-/** Describe a request that needs the user's answer, for screen readers. */
-export function describeRequest({ kind, call, server }) {
-  const text = kind === "approval" ? `Approval needed for ${call.name}.` : `${server} asks for input.`;
-  return `${text} Press Shift+Tab to reach it.`;
-}
-
-const ANNOTATIONS = {
-  readOnlyHint: { true: "that it only reads" },
-  destructiveHint: { true: "that it may destroy data", false: "that it destroys no data" },
-  openWorldHint: {
-    true: "that it reaches other systems, such as the web", false: "that it reaches no other systems",
-  },
-  idempotentHint: { true: "that repeating a call changes nothing more" },
-};
-
-/** Describe the annotations a server claims for a tool: "that it only reads, that it reaches no other systems". */
-export function describeAnnotations(annotations) {
-  return Object.entries(annotations ?? {}).map(([name, value]) => ANNOTATIONS[name]?.[value]).filter(Boolean).join(", ");
-}
-
-/** Describe the invisible characters of a call: those removed from the description, those escaped in the arguments. */
-export function describeInvisible({ removed_invisible: removed, invisible_in_arguments: hidden }) {
-  return [
-    removed ? `${removed} invisible character${removed === 1 ? " was" : "s were"} removed from the description.` : "",
-    hidden ? `${hidden} invisible character${hidden === 1 ? " is" : "s are"} escaped in the arguments.` : "",
-  ].filter(Boolean);
-}
-
-/** The OAuth login to a server. */
-export const LOGIN = {
-  button: "Log in…",
-  begin: (server) => `Log in to ${server}`,
-  title: (server) => `Log in to ${server}`,
-  host: (host) => `The login takes place at ${host}, in a new tab. It leads back to this service.`,
-  scopes: (scopes) => `It asks for: ${scopes}`,
-  cancel: "Cancel",
-  open: "Open the login",
+  // Errors and the token
+  "token": "Token",
+  "token.needed": "The server needs your token.", "token.wrong": "The server does not accept this token.",
+  "token.hint":
+    "The token is in the address that dial-chat serve printed, after “#token=”. If you set a token, use that one.",
+  "token.continue": "Continue",
+  "error.unexpected": "This page had an unexpected error. Reload it to continue.",
+  "error.unreachable": "The server cannot be reached. Is it still running?",
+  "error.rejected": "The server rejected this request.", "error.not_found": "Not found. It may have been deleted.",
+  "error.conflict": "Another turn of this conversation is still running.",
+  "error.too_large": "The message is too large.", "error.busy": "The server is busy. Try again in a moment.",
+  "error.closing": "The server is busy or shutting down. Try again in a moment.",
+  "error.status": "The server answered with an error ({status}).", "error.timeout": "The connection timed out.",
+  "error.lost": "The connection was lost.", "error.gone": "Connection to the server lost.",
 };

@@ -1,10 +1,13 @@
 // What `/` and `@` propose in the message field: commands, saved prompts and prompts of servers, resources and files.
 
-import { openPromptForm, openTemplateForm } from "./prompt_form.js";
+import { toMention } from "./mentions.js";
 import { loadSavedPrompts, openSavedPrompts } from "./saved_prompts.js";
+import { translate } from "./language.js";
 
 /** Milliseconds for which lists of servers are kept: the server itself knows when they change. */
 const FRESH = 5_000;
+
+const loadForms = () => import("./prompt_form.js");
 
 /** The beginning of a mention: not within a word, as in mentions.py. */
 const MENTION = /(?:^|[\s([{"'<,;])@(\S*)$/;
@@ -46,15 +49,16 @@ export class Suggestions {
     const { prompts } = await this.#list("prompts", { prompts: [] });
     const options = [
       ...commands.map(({ name, detail, run }) => ({ label: `/${name}`, detail, run })),
-      { label: "/prompts", detail: "Save and remove prompts of your own", run: openSavedPrompts },
+      { label: "/prompts", detail: translate("command.prompts"), run: openSavedPrompts },
       ...loadSavedPrompts().map(({ name, text }) => {
-        return { label: `/${name}`, badge: "saved", detail: text.slice(0, 200), run: () => insertText(text) };
+        const badge = translate("completion.saved");
+        return { label: `/${name}`, badge, detail: text.slice(0, 200), run: () => insertText(text) };
       }),
       ...prompts.map((prompt) => ({
         label: `/${prompt.server}:${prompt.name}`,
         badge: prompt.server,
         detail: prompt.title || prompt.description,
-        run: () => openPromptForm(this.#api, prompt, insert),
+        run: async () => (await loadForms()).openPromptForm(this.#api, prompt, insert),
       })),
     ];
     return rank(options, typed);
@@ -63,20 +67,23 @@ export class Suggestions {
   async #findMentions(typed) {
     const { resources, templates } = await this.#list("resources", { resources: [], templates: [] });
     const { attach, insertText } = this.#hooks;
-    const listed = resources.map(({ server, uri, name, title }) => {
-      return { label: `@${server}:${uri}`, badge: server, detail: title || name, insert: `@${server}:${uri} ` };
+    const listed = resources.filter(({ server, uri }) => toMention(server, uri)).map(({ server, uri, name, title }) => {
+      return { label: `@${server}:${uri}`, badge: server, detail: title || name, insert: `${toMention(server, uri)} ` };
     });
     const formed = templates.map((template) => ({
       label: `@${template.server}:${template.uri_template}`,
       badge: template.server,
       detail: template.title || template.name,
-      run: () => openTemplateForm(this.#api, template, (uri) => insertText(`@${template.server}:${uri} `)),
+      run: async () => {
+        const { openTemplateForm } = await loadForms();
+        openTemplateForm(this.#api, template, (uri) => insertText(`@${template.server}:${uri} `));
+      },
     }));
     const names = new Set([...resources, ...templates].map(({ server }) => server));
     const prefixes = [...names].map((name) => {
-      return { label: `@${name}:`, detail: "Resources of this server", insert: `@${name}:` };
+      return { label: `@${name}:`, detail: translate("completion.server"), insert: `@${name}:` };
     });
-    const file = { label: "@file", detail: "Attach files of this device", run: attach };
+    const file = { label: "@file", detail: translate("command.attach"), run: attach };
     return rank([file, ...(typed.includes(":") ? [] : prefixes), ...listed, ...formed], typed);
   }
 

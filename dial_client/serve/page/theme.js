@@ -1,6 +1,7 @@
 // Dark and light colours: those of the system unless the user chooses others.
 
 import { byId } from "./dom.js";
+import { translate } from "./language.js";
 
 const KEY = "dial-theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -21,7 +22,7 @@ const isDark = () => (localStorage.getItem(KEY) ?? (dark.matches ? "dark" : "lig
 
 function applyTheme() {
   document.documentElement.dataset.theme = isDark() ? "dark" : "light";
-  const label = isDark() ? "Light colours" : "Dark colours";
+  const label = translate(isDark() ? "page.light" : "page.dark");
   byId("theme").setAttribute("aria-label", label);
   byId("theme").title = label;
 }

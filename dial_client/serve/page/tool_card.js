@@ -1,17 +1,18 @@
 // The card of a tool call. Folded it is a line; open it has the arguments, progress and result.
 
-import { AppFrame } from "./app_frame.js";
+import { createAppFrame } from "./app_services.js";
 import { toJson, createCopyButton, el, createIcon, setText } from "./dom.js";
 import { renderPart } from "./content_parts.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { formatDuration } from "./strings.js";
+import { translate } from "./language.js";
+import { formatDuration } from "./descriptions.js";
 
 const STATES = {
-  running: "running",
-  waiting: "waiting for permission",
-  done: "done",
-  failed: "failed",
-  unknown: "no result",
+  running: translate("call.running"),
+  waiting: translate("call.waiting"),
+  done: translate("call.done"),
+  failed: translate("call.failed"),
+  unknown: translate("call.unknown"),
 };
 const ICONS = { waiting: "shield", done: "check", failed: "cross" };
 
@@ -31,15 +32,16 @@ export class ToolCard {
     this.name = name;
     const text = unreadable === undefined ? toJson(given ?? {}) : escapeInvisible(unreadable);
     const isEmpty = unreadable === undefined && Object.keys(given ?? {}).length === 0;
+    const spokenOf = el("span.visually-hidden", {}, translate("call.of"));
     const summary = el("summary", {},
       this.#state,
       el("span.tool-name", {}, escapeInvisible(name)),
-      server ? el("span.tool-server", {}, el("span.visually-hidden", {}, "of "), escapeInvisible(server)) : null,
+      server ? el("span.tool-server", {}, spokenOf, escapeInvisible(server)) : null,
       el("span.tool-preview", { "aria-hidden": "true" }, isEmpty ? "" : previewArguments(given, unreadable)),
       this.#time,
       this.#spokenState,
       createIcon("chevron"));
-    const parts = isEmpty ? el("p.quiet", {}, "No arguments") : renderSection("Arguments", text);
+    const parts = isEmpty ? el("p.quiet", {}, translate("call.no_arguments")) : renderSection("arguments", text);
     this.#details = el("details.tool", {}, summary, el("div.tool-body", {}, parts, this.#progress, this.#result));
     this.element = el("div.call", {}, this.#details);
     this.#setState("running");
@@ -52,8 +54,7 @@ export class ToolCard {
   /** Show the app of the call below the card. */
   openApp(app) {
     if (this.#app) return;
-    this.#app = new AppFrame(app);
-    this.element.append(this.#app.element);
+    this.#app = createAppFrame(app, this.element);
   }
 
   /** Show for how long the call has been running. */
@@ -79,7 +80,8 @@ export class ToolCard {
     this.#progress.replaceChildren(text);
     if (!total) return;
     const done = Math.min(progress, total);
-    this.#progress.prepend(el("progress", { max: total, value: done, "aria-label": `Progress of ${this.name}` }));
+    const label = translate("call.progress", { tool: this.name });
+    this.#progress.prepend(el("progress", { max: total, value: done, "aria-label": label }));
     if (!this.isFinished) this.#time.textContent = `${Math.floor((100 * done) / total)} %`;
   }
 
@@ -92,8 +94,8 @@ export class ToolCard {
     this.#result.hidden = false;
     this.#result.replaceChildren(...renderResult(content, success));
     if (app?.result) this.openApp(app);
-    if (app?.result) this.#app.setResult(app.result);
-    else this.#app?.cancel("The call has no result.");
+    if (app?.result) this.#app.then((frame) => frame?.setResult(app.result));
+    else this.#cancelApp("The call has no result.");
   }
 
   /** Mark a call without a result when its turn is over. */
@@ -102,13 +104,17 @@ export class ToolCard {
     if (this.isFinished) return;
     this.#time.textContent = "";
     this.#setState("unknown");
-    this.#app?.cancel("The call was stopped.");
+    this.#cancelApp("The call was stopped.");
+  }
+
+  #cancelApp(reason) {
+    this.#app?.then((frame) => frame?.cancel(reason));
   }
 
   #setState(state) {
     this.#details.dataset.state = state;
     this.#state.replaceChildren(...(ICONS[state] ? [createIcon(ICONS[state])] : []));
-    this.#spokenState.textContent = `, ${STATES[state]}`;
+    this.#spokenState.textContent = translate("call.state", { state: STATES[state] });
   }
 }
 
@@ -120,21 +126,28 @@ function previewArguments(given, unreadable) {
   return escapeInvisible(pairs.join(", ").slice(0, 200).replace(/\s+/g, " "));
 }
 
-function renderSection(title, text, isFailure = false) {
+const SECTIONS = {
+  arguments: { title: translate("call.arguments"), copy: translate("call.copy_arguments") },
+  result: { title: translate("call.result"), copy: translate("call.copy_result") },
+  error: { title: translate("call.error"), copy: translate("call.copy_error") },
+};
+
+function renderSection(kind, text) {
+  const { title, copy } = SECTIONS[kind];
   const pre = el("pre", { tabindex: "0", "aria-label": title });
-  const head = el("div.tool-head", {}, el("h3", {}, title), createCopyButton(() => text, `Copy ${title.toLowerCase()}`));
-  const section = el("section", { class: isFailure ? "failure" : null }, head, pre);
+  const head = el("div.tool-head", {}, el("h3", {}, title), createCopyButton(() => text, copy));
+  const section = el("section", { class: kind === "error" ? "failure" : null }, head, pre);
   setText(pre, text, section);
   return section;
 }
 
 /** Return the elements that show the content of a result. */
 export function renderResult(content, success) {
-  const title = success ? "Result" : "Error";
-  if (typeof content === "string") return [renderSection(title, formatResult(content), !success)];
+  const kind = success ? "result" : "error";
+  if (typeof content === "string") return [renderSection(kind, formatResult(content))];
   return content.map((part) => {
-    if (part.type === "text") return renderSection(title, formatResult(part.text), !success);
-    return renderPart(part, "Image in the tool's result");
+    if (part.type === "text") return renderSection(kind, formatResult(part.text));
+    return renderPart(part, translate("call.image"));
   });
 }
 

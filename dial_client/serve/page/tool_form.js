@@ -7,8 +7,9 @@ import { renderRequest } from "./approvals.js";
 import { ArgumentEditor } from "./argument_editor.js";
 import { createButton, el, toJson } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { describeError } from "./strings.js";
 import { renderResult } from "./tool_card.js";
+import { translate, translateNodes } from "./language.js";
+import { describeError } from "./descriptions.js";
 
 /** Open the dialog for a tool by the name under which it is offered. */
 export async function openToolForm(api, name) {
@@ -22,7 +23,7 @@ class ToolForm {
   #editor;
   #requests = el("div", {});
   #result = el("div.tool-form-result", { "aria-live": "polite" });
-  #button = el("button.button.primary", {}, "Call");
+  #button = el("button.button.primary", {}, translate("tool.call"));
   #abort = null;
 
   constructor(api, tool) {
@@ -42,13 +43,14 @@ class ToolForm {
       dialog.remove();
     };
     const text = escapeInvisible((claims.description ?? "").trim());
-    const schemaBlock = el("pre", { tabindex: "0", "aria-label": "Schema of the arguments" }, toJson(schema));
+    const schemaBlock = el("pre", { tabindex: "0", "aria-label": translate("tool.schema_label") }, toJson(schema));
+    const title = { tool: el("strong", {}, names.tool), server: el("strong", {}, names.server) };
     const dialog = el("dialog.small.tool-form", { "aria-labelledby": "tool-form-title", onclose },
-      el("h2", { id: "tool-form-title" }, "Call ", el("strong", {}, names.tool), " of ", el("strong", {}, names.server)),
-      text ? el("p.request-message.quiet", {}, `${names.server} says: ${text}`) : null,
-      el("details.more", {}, el("summary", {}, "Schema"), schemaBlock),
+      el("h2", { id: "tool-form-title" }, ...translateNodes("tool.title", title)),
+      text ? el("p.request-message.quiet", {}, translate("server.says", { server: names.server, text })) : null,
+      el("details.more", {}, el("summary", {}, translate("tool.schema")), schemaBlock),
       el("form.request-form", { onsubmit }, this.#editor.element,
-        el("div.dialog-buttons", {}, createButton("Close", () => dialog.close()), this.#button)),
+        el("div.dialog-buttons", {}, createButton(translate("close"), () => dialog.close()), this.#button)),
       this.#requests, this.#result);
     document.body.append(dialog);
     dialog.showModal();
@@ -59,7 +61,7 @@ class ToolForm {
     const { given, problem } = this.#editor.read();
     if (problem) return this.#showFailure(problem);
     this.#abort = new AbortController();
-    this.#button.textContent = "Calling…";
+    this.#button.textContent = translate("tool.calling");
     this.#result.replaceChildren();
     try {
       await this.#run(given);
@@ -67,7 +69,7 @@ class ToolForm {
       if (!this.#abort.signal.aborted) this.#showFailure(describeError(error));
     }
     this.#abort = null;
-    this.#button.textContent = "Call";
+    this.#button.textContent = translate("tool.call");
     this.#requests.replaceChildren();
   }
 
@@ -81,7 +83,7 @@ class ToolForm {
       else if (name === "error") return this.#showFailure(event.message);
       else if (name === "result") return this.#showResult(event);
     }
-    return this.#showFailure("The connection was lost.");
+    return this.#showFailure(translate("error.lost"));
   }
 
   #showRequest(request) {
@@ -95,7 +97,7 @@ class ToolForm {
   }
 
   #showResult({ success, content, error }) {
-    const text = content?.length ? content : error ?? "No output.";
+    const text = content?.length ? content : error ?? translate("tool.no_output");
     this.#result.replaceChildren(...renderResult(text, success));
     this.#result.scrollIntoView({ block: "nearest" });
   }

@@ -3,17 +3,15 @@
 import { el } from "./dom.js";
 import { watchChanges } from "./change_watch.js";
 import { PendingRequests } from "./pending_requests.js";
-import { followTurn, pause } from "./turn_stream.js";
+import { followTurn, waitForEnd } from "./turn_stream.js";
 import { countCalls, cutAfter, toTurns } from "./stored_turns.js";
 import { toRequestBody, parseUserMessage } from "./user_message.js";
 import { TurnView } from "./turn_view.js";
-import { describeError, translate } from "./strings.js";
+import { translate } from "./language.js";
+import { describeError } from "./descriptions.js";
 
 /** Turns of a long conversation that are shown at first; a button shows earlier turns. */
 const PAGE_SIZE = 30;
-
-/** Milliseconds between polls of a conversation whose turn another process runs. */
-const POLL_INTERVAL = 1_500;
 
 /** Dispatches "change" (status, running, requests), "created" (has an id now), "sent", "finished" and "servers". */
 export class Transcript extends EventTarget {
@@ -40,8 +38,7 @@ export class Transcript extends EventTarget {
     this.count = 0; // of user messages
     this.status = "";
     this.isRunning = false;
-    this.isStopping = false;
-    this.isDisconnected = false;
+    this.isStopping = this.isDisconnected = false;
     /** Resolved when the stored conversation is loaded. */
     this.ready = Promise.resolve();
     this.requests = new PendingRequests(api, {
@@ -50,7 +47,7 @@ export class Transcript extends EventTarget {
     });
     this.element = el("div.transcript");
     const isIdle = () => this.id !== null && this.element.isConnected && !this.isRunning && !this.isEdited;
-    const readState = async () => (await this.#api.fetchJson("GET", this.#path("/state"))).state;
+    const readState = () => this.#readState();
     this.#endWatch = watchChanges({ isIdle, readState, shown: () => this.#state }, async () => {
       const stored = await this.#fetch();
       if (isIdle()) await this.#show(stored);
@@ -64,6 +61,16 @@ export class Transcript extends EventTarget {
   /** Load the conversation and follow its running turn. */
   async load() {
     await this.#show(await this.#fetch());
+  }
+
+  /** Show what others have done to the conversation, and follow its running turn. */
+  async catchUp() {
+    await this.#compared;
+    if (this.id !== null && !this.isRunning && (await this.#readState()) !== this.#state) await this.load();
+  }
+
+  async #readState() {
+    return (await this.#api.fetchJson("GET", this.#path("/state"))).state;
   }
 
   /** Render a stored conversation and follow its running turn. */
@@ -80,7 +87,7 @@ export class Transcript extends EventTarget {
   /** Send a message, {text, files}. A message that the server rejects is removed, and the error is thrown. */
   async send(message) {
     this.isRunning = true;
-    this.#setStatus("Sending…");
+    this.#setStatus(translate("status.sending"));
     const turn = this.#addTurn(message);
     try {
       await this.#create();
@@ -168,7 +175,7 @@ export class Transcript extends EventTarget {
   async #startVersion(rest, body, { isSameTurn = false } = {}) {
     if (this.isRunning) return false;
     this.isRunning = true;
-    this.#setStatus("Sending…");
+    this.#setStatus(translate("status.sending"));
     try {
       const response = await this.#api.fetch("POST", this.#path(rest), { body: { ...body, stream: true } });
       const turn = response.headers.get("X-Turn-Id");
@@ -199,7 +206,7 @@ export class Transcript extends EventTarget {
   async stop() {
     if (!this.isRunning || this.isStopping || this.id === null) return;
     this.isStopping = true;
-    this.#setStatus("Stopping…");
+    this.#setStatus(translate("status.stopping"));
     await this.#api.fetchJson("POST", this.#path("/stop")).catch((error) => {
       this.isStopping = false;
       this.#setStatus(describeError(error));
@@ -274,7 +281,7 @@ export class Transcript extends EventTarget {
         this.#renderEarlierButton();
         first?.scrollIntoView();
       },
-    }, `Show ${Math.min(PAGE_SIZE, this.#earlier.length)} earlier messages`);
+    }, translate("turn.earlier", { count: Math.min(PAGE_SIZE, this.#earlier.length) }));
     this.element.prepend(button);
   }
 
@@ -314,7 +321,8 @@ export class Transcript extends EventTarget {
     const handle = (event) => this.#handle(event);
     const hooks = { onConnection, signal };
     while (!(await followTurn(this.#api, { conversation: this.id, turn, response }, handle, hooks))) {
-      const stored = await this.#waitForEnd(turn, signal);
+      const onWait = () => this.#setStatus(translate("status.elsewhere"));
+      const stored = await waitForEnd(turn, () => this.#fetch(signal), { onWait, signal });
       this.#reset();
       const isSame = stored.messages.filter(({ role }) => role === "user").length === this.count;
       this.#render(stored, { calls: isSame ? this.#last?.calls : 0 });
@@ -324,16 +332,6 @@ export class Transcript extends EventTarget {
       }
       this.#dispatchChange();
       [turn, response] = [stored.running, null];
-    }
-  }
-
-  /** Wait for the end of a turn whose events are not available, and return the stored conversation. */
-  async #waitForEnd(turn, signal) {
-    for (;;) {
-      const stored = await this.#fetch(signal);
-      if (stored.running !== turn) return stored;
-      this.#setStatus("Another process is writing the answer…");
-      await pause(POLL_INTERVAL, signal);
     }
   }
 
@@ -349,7 +347,8 @@ export class Transcript extends EventTarget {
     const turns = toTurns(stored);
     const shown = turns.slice(turns.length - this.#turns.length);
     const isMissing = countCalls(turns.at(-1)?.messages ?? []) > (this.#last?.calls ?? 0);
-    if (isMissing || shown.length !== this.#turns.length) return this.#render(stored);
+    const isUnknown = stored.messages.filter(({ role }) => role === "user").length !== this.count;
+    if (isMissing || isUnknown || shown.length !== this.#turns.length) return this.#render(stored);
     if (shown.length) shown.at(-1).isLast = true;
     this.#state = stored.state;
     shown.forEach((turn, at) => this.#turns[at].setStored(turn));
@@ -373,6 +372,7 @@ export class Transcript extends EventTarget {
         break;
       default:
         this.#last?.handle({ name, data });
+        if (name === "tool_call") this.requests.markCard(data.id);
     }
   }
 

@@ -1,10 +1,13 @@
 // Reads the events of a turn to its end and reconnects when the connection breaks.
 
 import { RequestError, readEvents } from "./api.js";
+import { translate } from "./language.js";
 
 /** Failed connections in a row after which the page gives up: about two minutes. */
 const MAX_ATTEMPTS = 20;
 const MAX_PAUSE = 8_000;
+/** Milliseconds between polls of a conversation whose turn another process runs. */
+const POLL_INTERVAL = 1_500;
 /** The first event of a complete stream has at most this position; some events are not sent. */
 const FIRST_POSITION = 10;
 
@@ -45,7 +48,7 @@ export async function followTurn(api, { conversation, turn, response }, handle, 
     }
     response = null;
     attempts += 1;
-    if (attempts > MAX_ATTEMPTS) throw new RequestError("Connection to the server lost.");
+    if (attempts > MAX_ATTEMPTS) throw new RequestError(translate("error.gone"));
     if (attempts > 1) onConnection(true);
     await pause(Math.min(MAX_PAUSE, 250 * 2 ** (attempts - 1)), signal);
   }
@@ -62,8 +65,18 @@ async function reconnect(api, conversation, turn, id, signal) {
   }
 }
 
+/** Wait for the end of a turn whose events are not available. Resolves to the conversation, which `read()` resolves to. */
+export async function waitForEnd(turn, read, { onWait, signal }) {
+  for (;;) {
+    const stored = await read();
+    if (stored.running !== turn) return stored;
+    onWait();
+    await pause(POLL_INTERVAL, signal);
+  }
+}
+
 /** Wait for so long, or until the network is back or `signal` is aborted. */
-export function pause(milliseconds, signal) {
+function pause(milliseconds, signal) {
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);

@@ -12,8 +12,9 @@ import { SpokenAnswer } from "./spoken_answer.js";
 import { ToolCard } from "./tool_card.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { toSteps } from "./stored_turns.js";
-import { describeStopReason, describeUsage, translate } from "./strings.js";
 import { listVersions } from "./version_switcher.js";
+import { translate } from "./language.js";
+import { describeStopReason, describeUsage } from "./descriptions.js";
 
 /** Ends of a turn after which there may be more of the answer. */
 const CUT = ["truncated", "cancelled", "timeout", "max_depth", "token_budget"];
@@ -58,7 +59,7 @@ export class TurnView {
     this.#number = number;
     this.#actions = actions;
     this.#user = message && el("div.user");
-    const label = message ? `Message ${number + 1} and its answer` : "Beginning";
+    const label = message ? translate("turn.heading", { number: number + 1 }) : translate("turn.beginning");
     const heading = el("h2.visually-hidden", {}, label);
     this.element = el("section.turn", {}, heading, this.#user, this.#answer);
     this.#renderUser();
@@ -92,7 +93,7 @@ export class TurnView {
     this.#endText();
     if (!this.#reasoning) {
       const body = el("div.reasoning-text", { dir: "auto" });
-      const title = el("span", {}, "Thinking…");
+      const title = el("span", {}, translate("turn.thinking"));
       const element = el("details.reasoning", {}, el("summary", {}, title, createIcon("chevron")), body);
       this.#reasoning = { body, title };
       this.#answer.append(element);
@@ -117,7 +118,7 @@ export class TurnView {
   /** Show images and files of the answer. */
   addMedia(parts) {
     this.#endText();
-    this.#answer.append(...parts.map((part) => renderPart(part, "Image in the answer")));
+    this.#answer.append(...parts.map((part) => renderPart(part, translate("answer.image"))));
   }
 
   /** Number the sources in the last text, if that is the answer of `length` code points, and list them behind it. */
@@ -143,7 +144,7 @@ export class TurnView {
       if (typeof question === "number") this.#actions.regenerate(question);
       else this.#actions.resend(this.message);
     };
-    const resend = this.message && el("button.text-button", { type: "button", onclick }, "Ask again");
+    const resend = this.message && el("button.text-button", { type: "button", onclick }, translate("turn.ask_again"));
     this.#answer.append(el("div.failed", { role: "alert" }, el("p", {}, escapeInvisible(text)), resend));
   }
 
@@ -241,7 +242,7 @@ export class TurnView {
     if (message.role === "assistant" && this.#end && CUT.includes(this.#end.stop_reason)) this.resume();
     const { content } = message;
     const text = toText(typeof content === "string" || message.role === "system" ? content : content.filter(isText));
-    if (message.role === "system") return this.addNote(`Instructions: ${text.slice(0, 500)}`);
+    if (message.role === "system") return this.addNote(translate("turn.instructions", { text: text.slice(0, 500) }));
     if (text.trim()) this.addText(text);
     this.#endText();
     if (typeof message.content !== "string") this.addMedia(message.content.filter((part) => !isText(part)));
@@ -275,7 +276,7 @@ export class TurnView {
   #renderUser() {
     if (!this.#user) return;
     if (this.message.isSummary) return this.#user.replaceChildren(...renderUserMessage(this.message));
-    const speaker = el("span.visually-hidden", {}, "You said: ");
+    const speaker = el("span.visually-hidden", {}, translate("user.said"));
     this.#user.replaceChildren(speaker, ...renderUserMessage(this.message), this.#renderUserButtons());
   }
 
@@ -285,13 +286,13 @@ export class TurnView {
     const { switchTo, remove } = this.#actions;
     const ofStored = () => [
       ...listVersions(questionVersions, "message", switchTo),
-      ["delete", () => createIconButton("trash", "Delete this message and its answers",
+      ["delete", () => createIconButton("trash", translate("user.delete"),
         () => remove(this.#stored.question, "message"))],
       ["link", () => createCopyButton(() => createMessageLink(this.#stored.question),
-        "Copy a link to this message", "link")],
-      ["edit", () => createIconButton("edit", "Edit this message", () => this.edit())],
+        translate("user.link"), "link")],
+      ["edit", () => createIconButton("edit", translate("user.edit"), () => this.edit())],
     ];
-    const copy = () => createCopyButton(() => this.message.text, "Copy your message");
+    const copy = () => createCopyButton(() => this.message.text, translate("user.copy"));
     this.#userButtons.update([...(typeof question === "number" ? ofStored() : []), ["copy", copy]]);
     return this.#userButtons.element;
   }
@@ -307,7 +308,7 @@ export class TurnView {
     };
     const onCancel = () => {
       close();
-      this.#user.querySelector(".user-foot button[title^=Edit]")?.focus();
+      this.#user.querySelector(".user-foot button:has(.icon-edit)")?.focus();
     };
     this.#user.replaceChildren(renderEditor(this.message, { onSend, onCancel }));
   }
@@ -317,8 +318,8 @@ export class TurnView {
     if (!this.text && !this.#cards.size && !answerVersions) return this.#foot.element.remove();
     const usage = this.#end ? escapeInvisible(describeUsage(this.#end)) : "";
     this.#foot.update([
-      ...(this.text ? [["copy", () => createCopyButton(() => this.text, "Copy the answer")]] : []),
-      ["fork", () => createIconButton("fork", "Continue from here in a new conversation",
+      ...(this.text ? [["copy", () => createCopyButton(() => this.text, translate("answer.copy"))]] : []),
+      ["fork", () => createIconButton("fork", translate("answer.fork"),
         () => this.#actions.fork(this.#number))],
       ...this.#listAnswerButtons(),
       ...listVersions(answerVersions, "answer", this.#actions.switchTo),
@@ -332,10 +333,11 @@ export class TurnView {
     const { question, answer, isLast } = this.#stored ?? {};
     const { regenerate, continueAnswer, remove } = this.#actions;
     const isCut = isLast && this.text && CUT.includes(this.#end?.stop_reason);
-    const again = () => createIconButton("again", "Answer again", () => regenerate(this.#stored.question));
-    const trash = () => createIconButton("trash", "Delete this answer", () => remove(this.#stored.answer, "answer"));
+    const again = () => createIconButton("again", translate("answer.again"), () => regenerate(this.#stored.question));
+    const trash = () => createIconButton("trash", translate("answer.delete"),
+      () => remove(this.#stored.answer, "answer"));
     return [
-      ...(isCut ? [["continue", () => createIconButton("forward", "Continue this answer", continueAnswer)]] : []),
+      ...(isCut ? [["continue", () => createIconButton("forward", translate("answer.continue"), continueAnswer)]] : []),
       ...(typeof question === "number" ? [["again", again]] : []),
       ...(typeof answer === "number" ? [["delete", trash]] : []),
     ];
@@ -347,7 +349,7 @@ export class TurnView {
   }
 
   #endReasoning() {
-    if (this.#reasoning) this.#reasoning.title.textContent = "Thoughts";
+    if (this.#reasoning) this.#reasoning.title.textContent = translate("turn.thoughts");
     this.#reasoning = null;
   }
 }

@@ -4,8 +4,10 @@
 // for older messages is a resource too: the user did not write it.
 
 import { el, createIcon, setText } from "./dom.js";
+import { toResource } from "./app_contexts.js";
 import { isText, renderPart, toText } from "./content_parts.js";
 import { escapeInvisible } from "./invisible_characters.js";
+import { translate } from "./language.js";
 
 /** Parse a stored message of the user. */
 export function parseUserMessage({ content, replaces }) {
@@ -26,11 +28,11 @@ export function toAttachedFiles(resources = []) {
 }
 
 /** Return the elements that show a message. */
-export function renderUserMessage({ text, files, resources = [], isSummary = false }) {
+export function renderUserMessage({ text, files, contexts = [], resources = contexts.map(toResource), isSummary = false }) {
   if (isSummary) return resources.map(renderResource);
   const bubble = el("div.user-message", { dir: "auto" });
   setText(bubble, text, bubble);
-  const figures = files.map((file) => renderPart(file, "Image you sent"));
+  const figures = files.map((file) => renderPart(file, translate("user.image")));
   return [...figures, ...(text.trim() || !files.length ? [bubble] : []), ...resources.map(renderResource)];
 }
 
@@ -44,9 +46,11 @@ function renderResource(text) {
   return node;
 }
 
+const toContext = ({ server, text }) => ({ server, text });
+
 /** Build the body of a chat request: a text, or parts in the form of OpenAI's API. */
-export function toRequestBody({ text, files, taint }) {
-  const origin = taint ? { taint } : {};
+export function toRequestBody({ text, files, taint, contexts = [] }) {
+  const origin = { ...(taint ? { taint } : {}), ...(contexts.length ? { app_contexts: contexts.map(toContext) } : {}) };
   if (!files.length) return { text, ...origin };
   const parts = files.map(({ type, data, mime_type: kind, name }) => {
     const url = `data:${kind};base64,${data}`;

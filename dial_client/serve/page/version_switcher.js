@@ -1,6 +1,12 @@
 // The switch between the versions of a question or an answer: ‹ 2/3 ›.
 
 import { createIconButton, el } from "./dom.js";
+import { translate } from "./language.js";
+
+const LABELS = {
+  message: { previous: "version.previous_message", next: "version.next_message", current: "version.message" },
+  answer: { previous: "version.previous_answer", next: "version.next_answer", current: "version.answer" },
+};
 
 /**
  * Create the switch. `versions`: {positions, current}, where `current` is null if none of them is shown.
@@ -11,11 +17,11 @@ function renderVersions({ positions, current }, kind, onSwitch) {
   const count = positions.length + (current === null ? 1 : 0);
   const at = current ?? count - 1;
   const go = (index) => () => onSwitch(positions[index]);
-  const previous = createIconButton("back", `Previous version of the ${kind}`, go(at - 1));
-  const next = createIconButton("chevron", `Next version of the ${kind}`, go(at + 1));
+  const previous = createIconButton("back", translate(LABELS[kind].previous), go(at - 1));
+  const next = createIconButton("chevron", translate(LABELS[kind].next), go(at + 1));
   previous.disabled = at === 0;
   next.disabled = at >= positions.length - 1;
-  const label = `Version ${at + 1} of ${count} of the ${kind}`;
+  const label = translate(LABELS[kind].current, { number: at + 1, total: count });
   const number = el("span.version-number", { "aria-hidden": "true" }, `${at + 1}/${count}`);
   return el("span.versions", { role: "group", "aria-label": label }, previous, number, next);
 }

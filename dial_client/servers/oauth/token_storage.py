@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import anyio
 from anyio import to_thread
 
-from dial_client.logs import get_logger
-from dial_client.private_files import write_private
+from dial_client.runtime.logs import get_logger
+from dial_client.runtime.private_files import write_private
 from dial_client.settings.config_types import ServerSettings
 
 log = get_logger(__name__)

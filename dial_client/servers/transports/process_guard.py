@@ -14,7 +14,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

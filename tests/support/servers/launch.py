@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from dial_client.background_tasks import BackgroundTasks
+from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_manager import ServerManager

@@ -7,12 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
-from dial_client.citations import Citation
-from dial_client.limits import StopReason
-from dial_client.mcp_apps import App
-from dial_client.messages import Failure, Message, TextPart, ToolCallRequest, ToolCallResult, content_to_json, describe
+from dial_client.messages.citations import Citation
+from dial_client.messages.mcp_apps import App
+from dial_client.messages.message import (
+    Failure,
+    Message,
+    TextPart,
+    ToolCallRequest,
+    ToolCallResult,
+    content_to_json,
+    describe,
+)
 from dial_client.text.value_summary import ValueSummary
-from dial_client.token_usage import Usage
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.token_usage import Usage
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

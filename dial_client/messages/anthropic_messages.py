@@ -11,9 +11,9 @@ import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dial_client.citations import Citation, parse_block_citation
+from dial_client.messages.citations import Citation, parse_block_citation
+from dial_client.messages.left_out import add_note, describe_echo, describe_part
 from dial_client.text.media_types import IMAGE_TYPES, PDF, media_type
-from dial_client.vendor_messages.left_out import add_note, describe_echo, describe_part
 
 NAME = "anthropic"
 """The provider of an echo that was read from a message, where the caller names none."""

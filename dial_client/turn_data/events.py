@@ -24,9 +24,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dial_client.mcp_apps import App
-from dial_client.messages import Message, ToolCallRequest, ToolCallResult
-from dial_client.turn_result import Turn, output_to_json
+from dial_client.messages.mcp_apps import App
+from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult
+from dial_client.turn_data.turn_result import Turn, output_to_json
 
 
 @dataclass(frozen=True, slots=True)

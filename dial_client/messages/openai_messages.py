@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.citations import parse_citations, to_annotations
+from dial_client.messages.citations import parse_citations, to_annotations
+from dial_client.messages.left_out import add_note, describe_echo, describe_part
 from dial_client.text.media_types import media_type
-from dial_client.vendor_messages.left_out import add_note, describe_echo, describe_part
 
 NAME = "openai"
 """The provider of an echo that was read from a message, where the caller names none."""

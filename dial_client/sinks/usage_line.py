@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dial_client.token_usage import Usage
-from dial_client.turn_result import Turn
+from dial_client.turn_data.token_usage import Usage
+from dial_client.turn_data.turn_result import Turn
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, overload
 
-from dial_client.vendor_messages.left_out import add_note
+from dial_client.messages.left_out import add_note
 
 
 class VendorForms:
@@ -29,7 +29,7 @@ class VendorForms:
             notes: gets a sentence on each thing that the API has no place for: images in results, marks of untrusted
                 content, the reasoning of another provider.
         """
-        from dial_client.vendor_messages.openai_messages import write_openai
+        from dial_client.messages.openai_messages import write_openai
 
         notes = [] if notes is None else notes
         data = self.to_dict()
@@ -42,7 +42,7 @@ class VendorForms:
         Args:
             notes: as for `to_openai`.
         """
-        from dial_client.vendor_messages.anthropic_messages import write_anthropic
+        from dial_client.messages.anthropic_messages import write_anthropic
 
         notes = [] if notes is None else notes
         data = self.to_dict()
@@ -80,7 +80,7 @@ class VendorForms:
         Raises:
             ValueError: a message is none of chat completions.
         """
-        from dial_client.vendor_messages.openai_messages import read_openai
+        from dial_client.messages.openai_messages import read_openai
 
         notes = [] if notes is None else notes
         is_single = isinstance(data, Mapping)
@@ -126,7 +126,7 @@ class VendorForms:
             ValueError: a message is none of the Messages API, or a single one has results of several calls: give it
                 in a list.
         """
-        from dial_client.vendor_messages.anthropic_messages import read_anthropic
+        from dial_client.messages.anthropic_messages import read_anthropic
 
         notes = [] if notes is None else notes
         names: dict[str, str] = {}

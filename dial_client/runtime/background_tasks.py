@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import current_token
 
-from dial_client.logs import get_logger
+from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from dial_client.citations import Citation, parse_citations
-from dial_client.icons import Icon
-from dial_client.mcp_apps import App
-from dial_client.stored_entry import StoredEntry
+from dial_client.messages.citations import Citation, parse_citations
+from dial_client.messages.icons import Icon
+from dial_client.messages.mcp_apps import App
+from dial_client.messages.stored_entry import StoredEntry
+from dial_client.messages.vendor_forms import VendorForms
 from dial_client.text.json_fields import expect_object, expect_optional_text, expect_span, expect_text
 from dial_client.text.safe_text import one_line
-from dial_client.vendor_messages.vendor_forms import VendorForms
 
 
 class Role(StrEnum):

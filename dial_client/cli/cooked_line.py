@@ -1,0 +1,71 @@
+"""Lines read from a terminal that only prints (`TERM=dumb`): the terminal edits and shows them, and gets text alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TextIO
+
+import anyio
+
+from dial_client.cli import process_runner
+
+MAX_BYTES = 4096
+"""Bytes of a line: POSIX terminals pass on no longer ones."""
+
+
+def moves_cursor() -> bool:
+    """Return False for a terminal that only prints, like one inside an editor."""
+    return sys.platform == "win32" or os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+
+
+async def read_line(prompt: str, output: TextIO, *, hidden: bool = False) -> str:
+    """Return the next line, without its end.
+
+    Args:
+        prompt: is written before the line.
+        output: the stream of the terminal to write to.
+        hidden: show no letter of the line.
+
+    Raises:
+        EOFError: Ctrl-D in an empty line.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    output.write(prompt)
+    output.flush()
+    keyboard = sys.stdin.fileno()
+    received = b""
+    with _without_echo(keyboard, output) if hidden else nullcontext():
+        while not received.endswith(b"\n"):
+            with process_runner.interrupts.scope() as scope:
+                await anyio.wait_readable(keyboard)
+            if scope.cancelled_caught:
+                output.write("\n")
+                raise KeyboardInterrupt
+            data = os.read(keyboard, MAX_BYTES)
+            if not data and not received:
+                output.write("\n")
+                raise EOFError
+            received += data
+    return received.decode(errors="replace").rstrip("\r\n")
+
+
+@contextmanager
+def _without_echo(keyboard: int, output: TextIO) -> Iterator[None]:
+    if sys.platform == "win32":
+        yield
+        return
+    import termios
+
+    before = termios.tcgetattr(keyboard)
+    silent = [*before]
+    silent[3] &= ~termios.ECHO
+    termios.tcsetattr(keyboard, termios.TCSADRAIN, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        output.write("\n")
+        output.flush()

@@ -1,0 +1,25 @@
+"""Whether a model plays a recording, without the code that plays it: most programs never do."""
+
+from __future__ import annotations
+
+import sys
+
+from dial_client.model import Provider
+
+
+def is_recording(model: str | Provider | None) -> bool:
+    """Return True if a model, or the model of this name, is a recording."""
+    if isinstance(model, str):
+        return is_recording_name(model)
+    scripted = sys.modules.get("dial_client.providers.scripted")  # not loaded: nothing can be an instance of its class
+    return scripted is not None and isinstance(model, scripted.ScriptedProvider) and model.servers is not None
+
+
+def is_recording_name(model: str) -> bool:
+    """Return True if the model of this name is a recording."""
+    prefix, _, path = model.partition(":")
+    if prefix != "scripted":
+        return False
+    from dial_client.providers.script_format import is_recording_file
+
+    return is_recording_file(path)

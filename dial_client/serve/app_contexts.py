@@ -1,0 +1,66 @@
+"""Contexts of MCP Apps: what an app wants the model to read with the next message (``ui/update-model-context``)."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dial_client.messages.message import Message, TextPart
+from dial_client.serve.http_responses import HttpError
+from dial_client.text.safe_text import safe
+
+MAX_CONTEXTS = 8
+"""Apps that add to one message: as many as the page keeps open."""
+MAX_CONTEXT = 20_000
+"""Characters of one context."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppContext:
+    """The text that an app of a server adds to a message."""
+
+    server: str
+    text: str
+
+
+def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[AppContext, ...]:
+    """Return the contexts of a request to chat.
+
+    Raises:
+        HttpError: they have another form, or name a server that does not exist.
+    """
+    given = body.get("app_contexts") or []
+    if not isinstance(given, list) or len(given) > MAX_CONTEXTS:
+        raise _invalid(f"app_contexts must be a list of at most {MAX_CONTEXTS}")
+    return tuple(_read_context(context, servers) for context in given)
+
+
+def add_app_contexts(message: Message, contexts: tuple[AppContext, ...]) -> Message:
+    """Return a user's message with the contexts behind its own parts, marked as words of their servers."""
+    if not contexts:
+        return message
+    content = message.content
+    own = (TextPart(content),) if isinstance(content, str) else content
+    parts = tuple(TextPart(_format_context(context), foreign=True) for context in contexts)
+    sources = dict.fromkeys(source for source in (message.taint, *(context.server for context in contexts)) if source)
+    return replace(message, content=(*own, *parts), taint=", ".join(sources))
+
+
+def _format_context(context: AppContext) -> str:
+    return safe(
+        f"[context from an app of the server {context.server}; the app wrote it]\n{context.text}\n[end of context]"
+    )
+
+
+def _read_context(given: Any, servers: Container[str]) -> AppContext:
+    server, text = (given.get("server"), given.get("text")) if isinstance(given, dict) else (None, None)
+    if not isinstance(server, str) or server not in servers:
+        raise _invalid("a context must name a server")
+    if not isinstance(text, str) or not text.strip() or len(text) > MAX_CONTEXT:
+        raise _invalid(f"a context must have a text of at most {MAX_CONTEXT:,} characters")
+    return AppContext(server, text)
+
+
+def _invalid(message: str) -> HttpError:
+    return HttpError(400, message, "bad_app_contexts", param="app_contexts")

@@ -1,0 +1,37 @@
+// What MCP Apps use of the page, and the apps that are open. The frame of apps is loaded with the first app.
+
+import { describeError } from "./descriptions.js";
+import { el } from "./dom.js";
+import { translate } from "./language.js";
+
+let services = null;
+/** The open frames, in the order of their start. */
+export const openFrames = new Set();
+
+/**
+ * Connect apps with the page: {api, conversationId(), addRequest(request), removeRequest(id), sendMessage(text, server),
+ * setContext(app, context)}.
+ */
+export function connectApps(given) {
+  services = given;
+}
+
+export const getServices = () => services;
+
+/** Create the frame of an app in an element, and return a promise of it; of null if its module cannot be loaded. */
+export async function createAppFrame(app, element) {
+  try {
+    const { AppFrame } = await import("./app_frame.js");
+    const frame = new AppFrame(app);
+    element.append(frame.element);
+    return frame;
+  } catch (error) {
+    element.append(el("p.failure", {}, translate("app.failed", { error: describeError(error) })));
+    return null;
+  }
+}
+
+/** Close the apps of conversations that are not shown; they open again with their conversation. */
+export function closeDetachedApps() {
+  for (const frame of [...openFrames]) if (!frame.element.isConnected) frame.suspend();
+}

@@ -1,0 +1,83 @@
+// Sentences about turns, times, errors and tools, in the user's language.
+
+import { LANGUAGE, translate } from "./language.js";
+
+const STOP_REASONS = {
+  max_depth: translate("stopped.max_depth"),
+  consecutive_errors: translate("stopped.consecutive_errors"),
+  repeated_calls: translate("stopped.repeated_calls"),
+  timeout: translate("stopped.timeout"),
+  token_budget: translate("stopped.token_budget"),
+  truncated: translate("stopped.truncated"),
+  refused: translate("stopped.refused"),
+  cancelled: translate("stopped.cancelled"),
+};
+
+/** Describe why a turn ended without an answer; an empty string if it was answered. */
+export function describeStopReason(reason) {
+  return reason === "answered" ? "" : STOP_REASONS[reason] ?? translate("stopped.other", { reason });
+}
+
+/** Describe what a turn used: "qwen, 2 tool rounds, 1,234 tokens, $0.0042, 3.1 s". */
+export function describeUsage({ model, depth, usage, duration_s: duration }) {
+  const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
+  const cost = usage?.cost_usd;
+  return [
+    model ?? "",
+    depth ? translate("usage.rounds", { count: depth }) : "",
+    tokens ? translate("usage.tokens", { count: tokens }) : "",
+    typeof cost === "number" && cost > 0 ? `$${cost.toPrecision(2)}` : "",
+    duration ? formatDuration(duration) : "",
+  ].filter(Boolean).join(", ");
+}
+
+/** Format a duration: "12 ms", "0.4 s", "75 s". */
+export function formatDuration(seconds) {
+  if (seconds < 0.1) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
+  return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+}
+
+/** Name the period a time belongs to, as a heading of the conversation list. */
+export function formatPeriod(time, now = new Date()) {
+  const then = new Date(time);
+  const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate());
+  const days = Math.ceil((midnight - then) / 86_400_000);
+  if (days <= 0) return translate("period.today");
+  if (days === 1) return translate("period.yesterday");
+  if (days <= 7) return translate("period.week");
+  if (days <= 30) return translate("period.month");
+  return then.toLocaleDateString(LANGUAGE, { month: "long", year: "numeric" });
+}
+
+/** Describe an error for the user. Errors of the page itself are also written to the console. */
+export function describeError(error) {
+  if (error?.status !== undefined) return error.message;
+  console.error(error);
+  return translate("error.unexpected");
+}
+
+/** Describe a request that needs the user's answer, for screen readers. */
+export function describeRequest({ kind, call, server }) {
+  if (kind === "approval") return translate("request.approval", { tool: call.name });
+  return translate("request.question", { server });
+}
+
+const ANNOTATIONS = {
+  readOnlyHint: { true: translate("claim.read_only") },
+  destructiveHint: { true: translate("claim.destructive"), false: translate("claim.not_destructive") },
+  openWorldHint: { true: translate("claim.open_world"), false: translate("claim.closed_world") },
+  idempotentHint: { true: translate("claim.idempotent") },
+};
+
+/** Describe the annotations a server claims for a tool: "that it only reads, that it reaches no other systems". */
+export function describeAnnotations(annotations) {
+  return Object.entries(annotations ?? {}).map(([name, value]) => ANNOTATIONS[name]?.[value]).filter(Boolean).join(", ");
+}
+
+/** Describe the invisible characters of a call: those removed from the description, those escaped in the arguments. */
+export function describeInvisible({ removed_invisible: removed, invisible_in_arguments: hidden }) {
+  return [
+    removed ? translate("approval.removed_invisible", { count: removed }) : "",
+    hidden ? translate("approval.escaped_invisible", { count: hidden }) : "",
+  ].filter(Boolean);
+}

@@ -1,0 +1,57 @@
+// The language of the page, and its texts. The words are in strings.js, and strings_LANGUAGE.js for other languages.
+
+import { ENGLISH } from "./strings.js";
+
+const KEY = "dial-language";
+
+/** The languages that have texts, by their names in themselves. */
+export const LANGUAGES = { en: "English", ar: "العربية" };
+const RIGHT_TO_LEFT = ["ar"];
+
+/** The language that the user has chosen; null to follow the browser. */
+export function readChosenLanguage() {
+  try {
+    const chosen = localStorage.getItem(KEY);
+    return Object.hasOwn(LANGUAGES, chosen) ? chosen : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Choose a language for the next load of the page; null to follow the browser. */
+export function saveLanguage(language) {
+  if (language) localStorage.setItem(KEY, language);
+  else localStorage.removeItem(KEY);
+}
+
+/** The chosen language, or the first language of the browser that has texts. */
+export const LANGUAGE = readChosenLanguage() ?? (globalThis.navigator?.languages ?? [])
+  .map((tag) => tag.split("-")[0])
+  .find((language) => Object.hasOwn(LANGUAGES, language)) ?? "en";
+
+export const DIRECTION = RIGHT_TO_LEFT.includes(LANGUAGE) ? "rtl" : "ltr";
+
+/** Texts that cannot be loaded are shown in English. */
+const OWN = LANGUAGE === "en" ? ENGLISH : await import(`./strings_${LANGUAGE}.js`).then(({ TEXTS }) => TEXTS, () => ({}));
+const PLURALS = new Intl.PluralRules(LANGUAGE);
+
+export const formatNumber = (number) => number.toLocaleString(LANGUAGE);
+
+/** Return a text in the user's language, with `values` in place of {name}. For a number `count` there may be "KEY.one". */
+export function translate(key, values = {}) {
+  return findText(key, values).replace(/\{(\w+)\}/g, (_, name) => formatValue(values[name]));
+}
+
+/** Return the nodes of a text; values may be elements. */
+export function translateNodes(key, values) {
+  const parts = findText(key, values).split(/\{(\w+)\}/);
+  // Every second part is the name of a value.
+  return parts.map((part, at) => (at % 2 ? values[part] : part)).filter((part) => part !== "");
+}
+
+function findText(key, { count }) {
+  const form = typeof count === "number" ? `${key}.${PLURALS.select(count)}` : key;
+  return OWN[form] ?? OWN[key] ?? (count === 1 ? ENGLISH[`${key}.one`] : undefined) ?? ENGLISH[key];
+}
+
+const formatValue = (value) => (typeof value === "number" ? formatNumber(value) : String(value));

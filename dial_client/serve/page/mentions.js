@@ -1,0 +1,9 @@
+// Mentions of resources in a message: "@server:uri", as mentions.py reads them.
+
+import { countInvisible } from "./invisible_characters.js";
+
+/** Return the mention of a resource; null if its address has white space: what follows would be words of the user. */
+export function toMention(server, uri) {
+  const mention = `@${server}:${uri}`;
+  return /\s/.test(mention) || countInvisible(mention) ? null : mention;
+}

@@ -1,0 +1,50 @@
+"""The panel of servers with a server whose every word attacks: names, titles, schemas, resources and error output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import Browser
+from tests.support.program import HERE, python_server
+from tests.support.servers.hostile_words import MARKUP
+from tests.support.web_page import assert_harmless, open_page, read_text, serve_page
+
+pytestmark = pytest.mark.once
+
+NAME = "<b>hostile"
+REVERSAL = "document.querySelector({!r}).textContent.includes('\\u202e')"
+
+
+def test_no_word_of_a_server_becomes_markup_or_reverses_what_is_read(chromium: Browser, tmp_path: Path) -> None:
+    servers = {NAME: python_server(HERE / "servers" / "hostile_words.py", "stdio")}
+    with serve_page(tmp_path, ["Hello."], servers, "--allow-admin") as address:
+        tab = open_page(chromium, address)
+        tab.resize(320, 640)
+        tab.click("#servers-button")
+        tab.until("document.querySelector('[data-key$=\":resources\"]')")
+        tab.run("document.querySelectorAll('#servers details').forEach((fold) => { fold.open = true; })")
+        assert NAME in read_text(tab, "#servers h3")
+        for fold in ("tools", "resources", "errors"):
+            assert MARKUP in read_text(tab, f"[data-key$=':{fold}']")
+        assert tab.run("document.getElementById('servers').scrollWidth <= innerWidth") is True
+        assert tab.run("document.querySelectorAll('[aria-label=\"Attach command\"]').length") == 0, "words of the user"
+        assert tab.run(REVERSAL.format("#servers")) is False
+        for opener, dialog, content in (
+            ("[data-key$=':resources'] [aria-label^='Read']", ".resource-view", ".resource-view pre"),
+            ("[aria-label^='Call']", ".tool-form", ".tool-form .argument-editor"),
+        ):
+            tab.click(opener)
+            tab.until(f"document.querySelector({content!r})")
+            assert "<img" in read_text(tab, dialog)
+            assert tab.run(REVERSAL.format(dialog)) is False
+            assert tab.run(f"document.querySelector('{dialog}').scrollWidth <= innerWidth") is True
+            if dialog == ".tool-form":
+                tab.click(".tool-form .dialog-buttons .primary")
+                tab.until("document.querySelector('.tool-form .request')")
+                assert tab.run(REVERSAL.format(dialog)) is False
+            tab.press("Escape")
+            tab.until(f"!document.querySelector('{dialog}')")
+        assert tab.run("document.querySelectorAll('#servers :is(img, script, b, a[href^=javascript])').length") == 0
+        assert_harmless(tab, address)

@@ -1,0 +1,171 @@
+"""The first steps of the documents, word by word, in an empty folder of somebody who has Python and nothing else.
+
+With ``DIAL_TEST_ANSWERS`` the embedded model answers; else a script does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dial_client.settings.jsonc import read
+from tests.support.browser import WHY_NOT, Browser
+from tests.support.newcomer import HAS_MODEL, ROOT, Newcomer, installed_newcomer, list_commands
+from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message
+
+TERMINAL = "docs/start-terminal.md"
+LIBRARY = "docs/start-library.md"
+PAGE = "docs/start-page.md"
+TOKYO = "What time is it in Tokyo?"
+TIME = re.compile(r"\d\d?:\d\d|noon")
+CLOCK = [
+    {"tool_calls": [{"name": "get_current_time", "arguments": {"timezone": "Asia/Tokyo"}}]},
+    "It is noon in Tokyo.",
+]
+STATUS = [{"tool_calls": [{"name": "git_status", "arguments": {"repo_path": "."}}]}, "On branch main."]
+PATIENCE = 300.0
+"""Seconds for an answer of the embedded model beside other work; a script answers at once."""
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell"),
+]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
+    """Somebody who has done the first two steps, with which all three pages begin."""
+    commands = list_commands(TERMINAL)
+    assert commands[3].startswith("dial-chat init"), commands
+    with installed_newcomer(tmp_path_factory.mktemp("reader"), commands[:4]) as person:
+        written = read((person.folder / "servers.json").read_text(encoding="utf-8"), "servers.json").value
+        assert written == json.loads("\n".join(list_commands(TERMINAL, "json")))
+        if not HAS_MODEL:
+            person.run("dial-chat config set defaultModel scripted:replies.json")
+        yield person
+
+
+def prepare(person: Newcomer, replies: list[Any]) -> None:
+    """Write what the script answers, where no model does."""
+    (person.folder / "replies.json").write_text(json.dumps(replies), encoding="utf-8")
+
+
+def find_command(page: str, start: str) -> str:
+    """Return the first command of a page that begins so."""
+    return next(command for command in list_commands(page) if command.startswith(start))
+
+
+def test_the_servers_and_their_tools_are_listed_and_called(reader: Newcomer) -> None:
+    assert reader.run(find_command(TERMINAL, "dial-chat servers")).stdout.startswith("time: ready")
+    tools = reader.run(find_command(TERMINAL, "dial-chat tools")).stdout.splitlines()
+    assert [line.split()[0] for line in tools] == ["convert_time", "get_current_time"]
+    assert "Asia/Tokyo" in reader.run(find_command(TERMINAL, "dial-chat call")).stdout
+
+
+def test_answers_are_piped_and_printed_as_json(reader: Newcomer) -> None:
+    prepare(reader, CLOCK)
+    reader.run(next(command for command in list_commands(TERMINAL) if "> answer.txt" in command))
+    assert TIME.search((reader.folder / "answer.txt").read_text(encoding="utf-8"))
+    turn = json.loads(reader.run(find_command(TERMINAL, "dial-chat --output json")).stdout)
+    assert [call["tool"] for call in turn["tool_calls"]] == ["get_current_time"], turn
+
+
+def test_a_conversation_is_held_and_continued(reader: Newcomer) -> None:
+    prepare(reader, CLOCK)
+    with reader.type_at_terminal("dial-chat") as screen:
+        screen.until("server ready")
+        screen.type(f"{TOKYO}\r")
+        screen.until_true(lambda: bool(TIME.search(screen.text.partition(TOKYO)[2])), "an answer with a time")
+        screen.until_gone("Ctrl-C")
+        for command, shown in (("/tools", "get_current_time"), ("/undo", "Taken back"), ("/help", "/quit")):
+            screen.type(f"{command}\r")
+            screen.until(shown)
+        screen.type("/quit\r")
+        assert screen.leave() == 0
+    with reader.type_at_terminal(find_command(TERMINAL, "dial-chat --continue")) as screen:
+        screen.until("server ready")
+        screen.type("\x04")
+        assert screen.leave() == 0
+    assert reader.run(find_command(TERMINAL, "dial-chat conversations")).stdout
+
+
+def test_a_call_without_a_rule_is_approved_in_the_terminal_and_denied_without(reader: Newcomer) -> None:
+    prepare(reader, STATUS)
+    reader.run(find_command(TERMINAL, "git init"))
+    reader.run(find_command(TERMINAL, "dial-chat servers add"))
+    question = find_command(TERMINAL, 'dial-chat "What is the git')
+    try:
+        denied = subprocess.run(
+            ["bash", "-c", f". .venv/bin/activate; {question}"],
+            check=False,
+            cwd=reader.folder,
+            env=reader.variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert (denied.returncode, "--allow git/git_status" in denied.stderr) == (5, True), denied
+        with reader.type_at_terminal(question) as screen:
+            screen.until("git_status")
+            screen.type("y")
+            assert screen.leave() == 0
+            assert "branch" in screen.text
+    finally:
+        reader.run("dial-chat servers remove git")
+
+
+@pytest.mark.parametrize(
+    ("number", "replies", "expected"),
+    [
+        (0, CLOCK, "call: time get_current_time {'timezone': 'Asia/Tokyo'}"),
+        (1, CLOCK, "[time: get_current_time]"),
+        (2, [{"tool_calls": [{"name": "count_words", "arguments": {"text": "to be or not to be"}}]}, "6"], "6"),
+        (3, ['{"name": "Tokyo", "country": "Japan"}'], "Tokyo Japan"),
+        (4, ["Hello, Ada.", "Ada."], "Ada"),
+    ],
+)
+def test_the_programs_run(reader: Newcomer, number: int, replies: list[Any], expected: str) -> None:
+    prepare(reader, replies)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / LIBRARY).read_text(encoding="utf-8"), re.DOTALL)
+    (reader.folder / "first.py").write_text(blocks[number], encoding="utf-8")
+    assert expected in reader.run("python first.py").stdout
+
+
+@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+def test_the_page_answers_and_waits_for_approval(reader: Newcomer, chromium: Browser) -> None:
+    prepare(reader, CLOCK)
+    with reader.serve() as address:
+        tab = open_page(chromium, address)
+        send_message(tab, TOKYO)
+        tab.until(DONE, PATIENCE)
+        assert TIME.search(read_text(tab, ".turn:last-child .prose"))
+        assert_harmless(tab, address)
+    reader.run(find_command(PAGE, "dial-chat config unset"))
+    try:
+        with reader.serve() as address:
+            tab = open_page(chromium, address)
+            send_message(tab, TOKYO)
+            tab.until("document.querySelector('.request')", PATIENCE)
+            assert "get_current_time" in read_text(tab, ".request")
+    finally:
+        reader.run("dial-chat config set mcpServers.time.autoApprove '[\"*\"]'")
+
+
+def test_another_program_asks_the_service(reader: Newcomer) -> None:
+    prepare(reader, CLOCK)
+    request = find_command(PAGE, "curl")
+    if not HAS_MODEL:
+        request = request.replace('"local"', '"scripted:replies.json"')
+    token = find_command(PAGE, "export DIAL_SERVE_TOKEN=").partition("=")[2]
+    reader.variables["DIAL_SERVE_TOKEN"] = token
+    with reader.serve("--allow", "time/*") as address:
+        answer = json.loads(reader.run(request.replace("http://127.0.0.1:8000/", address.partition("#")[0])).stdout)
+    assert "choices" in answer, answer
+    assert TIME.search(answer["choices"][0]["message"]["content"]), answer

@@ -1,0 +1,141 @@
+"""Somebody who has Python and nothing else, in an empty folder, and types the commands of the documents.
+
+The program is installed from its wheel into an environment of its own. Its dependencies are those of the tests'
+environment: to fetch them again takes minutes, and `make release-check` does. With ``DIAL_TEST_ANSWERS`` the embedded
+model answers, as in `.ci/run`; else a script does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.program import LONG
+from tests.support.screens import ScreenReader, open_terminal
+from tests.support.web_page import wait_for_url
+
+ROOT = Path(__file__).parents[2]
+HAS_MODEL = bool(os.environ.get("DIAL_TEST_ANSWERS"))
+
+_PATIENCE = 800.0
+"""Seconds for an answer of the embedded model beside other work."""
+
+
+def list_commands(page: str, language: str = "sh") -> list[str]:
+    """Return the lines of the blocks of a document."""
+    blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def _environment_of_a_newcomer(folder: Path, wheels: Path) -> dict[str, str]:
+    """Return variables without keys, with folders of their own, and with `python3`."""
+    programs = folder / "programs"
+    programs.mkdir()
+    (programs / "python3").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+    (programs / "python3").chmod(0o755)
+    home = folder / "home"
+    home.mkdir()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return {
+        "PATH": os.pathsep.join(
+            [str(programs), "/usr/local/bin", "/usr/bin", "/bin", str(Path(sys.executable).parent)]
+        ),
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(cache if HAS_MODEL else home / "cache"),
+        "LANG": "C.UTF-8",
+        "TERM": "xterm-256color",
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_DEPS": "1",
+        "PIP_FIND_LINKS": str(wheels),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+
+
+class Newcomer:
+    """Somebody in an empty folder, who types commands."""
+
+    def __init__(self, folder: Path, variables: dict[str, str]) -> None:
+        self.folder = folder
+        self.variables = variables
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a line as bash does, in the environment if there is one."""
+        active = (self.folder / ".venv").exists() and "-m venv" not in command
+        line = f". .venv/bin/activate; {command}" if active else command
+        ran = subprocess.run(
+            ["bash", "-c", line],
+            check=False,
+            cwd=self.folder,
+            env=self.variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+        )
+        assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
+        assert "warning" not in ran.stderr.lower(), (command, ran.stderr)
+        return ran
+
+    @contextmanager
+    def start(self, command: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a program in the environment for as long as this lasts."""
+        line = f". .venv/bin/activate; exec {command}"
+        with subprocess.Popen(["bash", "-c", line], cwd=self.folder, env=self.variables, **streams) as process:
+            try:
+                yield process
+            finally:
+                process.terminate()
+                try:
+                    process.wait(LONG)
+                finally:
+                    process.kill()
+
+    @contextmanager
+    def serve(self, *words: str) -> Iterator[str]:
+        """Run `dial-chat serve` at a free port, and provide the address that it prints."""
+        log = self.folder.parent / "serve.log"
+        command = shlex.join(["dial-chat", "serve", "--port", "0", *words])
+        with log.open("w") as stderr, self.start(command, stdin=subprocess.DEVNULL, stderr=stderr) as process:
+            yield wait_for_url(process, log)
+
+    @contextmanager
+    def type_at_terminal(self, command: str) -> Iterator[ScreenReader]:
+        """Run a program in a terminal, and provide its screen."""
+        ours, theirs = open_terminal(100, 40)
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+        with self.start(command, **streams, start_new_session=True) as process:
+            os.close(theirs)
+            reader = ScreenReader(ours, process, 100, 40)
+            reader.patience = _PATIENCE
+            yield reader
+            reader.close()
+
+
+@contextmanager
+def installed_newcomer(folder: Path, commands: Sequence[str]) -> Iterator[Newcomer]:
+    """Provide somebody who has typed the commands that install the program."""
+    (folder / "empty").mkdir()
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "wheels")],
+        check=True,
+        cwd=ROOT,
+        capture_output=True,
+        timeout=LONG,
+    )
+    person = Newcomer(folder / "empty", _environment_of_a_newcomer(folder, folder / "wheels"))
+    for command in commands:
+        person.run(command)
+        if command.startswith("pip install"):
+            [packages] = (person.folder / ".venv" / "lib").glob("python*/site-packages")
+            (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    yield person
+    shutil.rmtree(folder)

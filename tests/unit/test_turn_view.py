@@ -1,0 +1,54 @@
+"""The clock of a turn on the screen."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from dial_client.cli import process_runner
+from dial_client.cli.markdown.markdown_stream import MarkdownStream
+from dial_client.cli.markdown.themes import MONO
+from dial_client.cli.terminal.screen import Screen
+from dial_client.cli.terminal.turn_view import TurnView
+from dial_client.turn_data.events import StatusChanged
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+async def _interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_runner, "interrupts", process_runner.Interrupts(), raising=False)
+
+
+def open_view() -> tuple[Screen, TurnView]:
+    screen = Screen(MONO, has_input=False)
+    return screen, TurnView(screen, lambda: MarkdownStream(lambda: 80, MONO))
+
+
+async def ask(view: TurnView, number: int) -> None:
+    async with view.question(None if number else "unknown call"):
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_time_in_which_many_calls_wait_for_a_person_is_left_out_once() -> None:
+    screen, view = open_view()
+    view.begin()
+    async with anyio.create_task_group() as group:
+        for number in range(200):
+            group.start_soon(partial(ask, view, number))
+    view.show(StatusChanged("Writing…"))
+    assert screen.live.activity is not None
+    assert screen.live.activity.since <= time.monotonic(), "else a turn takes less than no time"
+
+
+async def test_a_question_from_before_the_turn_leaves_out_no_time_before_the_turn() -> None:
+    screen, view = open_view()
+    async with view.question():
+        view.begin()
+    view.show(StatusChanged("Writing…"))
+    assert screen.live.activity is not None
+    assert screen.live.activity.since <= time.monotonic()
