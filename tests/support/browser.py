@@ -87,7 +87,8 @@ class Browser:
         self._commands = commands
         self._answers = answers
         self._number = 0
-        self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
+        self._waiting: dict[int, tuple[str | None, queue.SimpleQueue[dict[str, Any]]]] = {}
+        """The commands without an answer: their sessions, and where the answers go."""
         self._tabs: dict[str, Tab] = {}
         """The pages and frames by their sessions."""
         self._contexts: list[str] = []
@@ -102,7 +103,7 @@ class Browser:
         with self._lock:
             self._number += 1
             number = self._number
-            self._waiting[number] = answer
+            self._waiting[number] = (session, answer)
             command = {"id": number, "method": method, "params": params} | ({"sessionId": session} if session else {})
             _write_all(self._commands, json.dumps(command).encode() + b"\0")
         try:
@@ -148,7 +149,7 @@ class Browser:
 
     def _dispatch(self, message: dict[str, Any]) -> None:
         if "id" in message:
-            waiting = self._waiting.pop(message["id"], None)
+            _, waiting = self._waiting.pop(message["id"], (None, None))
             if waiting is not None:
                 waiting.put(message)
         elif (tab := self._tabs.get(message.get("sessionId", ""))) is not None:
@@ -157,8 +158,18 @@ class Browser:
                 session = params["sessionId"]
                 self._tabs[session] = Tab(self, session)
                 tab.frames.append(self._tabs[session])
+            elif method == "Target.detachedFromTarget":
+                self._end_session(params["sessionId"])
             else:
                 tab.handle_event(method, params)
+
+    def _end_session(self, session: str) -> None:
+        # The browser does not answer the commands of a page that ended.
+        with self._lock:
+            numbers = [number for number, (owner, _) in self._waiting.items() if owner == session]
+            waiting = [self._waiting.pop(number)[1] for number in numbers]
+        for each in waiting:
+            each.put({"error": {"message": "the page ended"}})
 
 
 class Tab:
