@@ -236,9 +236,10 @@ class ApprovalChecker:
         allow = tuple(known for known in self.rules.allow if known != pattern)
         deny = tuple(known for known in self.rules.deny if known != pattern)
         if effect is Effect.ALLOW:
-            self.rules = replace(self.rules, allow=(*allow, pattern), deny=deny)
+            allow = (*allow, pattern)
         else:
-            self.rules = replace(self.rules, allow=allow, deny=(*deny, pattern))
+            deny = (*deny, pattern)
+        self.rules = replace(self.rules, allow=allow, deny=deny, typed=self.rules.typed | {pattern})
 
     def set_policy(self, policy: Policy) -> None:
         """Decide by these rules of a policy from now on."""

@@ -28,9 +28,9 @@ def notes(
             project has.
     """
     for pattern in rules.allow:
-        yield from _of_allow(pattern, tools)
+        yield from _of_allow(rules.name_source(Effect.ALLOW, pattern), pattern, tools)
     for pattern in rules.deny:
-        yield from _of_deny(f"--deny {pattern!r}", pattern, tools)
+        yield from _of_deny(f"{rules.name_source(Effect.DENY, pattern)} {pattern!r}", pattern, tools)
     for rule in rules.policy:
         for pattern in rule.tools:
             if all_servers or any(names_server(pattern, name) for name in tools):
@@ -42,14 +42,14 @@ def notes(
             yield from _of_names(f"untrusted of {name!r}", entry.untrusted, tools[name])
 
 
-def _of_allow(pattern: str, tools: Tools) -> Iterator[str]:
+def _of_allow(source: str, pattern: str, tools: Tools) -> Iterator[str]:
     if "/" in pattern or pattern == EVERYTHING:
-        yield from _of_pattern(f"--allow {pattern!r}", pattern, tools)
+        yield from _of_pattern(f"{source} {pattern!r}", pattern, tools)
         return
     server, _, rest = pattern.partition("__")
     found = [name for name, own in tools.items() if own and any(restricts(pattern, name, tool) for tool in own)]
     meant = f"{server}/{rest}" if rest and server in tools else f"{found[0] if found else 'SERVER'}/{pattern}"
-    yield f"--allow {pattern!r} allows nothing: a pattern is SERVER/TOOL, such as {one_line(meant, 100)!r}"
+    yield f"{source} {pattern!r} allows nothing: a pattern is SERVER/TOOL, such as {one_line(meant, 100)!r}"
 
 
 def _of_deny(label: str, pattern: str, tools: Tools) -> Iterator[str]:

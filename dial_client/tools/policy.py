@@ -45,7 +45,7 @@ class Verdict:
 
     effect: Effect
     decided_by: str
-    """For a record: ``policy rule 2 (servers.json)``, ``--allow time/*``, ``autoApprove of time``."""
+    """For a record: ``policy rule 2 (servers.json)``, ``--allow time/*``, ``/approve time/*``, ``autoApprove of time``."""
     reason: str = ""
     """Why, in the user's words."""
     though_tainted: bool = False
@@ -65,6 +65,15 @@ class PolicyRules:
     auto_approve: Mapping[str, tuple[str, ...]] | None = None
     """For each server, with or without any, the patterns of its own tool names that its configuration approves."""
     policy: Policy = ()
+    typed: frozenset[str] = frozenset()
+    """The patterns that were added by ``/approve`` and ``/deny``."""
+
+    def name_source(self, effect: Effect, pattern: str) -> str:
+        """Return what the user wrote a pattern behind: an option, or a command of the conversation."""
+        is_allowed = effect is Effect.ALLOW
+        if pattern in self.typed:
+            return "/approve" if is_allowed else "/deny"
+        return "--allow" if is_allowed else "--deny"
 
     def denies(self, spec: ToolSpec) -> bool:
         """Return True if a pattern of a deny matches the tool, whatever its arguments are."""
@@ -78,7 +87,7 @@ class PolicyRules:
         """Return the verdict of the rules on a call; None if no rule matches."""
         spec = call.spec
         if (pattern := self._denial(spec)) is not None:
-            return Verdict(Effect.DENY, f"--deny {pattern}")
+            return Verdict(Effect.DENY, f"{self.name_source(Effect.DENY, pattern)} {pattern}")
         found = [rule for rule in self.policy if _is_about(rule, spec) and is_rule_met(rule, call)]
         decides = next((rule for rule in found if rule.effect is Effect.DENY), None) or next(iter(found), None)
         if decides is not None:
@@ -93,7 +102,7 @@ class PolicyRules:
         """Return the source of a permission: an option, or the server's entry; None for none."""
         allowed = next((pattern for pattern in self.allow if matches(pattern, spec.server, spec.tool)), None)
         if allowed is not None:
-            return f"--allow {allowed}"
+            return f"{self.name_source(Effect.ALLOW, allowed)} {allowed}"
         configured = (self.auto_approve or {}).get(spec.server, ())
         return f"autoApprove of {spec.server}" if any_name(configured, spec.tool) else None
 

@@ -25,6 +25,8 @@ EXPECTED: list[tuple[dict[str, Any], list[str]]] = [
     ({"allow": ("mail/*",)}, ["--allow 'mail/*' matches nothing: there is no server 'mail'"]),
     ({"allow": ("time/nwo",)}, ["--allow 'time/nwo' matches no tool of 'time'"]),
     ({"deny": ("time/nwo",)}, ["--deny 'time/nwo' matches no tool of 'time'"]),
+    ({"deny": ("mail/*",), "typed": {"mail/*"}}, ["/deny 'mail/*' matches nothing: there is no server 'mail'"]),
+    ({"allow": ("time/nwo",), "typed": {"time/nwo"}}, ["/approve 'time/nwo' matches no tool of 'time'"]),
     ({"deny": ("now", "*", "zon*", "read_result", "unknown_as_long_as_one_server_is")}, []),
     ({"policy": [{"deny": "time/nwo"}, {"ask": "time/now"}]}, ["policy rule 1: 'time/nwo' matches no tool of 'time'"]),
     ({"policy": [{"deny": "mail/*"}]}, []),

@@ -137,6 +137,7 @@ def test_with_an_approver_nothing_is_known_that_no_rule_says() -> None:
 DECIDED: list[tuple[PolicyRules, bool, str | None]] = [
     (PolicyRules(deny=("now",)), True, "--deny now"),
     (PolicyRules(allow=("clock/*",)), True, "--allow clock/*"),
+    (PolicyRules(allow=("clock/*",), typed=frozenset({"clock/*"})), True, "/approve clock/*"),
     (PolicyRules(auto_approve={"clock": ("*",)}), True, "autoApprove of clock"),
     (PolicyRules(policy=policy_from([{"allow": "clock/*"}])), True, "policy rule 1"),
     (PolicyRules(policy=policy_from([{"deny": "clock/*"}])), False, "policy rule 1"),
