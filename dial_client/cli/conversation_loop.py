@@ -18,7 +18,7 @@ from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import completer
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.start_up import StartUp
+from dial_client.cli.start_up import StartUp, need_no_key
 from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal_approver import approver
 from dial_client.cli.turn_sink import TurnSink
@@ -36,6 +36,7 @@ async def talk(
     console: Console,
     sink: TurnSink,
     start_up: StartUp,
+    beside_answer: StartUp = need_no_key,
 ) -> int:
     """Open the client and the conversation, and talk until the person leaves."""
     callbacks = elicitation_prompt.callbacks(options, sink)
@@ -47,7 +48,7 @@ async def talk(
         chat.render, chat.set_theme, chat.add_usage = console.render, console.set_theme, sink.add_usage
         if options.continue_latest or options.resume is not None:
             await show_last_exchange(chat)
-        await Talk(chat, console, sink).run(start_up)
+        await Talk(chat, console, sink, beside_answer).run(start_up)
         console.close()
     return ExitCode.ANSWERED
 
@@ -59,10 +60,11 @@ class Talk:
         chat: the conversation.
         console: where the person types.
         sink: where turns are shown.
+        beside_answer: is run beside each answer, and cancelled at its end.
     """
 
-    def __init__(self, chat: ChatSession, console: Console, sink: TurnSink) -> None:
-        self._chat, self._console, self._sink = chat, console, sink
+    def __init__(self, chat: ChatSession, console: Console, sink: TurnSink, beside_answer: StartUp) -> None:
+        self._chat, self._console, self._sink, self._beside_answer = chat, console, sink, beside_answer
         self._shell = ShellCommands(console.suspended)
         self._is_answering = False
         self._will_leave = False
@@ -81,7 +83,10 @@ class Talk:
                 if result.draft is not None:
                     self._console.edit(result.draft)
                 if result.message is not None:
+                    beside = anyio.CancelScope()
+                    group.start_soon(self._run_beside, beside)
                     await self._answer(result.message)
+                    beside.cancel()
             group.cancel_scope.cancel()
 
     async def _start(self, start_up: StartUp) -> None:
@@ -89,6 +94,10 @@ class Talk:
             await start_up(self._chat.dial)
         except DialError as error:
             warn(str(error))
+
+    async def _run_beside(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            await self._beside_answer(self._chat.dial)
 
     async def _result(self, user_input: UserInput) -> CommandResult:
         """Return what is left to do: for a command what it leaves, for other text the question."""

@@ -52,6 +52,14 @@ async def read_line(prompt: str, output: TextIO, *, hidden: bool = False) -> str
     return received.decode(errors="replace").rstrip("\r\n")
 
 
+async def read_sent_line() -> str | None:
+    """Return the next line that the terminal passes on, without a prompt, and without its end; None for Ctrl-D."""
+    keyboard = sys.stdin.fileno()
+    await anyio.wait_readable(keyboard)
+    data = os.read(keyboard, MAX_BYTES)
+    return data.decode(errors="replace").rstrip("\r\n") if data else None
+
+
 @contextmanager
 def _without_echo(keyboard: int, output: TextIO) -> Iterator[None]:
     if sys.platform == "win32":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from anyio import to_thread
@@ -33,18 +34,17 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
         print_to_stderr(banner.program_line(provider.info.name, banner.UNCUT))
         print_to_stderr(banner.folder_line(config_name(settings), banner.UNCUT))
     from dial_client.cli.conversation_loop import talk
-    from dial_client.cli.start_up import announce_servers_in_lines
+    from dial_client.cli.start_up import announce_servers_in_lines, skip_on_enter_in_lines
 
-    def say(text: str) -> None:
-        sink.let_print(partial(warn, text))
+    def say(print_line: Callable[[str], None], line: str) -> None:
+        console.print_between(lambda: sink.let_print(partial(print_line, line)))
 
-    def say_behind_input(line: str) -> None:
-        console.print_between(lambda: sink.let_print(partial(print_to_stderr, line)))
-
-    say_servers = None if options.quiet else say_behind_input
-    start_up = partial(announce_servers_in_lines, say=say, say_servers=say_servers)
+    say_line, say_warning = partial(say, print_to_stderr), partial(say, warn)
+    say_servers = None if options.quiet else say_line
+    start_up = partial(announce_servers_in_lines, console=console, say=say_warning, say_servers=say_servers)
+    beside_answer = partial(skip_on_enter_in_lines, console=console, say=say_line)
     try:
-        return await talk(options, settings, provider, console, sink, start_up)
+        return await talk(options, settings, provider, console, sink, start_up, beside_answer)
     finally:
         if sink.usage.turns > 1 and not options.quiet:
             print_to_stderr(sink.usage.line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ import anyio
 from dial_client.cli import tty
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.terminal import banner
+from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.screen import Screen
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import DialError
@@ -27,6 +29,10 @@ MAX_LINE = 300
 
 StartUp = Callable[[DialClient], Coroutine[Any, Any, None]]
 """Waits for the servers of a client."""
+
+
+async def need_no_key(dial: DialClient) -> None:
+    """Do nothing beside an answer: Enter is read already."""
 
 
 async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Callable[[str], None] = warn) -> None:
@@ -50,18 +56,20 @@ async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Cal
 
 
 async def announce_servers_in_lines(
-    dial: DialClient, *, say: Callable[[str], None], say_servers: Callable[[str], None] | None
+    dial: DialClient, console: LineConsole, *, say: Callable[[str], None], say_servers: Callable[[str], None] | None
 ) -> None:
-    """Do as `announce_servers`, and then say how many servers are in each state.
+    """Do as `announce_servers`, and then say how many servers are in each state. Enter lets a turn go on without them.
 
     Args:
         dial: the client.
+        console: where the person types.
         say: prints a warning.
         say_servers: prints the line of the banner; None for none.
 
     Raises:
         ServerStartError: a required server did not start.
     """
+    console.on_enter = dial.skip_starting
     await announce_servers(dial, say=say)
     if say_servers is not None:
         say_servers(banner.servers_line(dial.servers, len(dial.tools), banner.UNCUT))
@@ -127,12 +135,42 @@ async def wait_for_servers_in_lines(dial: DialClient) -> None:
 
 async def _skip_on_enter(dial: DialClient, waiting: anyio.CancelScope) -> None:
     await anyio.sleep(PATIENCE)
-    awaited = _describe_awaited(dial)
-    if not awaited:
+    if hint := _describe_skipping(dial):
+        await tty.wait_for_enter(hint)
+        dial.skip_starting()
+        waiting.cancel()
+
+
+async def skip_on_enter_in_lines(dial: DialClient, console: LineConsole, say: Callable[[str], None]) -> None:
+    """Let an answer go on without the servers that are starting when the person presses Enter.
+
+    Args:
+        dial: the client.
+        console: where the person types.
+        say: prints a line that says what Enter does.
+    """
+    if not dial.awaited_servers or not tty.can_wait_for_enter():
         return
-    await tty.wait_for_enter(one_line(f"starting: {awaited} · Enter goes on without", MAX_LINE))
-    dial.skip_starting()
-    waiting.cancel()
+    async with anyio.create_task_group() as group:
+
+        async def wait_for_enter() -> None:
+            await console.wait_for_enter()
+            dial.skip_starting()
+
+        group.start_soon(wait_for_enter)
+        with anyio.move_on_after(PATIENCE):
+            await dial.ready_for_turn()
+        if hint := _describe_skipping(dial):
+            say(hint)
+        with suppress(DialError):  # the answer ends with it
+            await dial.ready_for_turn()
+        group.cancel_scope.cancel()
+
+
+def _describe_skipping(dial: DialClient) -> str:
+    """Return the line that says what Enter does; empty where no server is awaited."""
+    awaited = _describe_awaited(dial)
+    return one_line(f"starting: {awaited} · Enter goes on without", MAX_LINE) if awaited else ""
 
 
 def _names_of_starting(dial: DialClient) -> list[str]:

@@ -45,7 +45,7 @@ class Verdict:
 
     effect: Effect
     decided_by: str
-    """For a record: ``policy rule 2 (servers.json)``, ``--allow time/*``, ``/approve time/*``, ``autoApprove of time``."""
+    """For a record: ``policy rule 2 (servers.json)``, ``/approve time/*``, ``autoApprove of time``."""
     reason: str = ""
     """Why, in the user's words."""
     though_tainted: bool = False

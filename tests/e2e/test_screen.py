@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,27 @@ def test_a_queued_message_is_removed_also_behind_a_wish_to_leave(tmp_path: Path)
         person.type("\x03")
         assert person.leave() == 0
         assert "Second." not in person.text
+
+
+@pytest.mark.parametrize("mode", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=["dumb", "no colour"])
+def test_a_turn_goes_on_without_a_server_line_by_line(tmp_path: Path, mode: Any) -> None:
+    slow = entry("WaitsForOthers", "--folder", str(tmp_path / "pids"), "--count", "9")
+    (tmp_path / "pids").mkdir()
+    broken = {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit('there is no key for it')"]}
+    write_config(tmp_path, {"slow": slow, "maps": broken}, ["Hello.", "Hello again."])
+    with screen(tmp_path, "--no-save", columns=60, **mode) as person:
+        person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
+        person.type("Say hi\r")
+        person.until("starting: slow · Enter goes on without")
+        person.type("Say it again\r\r")
+        person.until("Hello again.")
+        person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
+        person.type("\x04")
+        assert person.leave() == 0
+    rows = person.text.splitlines()
+    assert "> Say it again" in rows, "what was typed meanwhile is sent next"
+    assert "dial-chat: server 'slow' is still starting: the turn goes" in rows
+    assert "dial-chat: server 'maps' is not available: the server ended" in rows, "a row of its own, whole words"
 
 
 def test_a_turn_goes_on_without_a_server_that_is_still_starting(tmp_path: Path) -> None:

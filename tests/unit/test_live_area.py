@@ -57,6 +57,13 @@ def test_every_line_fits_into_every_terminal() -> None:
             assert not re.search("[\x1b\r\u202e\u200b]", "".join(lines))
 
 
+def test_the_line_of_a_call_in_question_is_shortened_in_its_arguments_alone() -> None:
+    call = RunningCall("files.write_file", 'path="notes.md", content="umbrella and coat"', 1.0, waits=True)
+    for columns in (60, 80, 200):
+        [line] = lines_of(LiveState(calls={"1": call}), columns)
+        assert line.endswith(") waits for permission")
+
+
 def test_the_draft_gets_the_rows_that_are_left() -> None:
     state = LiveState(lambda rows: "\n".join(map(str, range(20)[-rows:])), activity=Activity("Writing", 0.0))
     assert lines_of(state, rows=4)[:3] == ["17", "18", "19"]

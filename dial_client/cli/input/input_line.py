@@ -114,6 +114,12 @@ class InputLine:
         self._sent.add(whole)
         return UserInput(whole, text, self.pasted.without(text).strip())
 
+    def take(self, text: str) -> UserInput:
+        """Return what is sent for a line that the terminal itself has read, and keep the line in the history."""
+        if text.strip():
+            self.buffer.history.append_string(text)
+        return self.to_input(text)
+
     def edit(self, text: str) -> None:
         """Put a text into the input line: one that was queued, or a question to ask again.
 
@@ -140,7 +146,10 @@ class InputLine:
         draft = self.buffer.text
         self.buffer.reset()
         if not moves_cursor():
-            return self.to_input(await self._read_cooked(draft))
+            if draft:
+                print(f"An empty line sends this:\n{safe(draft)}", flush=True)
+            text = await self._read_cooked()
+            return self.take(text) if text else self.to_input(draft)
         if self._session is None:
             self._session = self._prompt_session(output)
         try:
@@ -151,15 +160,11 @@ class InputLine:
             self.was_empty = not self._session.default_buffer.text
         return self.to_input(text)
 
-    async def _read_cooked(self, draft: str) -> str:
-        if draft:
-            print(f"An empty line sends this:\n{safe(draft)}", flush=True)
+    async def _read_cooked(self) -> str:
         text = await read_line(PROMPT, sys.stdout)
         while text.endswith("\\") and not text.endswith("\\\\"):
             text = f"{text[:-1]}\n{await read_line(' ' * len(PROMPT), sys.stdout)}"
-        if text.strip():
-            self.buffer.history.append_string(text)
-        return text or draft
+        return text
 
     def _prompt_session(self, output: Output | None) -> PromptSession[str]:
         from prompt_toolkit import PromptSession

@@ -17,6 +17,7 @@ MAX_PREVIEWED = 20_000
 """Characters of a result in which the preview is looked for."""
 BAR_COLUMNS = 12
 BAR = "  │ "
+_WAITS = " waits for permission"
 _BRACKETS = re.compile(r"[\[\](){}<>,;:\s]+")
 
 
@@ -39,7 +40,8 @@ class RunningCall:
 def running_line(call: RunningCall, columns: int, now: float, spinner: str) -> str:
     """Return the line of a call that runs: its name, seconds, and progress."""
     if call.waits:
-        return fit(f"· {_called(call.name, call.arguments, max(12, columns - 23))} waits for permission", columns - 1)
+        room = max(12, columns - len(_WAITS) - 3)
+        return fit(f"· {_called(call.name, call.arguments, room)}{_WAITS}", columns - 1)
     tail = f" {max(0.0, now - call.since):.0f} s"
     if call.total:
         tail += f" {_bar(call.progress / call.total)} {call.progress:g} of {call.total:g}"

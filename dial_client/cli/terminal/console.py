@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import anyio
+
 from dial_client.cli.chat_commands.command_screen import CommandScreen
-from dial_client.cli.cooked_line import moves_cursor
+from dial_client.cli.cooked_line import moves_cursor, read_sent_line
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.plain_screen import PlainScreen
 from dial_client.text.safe_text import safe
@@ -61,12 +64,17 @@ class LineConsole(PlainScreen):
         self._will_leave = False
         self._is_reading = False
         self._waiting: list[Callable[[], None]] = []
+        self._sent_early: deque[str | None] = deque()
+        self.on_enter: Callable[[], object] = lambda: None
+        """Is called for Enter in an empty line."""
         self.set_theme: Callable[[str], None] | None = None
 
     async def next_input(self) -> UserInput | None:
         """Return the next line; None for Ctrl-D, and for Ctrl-C twice in an empty line."""
         from prompt_toolkit.patch_stdout import patch_stdout
 
+        if self._sent_early:
+            return self._take_early()
         while True:
             try:
                 with patch_stdout(raw=True) if moves_cursor() else self._print_behind():
@@ -83,6 +91,23 @@ class LineConsole(PlainScreen):
             self._will_leave = False
             if user_input.text:
                 return user_input
+            self.on_enter()
+
+    async def wait_for_enter(self) -> None:
+        """Return when an empty line is sent while no line is read; `next_input` returns the lines before it."""
+        while (text := await read_sent_line()) is None or text.strip():
+            self._sent_early.append(text)
+            if text is None:
+                await anyio.sleep_forever()
+
+    def _take_early(self) -> UserInput | None:
+        from dial_client.cli.input.input_line import PROMPT
+
+        if (text := self._sent_early.popleft()) is None:
+            return None
+        self.print(f"{PROMPT}{safe(text)}")
+        user_input: UserInput = self._input_line.take(text)
+        return user_input
 
     def print_between(self, print_lines: Callable[[], None]) -> None:
         """Print lines: behind the line that a person is typing, where the terminal cannot draw them above it."""
