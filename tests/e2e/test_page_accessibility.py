@@ -44,6 +44,10 @@ graph TD
 ```
 
 مرحبا بالعالم
+
+A claim.[^1]
+
+[^1]: [A source](https://a.test/source) of the claim.
 """
 REPLIES = [
     {"text": ANSWER, "reasoning": "I think."},
@@ -100,10 +104,21 @@ def visit_dialogs(tab: Tab) -> Iterator[str]:
     tab.until("document.querySelector('.menu')")
     yield "menu"
     tab.press("Escape")
+    tab.run("document.getElementById('search').focus()")
+    tab.type("nothing has this")
+    tab.until("document.querySelector('#conversations p')")
+    tab.run("document.body.classList.add('with-sidebar')")
+    yield "search in the list of conversations"
+    tab.run("document.body.classList.remove('with-sidebar'); document.getElementById('search').value = ''")
+    tab.run("document.getElementById('search').dispatchEvent(new Event('input'))")
+    tab.until("document.querySelector('#conversations .icon-button')")
+    tab.run("document.body.classList.add('with-sidebar')")
+    yield "list of conversations"
+    tab.run("document.body.classList.remove('with-sidebar')")
 
 
-def visit_composer(tab: Tab) -> Iterator[str]:
-    """Show the proposals, and the form of a prompt."""
+def visit_composer(tab: Tab, folder: Path) -> Iterator[str]:
+    """Show the proposals, the form of a prompt, the search, attachments and the context of an app."""
     tab.click("#message")
     tab.type("/gre")
     tab.until("document.querySelector('.completion')")
@@ -114,6 +129,23 @@ def visit_composer(tab: Tab) -> Iterator[str]:
     tab.press("Escape")
     tab.until("!document.querySelector('dialog[open]')")
     tab.run("document.getElementById('message').value = ''")
+    tab.click("#message")
+    tab.type("/find")
+    tab.until("document.querySelector('.completion')")
+    tab.press("Enter")
+    tab.until("document.activeElement.type === 'search'")
+    tab.type("count")
+    tab.until("document.querySelector('.find-count').textContent.startsWith('1/')")
+    yield "search in a conversation"
+    tab.press("Escape")
+    (folder / "a long name of a file, with the numbers of the year 2026.csv").write_text("a,b\n1,2\n")
+    tab.choose_file("#attach-input", next(folder.glob("*.csv")))
+    tab.frames[-1].run("find('remember').click()")
+    tab.until("document.querySelector('#files .file') && document.querySelector('#contexts .context')")
+    tab.click("#contexts summary")
+    yield "attachment and context of an app"
+    tab.click("#files .icon-button")
+    tab.click("#contexts .icon-button")
 
 
 def visit_requests(tab: Tab) -> Iterator[str]:
@@ -128,10 +160,15 @@ def visit_requests(tab: Tab) -> Iterator[str]:
     send_message(tab, "And later this")
     tab.until("document.querySelector('.queued')")
     yield "approval and queue"
+    tab.click(".request [data-shortcut=e]")
+    tab.until("document.querySelector('.request .argument-editor textarea')")
+    yield "arguments to edit"
+    tab.click(".request .request-buttons .primary")
+    tab.until("document.querySelector('.request-denial')")
     tab.click(".request .primary")
 
 
-def visit(tab: Tab) -> Iterator[str]:
+def visit(tab: Tab, folder: Path) -> Iterator[str]:
     yield "start"
     send_message(tab, "Show it")
     tab.until(f"{DONE} && document.querySelector('.diagram-picture img')")
@@ -147,7 +184,7 @@ def visit(tab: Tab) -> Iterator[str]:
     tab.click(".turn:last-child .tool summary")
     yield "app"
     yield from visit_dialogs(tab)
-    yield from visit_composer(tab)
+    yield from visit_composer(tab, folder)
     yield from visit_requests(tab)
     tab.until(f"document.querySelector('.turn:last-child').innerText.includes('Said later.') && {DONE}")
     tab.until("document.querySelector('.turn:last-child .turn-foot [title=\"Answer again\"]')")
@@ -160,7 +197,7 @@ def test_axe_finds_no_violation_in_any_state(chromium: Browser, tmp_path: Path) 
     violations: list[str] = []
     with walk(chromium, tmp_path) as tab:
         states = []
-        for state in visit(tab):
+        for state in visit(tab, tmp_path):
             states.append(state)
             violations += judge(tab, state)
     assert not violations, "\n".join(violations)

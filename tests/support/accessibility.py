@@ -1,29 +1,33 @@
-"""The page as axe judges it, and its width."""
+"""The page as axe and a pointer find it, at three widths and in both themes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from tests.support.browser import Tab
+from tests.support.page_geometry import find_unreachable
 
 AXE = Path(__file__).parents[2] / "build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 WHY_NOT = "" if AXE.is_file() else "axe is not here: `make test` installs it with Node"
 
-_ISSUES = """axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations.flatMap(
+_ISSUES = """axe.run(document, {resultTypes: ['violations'], iframes: false}).then(({violations}) => violations.flatMap(
     ({id, nodes}) => nodes.map(({target, failureSummary}) => `${id}: ${target.join(' ')}: ${failureSummary}`)))"""
-_OVERFLOW = "document.documentElement.scrollWidth - innerWidth"
+
+WINDOWS = ((320, 640), (768, 1024), (1440, 900))
+"""Widths and heights of a phone, a tablet and a screen, in pixels."""
+WITH_AXE = {(320, "dark"), (1440, "light")}
+"""Where axe judges too: it takes most of the time, and colours depend on the theme alone."""
 
 
 def judge(tab: Tab, state: str) -> list[str]:
-    """Return the violations in a state of the page, in both themes and two widths."""
+    """Return the violations in a state of the page, and the controls out of reach, in both themes and three widths."""
     found = []
     if tab.run("typeof axe") == "undefined":
         tab.run(f"{AXE.read_text(encoding='utf-8')}; null")
-    for theme, width in (("light", 1280), ("dark", 320)):
-        tab.resize(width, 700)
-        tab.run(f"document.documentElement.dataset.theme = {theme!r}")
-        found += [f"{state}, {theme}, {width} px: {issue}" for issue in tab.run(_ISSUES)]
-        if (overflow := tab.run(_OVERFLOW)) > 0:
-            found.append(f"{state}, {width} px: {overflow} px too wide")
-    tab.resize(1280, 700)
+    for width, height in WINDOWS:
+        tab.resize(width, height)
+        for theme in ("light", "dark"):
+            tab.run(f"document.documentElement.dataset.theme = {theme!r}")
+            issues = find_unreachable(tab) + (tab.run(_ISSUES) if (width, theme) in WITH_AXE else [])
+            found += [f"{state}, {theme}, {width} px: {issue}" for issue in issues]
     return found

@@ -65,6 +65,7 @@ export function openMenu(opener, entries) {
     menu.remove();
     opener.setAttribute("aria-expanded", "false");
     removeEventListener("pointerdown", closeOutside, true);
+    removeEventListener("resize", place);
     if (restoreFocus) opener.focus();
   };
   const closeOutside = (event) => menu.contains(event.target) || close(false);
@@ -85,10 +86,15 @@ export function openMenu(opener, entries) {
   };
   const menu = el("div.menu", { role: "menu", "aria-label": opener.getAttribute("aria-label"), onkeydown }, ...items);
   (opener.closest("header, nav") ?? document.body).append(menu);
-  const rect = opener.getBoundingClientRect();
-  const isBelow = rect.bottom + menu.offsetHeight + 8 <= innerHeight;
-  menu.style.left = `${Math.max(8, Math.min(rect.left, innerWidth - menu.offsetWidth - 8))}px`;
-  menu.style.top = `${isBelow ? rect.bottom + 4 : rect.top - menu.offsetHeight - 4}px`;
+  const place = () => {
+    const rect = opener.getBoundingClientRect();
+    const below = rect.bottom + 4;
+    const top = below + menu.offsetHeight + 4 <= innerHeight ? below : rect.top - menu.offsetHeight - 4;
+    menu.style.left = `${Math.max(8, Math.min(rect.left, innerWidth - menu.offsetWidth - 8))}px`;
+    menu.style.top = `${Math.max(8, top)}px`;
+  };
+  place();
+  addEventListener("resize", place);
   opener.setAttribute("aria-expanded", "true");
   addEventListener("pointerdown", closeOutside, true);
   items[0].focus();

@@ -33,7 +33,8 @@ function renderField(name, schema, { isRequired, initial, at }) {
   const attributes = { id, required: isRequired, "aria-describedby": hint ? `${id}-hint` : null };
   if (schema.type === "boolean") {
     const box = el("input", { type: "checkbox", id, checked: initial === true });
-    return { name, read: () => box.checked, element: el("div.field.check", {}, box, el("label", { for: id }, title), hint) };
+    const label = el("label.check", {}, box, title);
+    return { name, read: () => box.checked, element: el("div.field", {}, label, hint) };
   }
   const isList = schema.type === "array";
   const render = () => (isList ? renderMultipleChoice(schema, initial, title) : renderInput(schema, initial, attributes));

@@ -35,7 +35,7 @@ export class ToolCard {
     const spokenOf = el("span.visually-hidden", {}, translate("call.of"));
     const summary = el("summary", {},
       this.#state,
-      el("span.tool-name", {}, escapeInvisible(name)),
+      el("span.tool-name", {}, ...separateWords(escapeInvisible(name))),
       server ? el("span.tool-server", {}, spokenOf, escapeInvisible(server)) : null,
       el("span.tool-preview", { "aria-hidden": "true" }, isEmpty ? "" : previewArguments(given, unreadable)),
       this.#time,
@@ -131,6 +131,11 @@ const SECTIONS = {
   result: { title: translate("call.result"), copy: translate("call.copy_result") },
   error: { title: translate("call.error"), copy: translate("call.copy_error") },
 };
+
+/** Return the nodes of a name that may be broken behind its words, as in "show_|counter". */
+function separateWords(name) {
+  return name.split(/(?<=[._/-])/).flatMap((word, at) => (at ? [el("wbr"), word] : [word]));
+}
 
 function renderSection(kind, text) {
   const { title, copy } = SECTIONS[kind];

@@ -93,7 +93,7 @@ class ToolForm {
     });
     const check = (given) => this.#api.fetchJson("POST", `${path}/check`, { arguments: given });
     this.#requests.replaceChildren(renderRequest(request, { answer, check }));
-    this.#requests.scrollIntoView({ block: "nearest" });
+    this.#requests.scrollIntoView({ block: "end" }); // the buttons are at the end
   }
 
   #showResult({ success, content, error }) {
