@@ -9,6 +9,7 @@ from typing import Literal
 import anyio
 from anyio import to_thread
 
+from dial_client.client.argument_types import check_model
 from dial_client.client.turn_settings import TurnSettings
 from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
@@ -56,10 +57,13 @@ class ModelSelection:
 
         Raises:
             ConfigError: there is no such model, or its profile is wrong.
+            TypeError: the model, or a fallback model, is no model.
         """
         model, models = self.model, self.models or {}
         # A recording has its own errors, and a model that `ClientModel.switch` keeps has its fallback models.
         fallbacks = () if is_recording(model) or isinstance(model, FallbackProvider) else self.fallback_models
+        for given in (*([] if model is None else [model]), *([] if isinstance(fallbacks, str) else fallbacks)):
+            check_model(given)
         if isinstance(model, str):
             return open_provider(model, models=models, base_url=self.base_url, fallback_models=fallbacks)
         return add_fallback_models(model, fallbacks, models) if model is not None else None

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.audit.entries import AuditRecorder
 from dial_client.callbacks.server_callbacks import LOG_LEVELS, Callbacks, ClientFeatures, Sampler
+from dial_client.client.argument_types import check_approver, describe_type, is_code
 from dial_client.client.client_options import ApprovalPolicy, Directory
 from dial_client.errors import ConfigError
 from dial_client.middleware import MiddlewareChain
@@ -43,25 +44,13 @@ def server_target(name: str, entry: Any) -> Any:
         return configuration.server_from_mapping(name, entry)
     if "/" in name:
         raise ConfigError(f"{name!r}: the name of a server holds no /", "patterns of tools are SERVER/TOOL")
-    if entry is None or isinstance(entry, str | bytes | int | float | list | tuple | set) or _is_code(entry):
+    if entry is None or isinstance(entry, str | bytes | int | float | list | tuple | set) or is_code(entry):
         hint = f": functions are tools, DialClient(…, tools=[{entry.__name__}])" if inspect.isroutine(entry) else ""
         raise TypeError(
             f"server {name!r}: expected an entry as in servers.json, a ServerSettings or an mcp.server.MCPServer, "
-            f"not {_describe_type(entry)}{hint}"
+            f"not {describe_type(entry)}{hint}"
         )
     return entry
-
-
-def _is_code(entry: Any) -> bool:
-    return inspect.isroutine(entry) or inspect.isclass(entry) or inspect.ismodule(entry)
-
-
-def _describe_type(value: Any) -> str:
-    """Return the type of a value for an error message: ``int``, ``the function add``."""
-    if not _is_code(value):
-        return type(value).__name__
-    kind = "class" if inspect.isclass(value) else "module" if inspect.ismodule(value) else "function"
-    return f"the {kind} {value.__name__}"
 
 
 def _holds_code(entry: Any) -> bool:
@@ -95,7 +84,7 @@ def recording_setup(
     given: Any = servers  # callers without a type checker may give anything
     if not isinstance(given, Mapping):
         hint = ": functions are tools, DialClient(…, tools=[…])" if _holds_code(given) else ""
-        raise TypeError(f"expected a mapping of names to servers, not {_describe_type(given)}{hint}")
+        raise TypeError(f"expected a mapping of names to servers, not {describe_type(given)}{hint}")
     targets = {name: server_target(name, entry) for name, entry in servers.items()}
     connect: Connect = Connection
     if provider is not None and is_recording(provider):
@@ -142,7 +131,9 @@ def approval_checker(servers: ServerManager, approve: Approver | None, approval:
 
     Raises:
         ConfigError: the rules cannot be read, or a rule is wrong.
+        TypeError: `approve` is no function.
     """
+    check_approver(approve)
     rules = PolicyRules(tuple(approval.allow), tuple(approval.deny), AutoApproved(servers), policy_from(approval.rules))
     pins = open_cache(approval.tool_pins, STATE)
     return ApprovalChecker(

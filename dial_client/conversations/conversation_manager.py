@@ -41,6 +41,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypedDict
 
 from dial_client.audit.entries import Origin
+from dial_client.client.argument_types import check_members
 from dial_client.client.client_model import ClientModel
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations import export
@@ -114,6 +115,8 @@ class ConversationManager(ChatMethods, VersionMethods):
     ) -> None:
         if when_busy not in ("wait", "refuse"):
             raise ConfigError(f"unknown when_busy {when_busy!r}", hint='expected "wait" or "refuse"')
+        hint = f": SQLStore({store!r}) opens a database" if isinstance(store, str) else ""
+        check_members(store, ConversationStore, "a ConversationStore", hint)
         self._dial = dial
         self._store = store
         self._lease = lease

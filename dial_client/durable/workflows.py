@@ -189,12 +189,10 @@ class DurableTurns:
         """Wait for the result of a turn that `submit` has returned, whichever process runs it.
 
         Raises:
-            DialError: the turn was given up.
+            DialError: there is no such turn, the turn was given up, or the database failed.
         """
-        from dbos import DBOS
-
-        # DBOS looks for a result every second; in this process it need not.
-        handle = self._handles.get(turn_id) or await DBOS.retrieve_workflow_async(turn_id)
+        # The handle of this process does not look into the database.
+        handle = self._handles.get(turn_id) or await _find_workflow(turn_id)
         try:
             return DurableResult.from_row(await handle.get_result())
         except DialError:
@@ -321,3 +319,21 @@ class DurableTurns:
                 await recovery.run_once()
             except Exception as error:  # noqa: BLE001 - the database may be back at the next look
                 log.warning("durable_turns_not_seen", error=type(error).__name__)
+
+
+async def _find_workflow(turn_id: str) -> WorkflowHandleAsync[dict[str, str]]:
+    """Return the workflow of a turn that another process, or an earlier run of this program, has submitted.
+
+    Raises:
+        DialError: there is none, or the database failed.
+    """
+    from dbos import DBOS
+    from dbos import error as dbos_errors
+
+    try:
+        # It looks for the result every second.
+        return await DBOS.retrieve_workflow_async(turn_id)
+    except dbos_errors.DBOSNonExistentWorkflowError:
+        raise DialError(f"there is no durable turn {turn_id!r}") from None
+    except Exception as error:
+        raise results.to_dial_error(error) from error

@@ -83,7 +83,6 @@ class Approval:
 
 THE_USER, NO_APPROVER = "the user", "no approver"
 """Sources of a decision: a person, or the lack of an approver."""
-_NOT_ASKED = Approval(Decision.DENY, "permission could not be asked for", NO_APPROVER)
 _FORBIDDEN = "a rule of the user forbids this tool"
 
 
@@ -206,8 +205,6 @@ class ApprovalChecker:
             proposed = self._propose(spec, call.arguments, taint)
             context = self._context(proposed, change, origin or Origin())
             answer = await self._ask_approver(call, spec, context)
-            if answer is None:
-                return _NOT_ASKED
             if answer.allowed and self._pins is not None:
                 self._pins.pin(spec)
         if answer.arguments is not None:
@@ -294,18 +291,23 @@ class ApprovalChecker:
         why = find_reason_to_ask(call, self.rules.verdict(call))
         return ApprovalContext(call.server, change, why, origin.turn, origin.conversation)
 
-    async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval | None:
-        """Return the approver's answer; None if it fails, or is no answer."""
+    async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
+        """Return the approver's answer; a denial that says why, if it fails, or is no answer."""
         assert self._approve is not None
         try:
             # Nobody has checked the answer of the embedding program: it may be of any type.
-            answer: object = await self._approve(call, spec, context)
+            answer: object = self._approve(call, spec, context)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            else:
+                log.warning("approver_failed", tool=spec.name, is_async=False)
+                return _deny_unasked("the approver is no `async def` function")
         except Exception as error:  # noqa: BLE001 - whatever the embedding program's approver raises: it fails closed
             log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
-            return None
+            return _deny_unasked(f"the approver raised {type(error).__name__}")
         if not isinstance(answer, Approval):
             log.warning("approver_failed", tool=spec.name, answer=type(answer).__name__)
-            return None
+            return _deny_unasked(f"the approver returned {type(answer).__name__} in place of an Approval")
         return answer
 
     def _remember(self, answer: Approval, call: ProposedCall, *, for_call_only: bool) -> None:
@@ -360,6 +362,10 @@ def find_reason_to_ask(call: ProposedCall, verdict: Verdict | None) -> str:
     if call.taint and can_act_or_send(call) and not is_meant:
         reasons.append(f"the conversation holds {describe_sources(call.taint)}, and this tool can act or send")
     return "; ".join(reasons)
+
+
+def _deny_unasked(problem: str) -> Approval:
+    return Approval(Decision.DENY, f"permission could not be asked for, because {problem}", NO_APPROVER)
 
 
 def _deny_changed(spec: ToolSpec) -> Approval:

@@ -108,7 +108,11 @@ class ReplyListener:
         return self._endpoint_calls.taint
 
     async def receive(self, delta: Delta) -> None:
-        """Take the next delta of the reply."""
+        """Take the next delta of the reply.
+
+        Raises:
+            TypeError: it is none; a provider of the embedding program may yield anything.
+        """
         match delta:
             case TextChunk(text):
                 self.received.append(text)
@@ -130,6 +134,8 @@ class ReplyListener:
                 await self._endpoint_calls.add(call, result)
             case Completion():
                 self.completion = delta
+            case _:
+                raise TypeError(f"the provider yielded {type(delta).__name__} in place of a Delta, such as TextChunk")
 
     async def end(self) -> None:
         """End the reply: emit what was held back, and keep the calls that were found in the text."""

@@ -144,10 +144,10 @@ async def test_what_a_killed_worker_was_doing_is_finished_by_another_and_nothing
 @new_enough
 async def test_a_turn_is_answered_and_the_answer_can_be_had_again(tmp_path: Path) -> None:
     async with durable(tmp_path, "Hello.") as (manager, turns):
-        conversation = await manager.create()
-        turn = await turns.submit(conversation.id, "Hi!")
+        turn = await turns.submit((await manager.create()).id, "Hi!")
         assert await turns.result(turn) == await turns.result(turn) == DurableResult("Hello.", "answered")
-        assert [message.text for message in (await manager.get(conversation.id)).messages] == ["Hi!", "Hello."]
+        with pytest.raises(DialError, match="there is no durable turn 'nothing'"):
+            await turns.result("nothing")
 
 
 @new_enough
@@ -156,7 +156,8 @@ async def test_a_message_with_untrusted_content_is_answered_and_keeps_its_mark(t
         conversation = await manager.create()
         turn = await turns.submit(conversation.id, Message(Role.USER, "a page says so", taint="web"))
         assert await turns.result(turn) == DurableResult("Noted.", "answered")
-        assert [message.taint for message in (await manager.get(conversation.id)).messages] == ["web", ""]
+        stored = [(message.text, message.taint) for message in (await manager.get(conversation.id)).messages]
+        assert stored == [("a page says so", "web"), ("Noted.", "")]
 
 
 @new_enough

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
 
-from dial_client import ApprovalPolicy, ClientOptions, DialClient, Limits, Message, ScriptedProvider, StopReason
+from dial_client import (
+    ApprovalPolicy,
+    ClientOptions,
+    ConversationManager,
+    DialClient,
+    Limits,
+    MemoryStore,
+    Message,
+    ModelInfo,
+    ModelRequest,
+    ScriptedProvider,
+    StopReason,
+)
 
 
 def test_from_config_takes_the_keywords_of_the_class() -> None:
@@ -41,6 +53,73 @@ def add(a: int, b: int) -> int:
 def test_a_server_that_is_none_is_a_type_error(server: Any, kind: str) -> None:
     with pytest.raises(TypeError, match=f"server 'it': expected an entry as in servers.json, .* not {kind}$"):
         DialClient({"it": server})
+
+
+class Silent:
+    """A provider that lacks a member."""
+
+    info = ModelInfo("silent")
+
+    async def aclose(self) -> None:
+        """Close nothing."""
+
+
+class Whole(Silent):
+    """A provider that returns its reply in place of yielding it."""
+
+    async def generate(self, _: ModelRequest) -> str:
+        return "Hello."
+
+
+class Talker(Silent):
+    """A provider that yields text in place of deltas."""
+
+    async def generate(self, _: ModelRequest) -> AsyncGenerator[str, None]:
+        yield "Hello."
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        (42, "expected the name of a model, or a Provider, not int"),
+        (Talker, r"not the class Talker: give an object of it, Talker\(…\)"),
+        (Silent(), "not Silent, which has no generate"),
+        (Whole(), "Whole.generate returns its reply as a whole: it has to `yield` it, a Completion last"),
+    ],
+)
+def test_a_model_that_is_none_is_a_type_error(model: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=f"{problem}$"):
+        DialClient({}, model)
+    with pytest.raises(TypeError, match=f"{problem}$"):
+        DialClient({}, ScriptedProvider([]), fallback_models=[model])
+
+
+@pytest.mark.anyio
+async def test_a_provider_that_yields_no_deltas_is_a_type_error() -> None:
+    model: Any = Talker()
+    async with DialClient({}, model) as dial:
+        with pytest.raises(TypeError, match="the provider yielded str in place of a Delta"):
+            await dial.run("Hi")
+
+
+def test_an_approver_that_is_no_function_is_a_type_error() -> None:
+    approve: Any = True
+    with pytest.raises(TypeError, match="approve takes an asynchronous function, not bool"):
+        DialClient({}, ScriptedProvider([]), approve=approve)
+
+
+@pytest.mark.parametrize(
+    ("store", "problem"),
+    [
+        ("sqlite:///talk.db", r": SQLStore\('sqlite:///talk.db'\) opens a database"),
+        (MemoryStore, r"the class MemoryStore: give an object of it, MemoryStore\(…\)"),
+        (Silent(), "Silent, which has no create, append, .*delete"),
+        (None, "NoneType"),
+    ],
+)
+def test_a_store_that_is_none_is_a_type_error(store: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=f"expected a ConversationStore, not .*{problem}$"):
+        ConversationManager(DialClient({}, ScriptedProvider([])), store)
 
 
 @pytest.mark.anyio

@@ -228,6 +228,14 @@ async def declines(*_: object) -> Approval:
     return Approval("deny", "too dear")
 
 
+async def agrees_with_a_bool(*_: object) -> Any:
+    return True
+
+
+def agrees_at_once(*_: object) -> Any:
+    return Approval("once")
+
+
 async def declines_without_a_word(*_: object) -> Approval:
     return Approval("deny")
 
@@ -237,7 +245,14 @@ DENIED: list[tuple[str, Approver | None, PolicyRules, str]] = [
     ("by a person without a word", declines_without_a_word, PolicyRules(), "The user did not allow this call."),
     ("by a rule", None, PolicyRules(deny=("now",)), "forbids this tool"),
     ("by a rule that is asked before the person", declines, PolicyRules(deny=("*",)), "forbids this tool"),
-    ("for want of somebody to ask", raises, PolicyRules(), "permission could not be asked for"),
+    (
+        "for want of somebody to ask",
+        raises,
+        PolicyRules(),
+        "not be asked for, because the approver raised OSError.",
+    ),
+    ("for want of an answer", agrees_with_a_bool, PolicyRules(), "the approver returned bool in place of an Approval."),
+    ("for want of an approver", agrees_at_once, PolicyRules(), "the approver is no `async def` function."),
 ]
 
 
