@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.accessibility import WHY_NOT, judge
 from tests.support.browser import Browser, Tab
+from tests.support.page_geometry import find_unreachable
 from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page, two_servers
 
 pytestmark = pytest.mark.once
@@ -71,11 +72,37 @@ def test_a_chosen_language_stays_and_keeps_the_draft(chromium: Browser, address:
     assert_harmless(tab, address)
 
 
+def test_each_language_loads_its_own_words_and_fits_a_small_window(chromium: Browser, address: str) -> None:
+    for language, title in {
+        "de": "Was möchten Sie wissen?",
+        "es": "¿Qué te gustaría saber?",
+        "fr": "Que souhaitez-vous savoir\N{NO-BREAK SPACE}?",
+        "ja": "何を知りたいですか\N{FULLWIDTH QUESTION MARK}",
+    }.items():
+        tab = open_in(chromium, address, f"{language}-XX")
+        assert tab.run(LANGUAGE) == [language, "ltr"]
+        assert tab.run(WELCOME) == title
+        assert [url for url in tab.requests if "/strings_" in url] == [
+            f"{address.partition('#')[0]}assets/strings_{language}.js"
+        ]
+        tab.resize(320, 640)
+        assert find_unreachable(tab) == []
+        tab.click("#model")
+        tab.until("document.querySelector('.settings form')")
+        assert find_unreachable(tab) == []
+        assert_harmless(tab, address)
+
+
 def test_numbers_and_plurals_are_those_of_the_language(chromium: Browser, address: str) -> None:
     script = "import('./assets/language.js').then(({{translate}}) => [1, 2].map((count) => translate({!r}, {{count}})))"
     english = open_page(chromium, address)
     assert english.run(script.format("servers.restarts")) == ["1 restart", "2 restarts"]
     arabic = open_in(chromium, address, "ar")
+    french = open_in(chromium, address, "fr")
+    usage = "import('./assets/descriptions.js').then(({describeUsage}) => describeUsage({usage: {input_tokens: 1234, "
+    usage += "cost_usd: 0.0042}, duration_s: 1.5}))"
+    assert english.run(usage) == "1,234 tokens, $0.0042, 1.5 s"
+    assert french.run(usage).replace("\N{NARROW NO-BREAK SPACE}", " ") == "1 234 tokens, $0,0042, 1,5 s"
     assert [text[:4] for text in arabic.run(script.format("servers.tools"))] == ["الأد"] * 2
 
 

@@ -1,6 +1,6 @@
 // Sentences about turns, times, errors and tools, in the user's language.
 
-import { LANGUAGE, translate } from "./language.js";
+import { LANGUAGE, formatNumber, translate } from "./language.js";
 
 const STOP_REASONS = {
   max_depth: translate("stopped.max_depth"),
@@ -26,7 +26,7 @@ export function describeUsage({ model, depth, usage, duration_s: duration }) {
     model ?? "",
     depth ? translate("usage.rounds", { count: depth }) : "",
     tokens ? translate("usage.tokens", { count: tokens }) : "",
-    typeof cost === "number" && cost > 0 ? `$${cost.toPrecision(2)}` : "",
+    typeof cost === "number" && cost > 0 ? `$${formatNumber(cost, { maximumSignificantDigits: 2 })}` : "",
     duration ? formatDuration(duration) : "",
   ].filter(Boolean).join(", ");
 }
@@ -34,7 +34,8 @@ export function describeUsage({ model, depth, usage, duration_s: duration }) {
 /** Format a duration: "12 ms", "0.4 s", "75 s". */
 export function formatDuration(seconds) {
   if (seconds < 0.1) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
-  return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  const digits = seconds < 10 ? 1 : 0;
+  return `${formatNumber(seconds, { minimumFractionDigits: digits, maximumFractionDigits: digits })} s`;
 }
 
 /** Name the period a time belongs to, as a heading of the conversation list. */

@@ -5,7 +5,9 @@ import { ENGLISH } from "./strings.js";
 const KEY = "dial-language";
 
 /** The languages that have texts, by their names in themselves. */
-export const LANGUAGES = { en: "English", ar: "العربية" };
+export const LANGUAGES = {
+  ar: "العربية", de: "Deutsch", en: "English", es: "Español", fr: "Français", ja: "日本語",
+};
 const RIGHT_TO_LEFT = ["ar"];
 
 /** The language that the user has chosen; null to follow the browser. */
@@ -35,7 +37,7 @@ export const DIRECTION = RIGHT_TO_LEFT.includes(LANGUAGE) ? "rtl" : "ltr";
 const OWN = LANGUAGE === "en" ? ENGLISH : await import(`./strings_${LANGUAGE}.js`).then(({ TEXTS }) => TEXTS, () => ({}));
 const PLURALS = new Intl.PluralRules(LANGUAGE);
 
-export const formatNumber = (number) => number.toLocaleString(LANGUAGE);
+export const formatNumber = (number, options) => number.toLocaleString(LANGUAGE, options);
 
 /** Return a text in the user's language, with `values` in place of {name}. For a number `count` there may be "KEY.one". */
 export function translate(key, values = {}) {

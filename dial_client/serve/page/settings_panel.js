@@ -3,11 +3,13 @@
 import { showToast } from "./dialogs.js";
 import { createButton, createIconButton, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { translate } from "./language.js";
+import { formatNumber, translate } from "./language.js";
 import { describeError } from "./descriptions.js";
 
 const PRESETS = "dial-presets";
 const FORMATS = ["auto", "native", "react", "xml"];
+
+const formatPrice = (price) => formatNumber(price, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** Describe what is known of a model: "262,144 tokens, $0.30 in and $1.20 out for a million tokens, no images". */
 export function describeModel(model) {
@@ -16,7 +18,7 @@ export function describeModel(model) {
     model.model !== model.name ? model.model : "",
     window ? translate("usage.tokens", { count: window }) : "",
     typeof input === "number" && typeof output === "number"
-      ? translate("model.price", { input: input.toFixed(2), output: output.toFixed(2) }) : "",
+      ? translate("model.price", { input: formatPrice(input), output: formatPrice(output) }) : "",
     model.tools === "text" ? translate("model.text_tools") : "",
     model.images === false ? translate("model.no_images") : "",
     model.documents ? translate("model.documents") : "",
