@@ -100,7 +100,7 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
     listener = open_socket(address.host, address.port)
     try:
         async with AsyncExitStack() as stack:
-            callbacks = Callbacks(elicit=human_input.elicit, apps=True)
+            callbacks = Callbacks(elicit=human_input.elicit, apps=True, log_level="info")
             dial = await stack.enter_async_context(opened(options, settings, provider, human_input, callbacks))
             durable = None
             if isinstance(store, SQLStore):

@@ -1,4 +1,4 @@
-"""The panel of servers with a server whose every word attacks: names, titles, schemas, resources and error output."""
+"""The panel of servers with a server whose every word attacks: names, schemas, resources, logs, results and errors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.browser import Browser
+from tests.support.page_geometry import find_unreachable
 from tests.support.program import HERE, python_server
 from tests.support.servers.hostile_words import MARKUP
 from tests.support.web_page import assert_harmless, open_page, read_text, serve_page
@@ -14,11 +15,14 @@ from tests.support.web_page import assert_harmless, open_page, read_text, serve_
 pytestmark = pytest.mark.once
 
 NAME = "<b>hostile"
+CONTROLS = r"/[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069\ufeff]/"
+"""Control characters, invisible characters and those that reverse text, as a pattern of JavaScript."""
 REVERSAL = "document.querySelector({!r}).textContent.includes('\\u202e')"
 
 
 def test_no_word_of_a_server_becomes_markup_or_reverses_what_is_read(chromium: Browser, tmp_path: Path) -> None:
-    servers = {NAME: python_server(HERE / "servers" / "hostile_words.py", "stdio")}
+    program = HERE / "servers" / "hostile_words.py"
+    servers = {NAME: python_server(program, "stdio"), "dying": python_server(program, "die")}
     with serve_page(tmp_path, ["Hello."], servers, "--allow-admin") as address:
         tab = open_page(chromium, address)
         tab.resize(320, 640)
@@ -44,7 +48,20 @@ def test_no_word_of_a_server_becomes_markup_or_reverses_what_is_read(chromium: B
                 tab.click(".tool-form .dialog-buttons .primary")
                 tab.until("document.querySelector('.tool-form .request')")
                 assert tab.run(REVERSAL.format(dialog)) is False
+                tab.click(".tool-form .request .primary")
+                tab.until("document.querySelector('.tool-form h3')")
+                assert tab.run(REVERSAL.format(dialog)) is False
             tab.press("Escape")
             tab.until(f"!document.querySelector('{dialog}')")
+        tab.until("document.querySelector('#servers [data-key$=\\':logs\\']')?.textContent.includes('the last one')")
+        tab.until("document.querySelector('#servers [data-state=failed] .failure')")
+        tab.run("document.querySelectorAll('#servers details').forEach((fold) => { fold.open = true; })")
+        logs = read_text(tab, "[data-key$=':logs']")
+        assert MARKUP in logs
+        assert MARKUP in read_text(tab, "#servers [data-state=failed]")
+        assert len(read_text(tab, "#servers")) < 100_000
+        assert tab.run(f"{CONTROLS}.test(document.getElementById('servers').textContent)") is False
+        assert tab.run("document.getElementById('servers').scrollWidth <= innerWidth") is True
+        assert find_unreachable(tab) == []
         assert tab.run("document.querySelectorAll('#servers :is(img, script, b, a[href^=javascript])').length") == 0
         assert_harmless(tab, address)
