@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from dial_client.errors import ConfigError
 from dial_client.model import Provider
 
 
@@ -46,6 +47,24 @@ def check_members(value: Any, protocol: type, expected: str, hint: str = "") -> 
     elif len(missing) < len(names):
         hint = f", which has no {', '.join(missing)}"
     raise TypeError(f"expected {expected}, not {describe_type(value)}{hint}")
+
+
+def check_options(on_limit: Any = None, **options: tuple[Any, type]) -> None:
+    """Check that options have their types.
+
+    Args:
+        on_limit: The option of this name.
+        **options: For each other option its value, and its type; None is a value of any.
+
+    Raises:
+        ConfigError: there is no such `on_limit`.
+        TypeError: an option has another type.
+    """
+    for name, (value, kind) in options.items():
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{name} takes {kind.__name__}(…), not {describe_type(value)}")
+    if on_limit not in (None, "answer", "raise"):
+        raise ConfigError(f"unknown on_limit {on_limit!r}", hint='expected "answer" or "raise"')
 
 
 def check_approver(approve: Any) -> None:

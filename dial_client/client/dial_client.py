@@ -14,6 +14,7 @@ import anyio
 from dial_client.audit.entries import AuditRecorder, Origin
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client import client_setup
+from dial_client.client.argument_types import check_options
 from dial_client.client.client_model import ClientModel, ModelSelection
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory
 from dial_client.client.convenience_methods import ConvenienceMethods
@@ -140,6 +141,9 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         fallback_models: Sequence[str | Provider] = (),
         startup_patience: float = STARTUP_PATIENCE,
     ) -> None:
+        check_options(
+            on_limit, limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks)
+        )
         approval, self.limits = approval or ApprovalPolicy(), limits or Limits()
         self._sync_lock = Lock()
         self._on_limit = on_limit
@@ -218,11 +222,13 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         await self.aclose()
 
     async def open(self) -> None:
-        """Begin to start the servers and to prepare the model, without waiting for either.
+        """Begin to start the servers and to prepare the model, without waiting for either; an open client stays open.
 
         Raises:
             ConfigError: the file to record to cannot be written.
         """
+        if self._tasks is not None and not self._tasks.is_closed:
+            return
         if self._recording is not None:
             self._recording.open()
         self._tasks = await BackgroundTasks.open()
@@ -296,6 +302,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         """
         if self._tasks is None:
             raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
+        check_options(limits=(limits, Limits))
         self.model.select(settings).required()
         chosen, conversation = settings.override(limits, system), to_messages(messages)
         output = None if output_type is None else build_output_type(output_type)

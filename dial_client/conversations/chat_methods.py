@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar, overload
 
-from dial_client.conversations.turn_input import TurnInput
+from dial_client.conversations.turn_input import TurnInput, check_turn_input
 from dial_client.turn_data.events import Event
 from dial_client.turn_data.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
@@ -39,6 +39,7 @@ class ChatMethods(ABC):
 
     async def chat(self, conversation_id: str, message: TurnInput, *, output_type: Any = None) -> Turn[Any]:
         """Send a message in a conversation, and wait for the answer. Raises as `stream_chat`."""
+        check_turn_input(message)
         turn = await self._start(conversation_id, message, stream=False, output_type=output_type)
         try:
             return await turn.result()
@@ -76,6 +77,7 @@ class ChatMethods(ABC):
             ConfigError: there is no such message to edit, to answer again, or to continue.
             DialError: the store failed; the turn is over.
         """
+        check_turn_input(message)
         turn = await self._start(conversation_id, message, stream=stream, stream_events=True, output_type=output_type)
         try:
             if on_started is not None:

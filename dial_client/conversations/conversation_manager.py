@@ -55,7 +55,7 @@ from dial_client.conversations.history_editor import HistoryEditor
 from dial_client.conversations.history_edits import build_removal, find_edit, find_last_exchange
 from dial_client.conversations.message_tree import StoredMessage, build_tree
 from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
-from dial_client.conversations.turn_input import CONTINUE, Continuation, TurnInput
+from dial_client.conversations.turn_input import CONTINUE, Continuation, TurnInput, check_turn_input
 from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
 from dial_client.conversations.version_methods import VersionMethods
 from dial_client.errors import ConfigError
@@ -304,6 +304,7 @@ class ConversationManager(ChatMethods, VersionMethods):
             turn_id: of printable ASCII and unlike that of any other turn; by default a random one.
             output_type: the type of the answer, as for `DialClient.run`.
         """
+        check_turn_input(message)
         return await self._start(conversation_id, message, stream=stream, turn_id=turn_id, output_type=output_type)
 
     async def resume(

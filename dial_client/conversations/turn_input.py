@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dial_client.conversations.branches import build_branch
 from dial_client.conversations.history_edits import apply_edits, find_last_exchange
@@ -41,6 +43,19 @@ class Continuation:
 
 
 TurnInput = str | Message | EditedMessage | Regeneration | Continuation
+
+
+def check_turn_input(given: Any) -> None:
+    """Check that a turn can answer what it is given.
+
+    Raises:
+        TypeError: it is none of the types of `TurnInput`.
+    """
+    message = given.message if isinstance(given, EditedMessage) else given
+    if isinstance(message, str | Message) or (message is given and isinstance(given, Regeneration | Continuation)):
+        return
+    hint = ": use Message.from_dict(data)" if isinstance(message, Mapping) else ""
+    raise TypeError(f"a conversation goes on with a text or a Message, not {type(message).__name__}{hint}")
 
 
 def find_question(turn_input: TurnInput | None) -> Message | None:

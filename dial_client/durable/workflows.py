@@ -15,7 +15,7 @@ from anyio import to_thread
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager, ManagerOptions
 from dial_client.conversations.conversation_view import ConversationView
-from dial_client.conversations.turn_input import TurnInput
+from dial_client.conversations.turn_input import TurnInput, check_turn_input
 from dial_client.durable import results
 from dial_client.durable.dbos_database import to_dbos_url
 from dial_client.durable.execution import TurnExecution
@@ -120,16 +120,22 @@ class DurableTurns:
         Raises:
             ConversationNotFound: there is no such conversation.
             ConfigError: `output_type` is an invalid JSON Schema.
-            TypeError: it is no type that JSON can be read as.
+            DialError: a database failed.
+            TypeError: it is no type that JSON can be read as, or `message` is no message.
         """
         from dbos import DBOS, SetWorkflowID
 
+        check_turn_input(message)
         row = results.to_question_row(message, output_type)
         await self._execution.find_holder(conversation_id)
         turn_id = new_turn_id(conversation_id)
         self._execution.turn_ids.add(turn_id)
-        with SetWorkflowID(turn_id):
-            self._handles[turn_id] = await DBOS.start_workflow_async(self._turn_workflow, conversation_id, row)
+        try:
+            with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
+                self._handles[turn_id] = await DBOS.start_workflow_async(self._turn_workflow, conversation_id, row)
+        except Exception as error:
+            self._execution.discard(turn_id)
+            raise results.to_dial_error(error) from error
         return turn_id
 
     async def start(

@@ -208,6 +208,11 @@ class Message(VendorForms):
     entry: StoredEntry | None = None
     """In a stored conversation: what the message records in place of text (`message_tree`); it is never shown."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "role", Role(self.role))
+        if not isinstance(self.content, str):
+            object.__setattr__(self, "content", _to_parts(self.content))
+
     @classmethod
     def user(cls, text: str) -> Message:
         """Make a message of the person's."""
@@ -282,6 +287,13 @@ class Message(VendorForms):
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a message: {error!r}") from error
+
+
+def _to_parts(content: Any) -> tuple[Part, ...]:
+    parts = tuple(content) if isinstance(content, list | tuple) else (content,)
+    if wrong := [type(part).__name__ for part in parts if not isinstance(part, Part)]:
+        raise TypeError(f"the content of a message is a text or parts, such as TextPart, not {wrong[0]}")
+    return parts
 
 
 @dataclass(frozen=True, slots=True)

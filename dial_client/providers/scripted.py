@@ -94,6 +94,8 @@ class ScriptedProvider:
     """
 
     def __init__(self, replies: Sequence[Any] | Script, *, after: str = "error", path: str = "") -> None:
+        if isinstance(replies, str):
+            raise TypeError(f"replies takes a list: replies=[{replies!r}]")
         script = replies if isinstance(replies, Script) else read_replies(replies, after, path)
         self.requests: list[ModelRequest] = []
         """The requests so far."""

@@ -52,6 +52,11 @@ class BackgroundTasks:
             await tasks._opened.wait()
         return tasks
 
+    @property
+    def is_closed(self) -> bool:
+        """True if the tasks were closed, or have ended with their event loop."""
+        return self._closed.is_set()
+
     def start_soon(self, fn: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
         """Start a task with the caller's context variables. An error is logged and ends no other task.
 

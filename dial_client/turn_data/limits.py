@@ -105,5 +105,7 @@ class Limits:
         if not 0 <= self.max_depth <= 100:
             raise ValueError("max_depth must be from 0 to 100")
         for name, value in asdict(self).items():
+            if value is not None and not isinstance(value, int | float):
+                raise TypeError(f"{name} must be a number, not {type(value).__name__}")
             if name != "max_depth" and value is not None and not value > 0:
                 raise ValueError(f"{name} must be greater than 0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,8 +11,10 @@ import pytest
 from dial_client import (
     ApprovalPolicy,
     ClientOptions,
+    ConfigError,
     ConversationManager,
     DialClient,
+    EditedMessage,
     Limits,
     MemoryStore,
     Message,
@@ -106,6 +108,78 @@ def test_an_approver_that_is_no_function_is_a_type_error() -> None:
     approve: Any = True
     with pytest.raises(TypeError, match="approve takes an asynchronous function, not bool"):
         DialClient({}, ScriptedProvider([]), approve=approve)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"limits": {"timeout": 1}}, r"limits takes Limits\(…\), not dict"),
+        ({"approval": ["*"]}, r"approval takes ApprovalPolicy\(…\), not list"),
+        ({"callbacks": print}, r"callbacks takes Callbacks\(…\), not the function print"),
+    ],
+)
+def test_an_option_of_another_type_is_a_type_error(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(TypeError, match=f"{problem}$"):
+        DialClient({}, ScriptedProvider([]), **options)
+
+
+@pytest.mark.anyio
+async def test_limits_of_a_turn_that_are_none_are_a_type_error() -> None:
+    limits: Any = {"timeout": 1}
+    async with DialClient({}, ScriptedProvider([])) as dial:
+        with pytest.raises(TypeError, match=r"limits takes Limits\(…\), not dict"):
+            await dial.run("Hi", limits=limits)
+
+
+def test_an_unknown_way_to_end_at_a_limit_is_refused() -> None:
+    way: Any = "boom"
+    with pytest.raises(ConfigError, match="unknown on_limit 'boom'"):
+        DialClient({}, ScriptedProvider([]), on_limit=way)
+
+
+def test_a_limit_that_is_no_number_and_replies_that_are_a_text_are_type_errors() -> None:
+    seconds: Any = "10"
+    with pytest.raises(TypeError, match="timeout must be a number, not str"):
+        Limits(timeout=seconds)
+    with pytest.raises(TypeError, match=r"replies takes a list: replies=\['Hello.'\]"):
+        ScriptedProvider("Hello.")
+
+
+class Prepared(ScriptedProvider):
+    """Counts how often it is prepared."""
+
+    count = 0
+
+    async def prepare(self) -> None:
+        self.count += 1
+
+
+@pytest.mark.anyio
+async def test_a_client_that_is_opened_twice_is_opened_once() -> None:
+    model = Prepared(["One."])
+    dial = DialClient({}, model)
+    await dial.open()
+    await dial.open()
+    turn = await dial.run("Hi")
+    await dial.aclose()
+    assert (model.count, turn.text) == (1, "One.")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("given", [42, None, ["Hi"], {"role": "user", "content": "Hi"}, EditedMessage(0, b"Hi")])  # type: ignore[arg-type]
+async def test_what_is_no_message_is_neither_stored_nor_answered(given: Any) -> None:
+    async with DialClient({}, ScriptedProvider([])) as dial:
+        manager = ConversationManager(dial, MemoryStore())
+        conversation = await manager.create()
+        calls: list[Callable[[str, Any], Awaitable[Any]]] = [manager.chat, manager.start]
+        for call in calls:
+            with pytest.raises(
+                TypeError, match=r"a conversation goes on with a text or a Message, not \w+(: use .*)?$"
+            ):
+                await call(conversation.id, given)
+        with pytest.raises(TypeError):
+            await anext(manager.stream_chat(conversation.id, given))
+        assert (await manager.get(conversation.id)).messages == ()
 
 
 @pytest.mark.parametrize(

@@ -257,3 +257,19 @@ def test_usages_add_up_count_by_count() -> None:
     assert Usage(1, 2, 3, 4).to_dict() == {
         "input_tokens": 1, "output_tokens": 2, "cached_tokens": 3, "reasoning_tokens": 4,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [42, None, b"Hi", {"text": "Hi"}, [TextPart("Hi"), 3]])
+def test_a_content_that_is_none_is_a_type_error(content: Any) -> None:
+    with pytest.raises(TypeError, match="the content of a message is a text or parts, such as TextPart, not"):
+        Message.user(content)
+
+
+def test_a_role_may_be_its_word_and_parts_a_list() -> None:
+    role: Any = "user"
+    parts: Any = [TextPart("Hi")]
+    assert Message(role, parts) == Message(Role.USER, (TextPart("Hi"),))
+    assert Message(role).role is Role.USER
+    unknown: Any = "boss"
+    with pytest.raises(ValueError, match="'boss' is not a valid Role"):
+        Message(unknown)
