@@ -36,14 +36,15 @@ async def settings_of(
     """
     if options.model and is_recording_name(options.model):
         return configuration.parse("{}")
-    files = await ask_for_files(options, warn, may_ask=may_ask)
+    files = await ask_for_files(options, warn_once, may_ask=may_ask)
     if not files:
-        warn(f"no {FILE_NAME} here or in your configuration folder: no tools are on offer; dial-chat init writes one")
+        advice = "no tools are on offer; dial-chat init writes one"
+        warn_once(f"no {FILE_NAME} here or in your configuration folder: {advice}")
     settings = configuration.combine(files, profile_name(options), only_server)
     if options.verbose:
-        warn(f"configuration: {config_name(settings)}")
+        warn_once(f"configuration: {config_name(settings)}")
     for warning in settings.warnings:
-        warn(warning)
+        warn_once(warning)
     return settings
 
 
@@ -72,10 +73,10 @@ def provider_of(options: Options, settings: configuration.Settings) -> Provider:
 def _fallback() -> str:
     for variable, model in MODELS_OF_KEYS.items():
         if os.environ.get(variable):
-            warn(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
+            warn_once(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
             return model
     if importlib.util.find_spec("xllamacpp"):
-        warn("no model is named and no key is set: using the embedded model, local (-m chooses another)")
+        warn_once("no model is named and no key is set: using the embedded model, local (-m chooses another)")
         return "local"
     raise ConfigError(
         "no model is named",
@@ -84,15 +85,20 @@ def _fallback() -> str:
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """Print notes on standard error, one warning each."""
+    """Print notes on standard error, one warning each; the same note only once."""
     for note in notes:
-        warn(note)
+        warn_once(note)
+
+
+def warn(text: str) -> None:
+    """Print one line on standard error."""
+    print_to_stderr(f"dial-chat: {one_line(text, 600)}")
 
 
 @cache
-def warn(text: str) -> None:
-    """Print one line on standard error; the same line only once."""
-    print_to_stderr(f"dial-chat: {one_line(text, 600)}")
+def warn_once(text: str) -> None:
+    """Print one line on standard error; the same line only once, for what holds as long as the program runs."""
+    warn(text)
 
 
 class _Progress:
@@ -111,7 +117,7 @@ class _Progress:
             self._draw(done, total, what)
         elif total and (tenth := done * 10 // total) != self._printed_tenth:
             self._printed_tenth = tenth
-            warn(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
+            warn_once(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
     def _draw(self, done: int, total: int, what: str) -> None:
         from rich.console import Console

@@ -8,7 +8,7 @@ from dataclasses import replace
 import anyio
 
 from dial_client.cli import elicitation_prompt, process_runner
-from dial_client.cli.bootstrap import say_notes, warn
+from dial_client.cli.bootstrap import warn, warn_once
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
 from dial_client.cli.chat_commands.command_registry import command_arguments, command_descriptions, run_command
 from dial_client.cli.chat_commands.conversation_commands import show_last_exchange
@@ -27,6 +27,8 @@ from dial_client.messages.message import Message
 from dial_client.model import Provider
 from dial_client.settings.configuration import Settings
 from dial_client.turn_data.events import Finished
+from dial_client.turn_data.limits import StopReason
+from dial_client.turn_data.turn_result import Turn
 
 
 async def talk(
@@ -125,13 +127,19 @@ class Talk:
                 async for event in events:
                     self._sink.show(event)
                     if isinstance(event, Finished):
-                        say_notes(event.turn.notes)
+                        self._say_notes(event.turn)
         except DialError as error:
             self._sink.end()
-            warn(str(error))
+            warn(str(error))  # the same failure is said again
         finally:
             self._sink.end()
             self._is_answering = False
+
+    def _say_notes(self, turn: Turn) -> None:
+        """Print the notes of a turn: what may be new in a turn that met a limit is said each time."""
+        known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
+        for note in turn.notes:
+            (warn_once if note in known else warn)(note)
 
     def _interrupt(self) -> None:
         """Stop the answer; where there is none, leave the second time."""

@@ -10,7 +10,7 @@ from dial_client.callbacks.approval_request import quote_name
 from dial_client.callbacks.elicitation_form import Form, FormField
 from dial_client.callbacks.server_callbacks import Callbacks, Elicit, Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.cli.approval_prompt import BAR, barred, width
-from dial_client.cli.bootstrap import warn
+from dial_client.cli.bootstrap import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.cli.turn_sink import TurnSink
@@ -41,7 +41,8 @@ def elicitor(sink: TurnSink) -> Elicit:
 
     async def ask(question: Elicitation) -> ElicitationAnswer:
         if not question.tools:
-            warn(f"{question.server} asked a question while none of its tools was called: {question.message}; declined")
+            problem = "asked a question while none of its tools was called"
+            warn_once(f"{question.server} {problem}: {question.message}; declined")
             return ElicitationAnswer(ElicitationAction.DECLINE)
         async with sink.question():
             try:
@@ -54,7 +55,7 @@ def elicitor(sink: TurnSink) -> Elicit:
 
 async def _decline(question: Elicitation) -> ElicitationAnswer:
     request = f"to open {question.url}" if question.url else one_line(question.message, 200)
-    warn(f"{question.server} asks: {request}; declined, because there is no terminal to ask at")
+    warn_once(f"{question.server} asks: {request}; declined, because there is no terminal to ask at")
     return ElicitationAnswer(ElicitationAction.DECLINE)
 
 

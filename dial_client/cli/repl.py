@@ -7,7 +7,7 @@ from functools import partial
 
 from anyio import to_thread
 
-from dial_client.cli.bootstrap import config_name, provider_of, settings_of, warn
+from dial_client.cli.bootstrap import config_name, provider_of, settings_of, warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.ability import can_draw
@@ -39,7 +39,7 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
     def say(print_line: Callable[[str], None], line: str) -> None:
         console.print_between(lambda: sink.let_print(partial(print_line, line)))
 
-    say_line, say_warning = partial(say, print_to_stderr), partial(say, warn)
+    say_line, say_warning = partial(say, print_to_stderr), partial(say, warn_once)
     say_servers = None if options.quiet else say_line
     start_up = partial(announce_servers_in_lines, console=console, say=say_warning, say_servers=say_servers)
     beside_answer = partial(skip_on_enter_in_lines, console=console, say=say_line)

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from dial_client.cli import tty
-from dial_client.cli.bootstrap import warn
+from dial_client.cli.bootstrap import warn_once
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.screen import Screen
@@ -35,7 +35,7 @@ async def need_no_key(dial: DialClient) -> None:
     """Do nothing beside an answer: Enter is read already."""
 
 
-async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Callable[[str], None] = warn) -> None:
+async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Callable[[str], None] = warn_once) -> None:
     """Wait until a turn can begin, say which servers are awaited for long, and print what is wrong with them.
 
     Args:

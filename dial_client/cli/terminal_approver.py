@@ -31,7 +31,7 @@ from dial_client.cli.approval_prompt import (
     width,
 )
 from dial_client.cli.argument_editor import changed_arguments, edit_arguments, nothing_suspended
-from dial_client.cli.bootstrap import warn
+from dial_client.cli.bootstrap import warn_once
 from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.markdown.themes import MONO, Theme, style
 from dial_client.cli.plain_screen import PlainScreen
@@ -71,13 +71,13 @@ async def _deny(_: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) ->
     server = context.server
     if context.change:
         problem = f"{server}/{tool.tool} has changed since it was approved, and there is no terminal to ask at"
-        warn(f"{problem}: not allowed; look at it in a terminal, or let everything through with --yes")
+        warn_once(f"{problem}: not allowed; look at it in a terminal, or let everything through with --yes")
         why = f"the server {server!r} has changed this tool since it was approved"
         return Approval(Decision.DENY, why, "changed definition")
     if context.why_asked:
-        warn(f"not allowed without a terminal to ask in: {server}/{tool.tool}: {context.why_asked}")
+        warn_once(f"not allowed without a terminal to ask in: {server}/{tool.tool}: {context.why_asked}")
         return Approval(Decision.DENY, f"{context.why_asked}, and nobody is there to be asked", NO_APPROVER)
-    warn(
+    warn_once(
         f"not allowed without a terminal to ask in: {server}/{tool.tool}; --allow {server}/{tool.tool} lets it through"
     )
     return Approval(Decision.DENY, "nobody is there to be asked for permission", NO_APPROVER)

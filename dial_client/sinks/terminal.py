@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from unicodedata import east_asian_width
 
 import anyio
 
@@ -81,7 +82,10 @@ class TerminalSink:
         self._clock.begin()
 
     def end(self) -> None:
-        """End a turn: its last event has shown all there is."""
+        """End a turn, however it ended: no status and no begun line stays."""
+        self._end_line()
+        self._end_reasoning()
+        self._clear_status()
 
     def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
         """Count what was used beside the turns in the sum of the session."""
@@ -199,7 +203,10 @@ class TerminalSink:
         """Return a call that fits into a row of the terminal, before `tail` characters; its name where that is all."""
         if arguments is None:
             return name
-        room = MAX_LINE if self._columns is None else min(MAX_LINE, self._columns - len(name) - tail - 5)
+        room = MAX_LINE
+        if self._columns is not None:
+            wide = sum(east_asian_width(letter) in "WF" for letter in f"{name}{arguments[:MAX_LINE]}")
+            room = min(MAX_LINE, self._columns - len(name) - wide - tail - 5)
         return f"{name}({one_line(arguments, max(MIN_ARGUMENTS, room))})"
 
     @property

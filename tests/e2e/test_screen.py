@@ -15,35 +15,8 @@ from tests.support.screens import screen
 
 TABLE = "| day | weather |\n|---|---|\n| Monday | clouds, and later some rain in the evening, but not everywhere |\n"
 ANSWER = f"# Weather\n\n{TABLE}\nTake an **umbrella**.\n\n```python\nprint('a long line of code ' * 9)\n```\n"
-CALLS = {"tool_calls": [{"name": "echo", "arguments": {"text": text}} for text in ("one", "two")]}
 HANGS = {"text": "I begin", "hang": True}
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[1;1H\nAllow everything? [y]es\u202e\u200b\r> forged"
-
-
-def test_a_conversation_is_drawn_at_every_width(tmp_path: Path) -> None:
-    usage = {"input_tokens": 1200, "output_tokens": 34}
-    replies = [CALLS, {"text": ANSWER, "chunk_size": 3, "usage": usage}]
-    write_config(tmp_path, {"raw": entry("Server", autoApprove=["*"])}, replies)
-    for columns in (60, 80, 200):
-        with screen(tmp_path, "--no-save", columns=columns, DIAL_TEST_FRESH="1" if columns == 80 else "") as person:
-            person.until("1 tool on offer")
-            person.until_last(">")
-            person.type("How is the weather?\r")
-            shown = person.until("1,200 tokens in, 34 out")
-            person.type("\x04")
-            assert person.leave() == 0
-            assert person.is_echoing()
-        assert "model scripted" in shown
-        assert "\n> How is the weather?\n" in shown
-        for text in ("one", "two"):
-            assert f'✓ raw.echo(text="{text}")' in shown
-            assert f'  │ {{"text": "{text}"}}' in shown
-        assert "**" not in shown, "it is rendered"
-        assert "```" not in shown
-        assert "|---|" not in shown
-        assert all(len(line) <= columns for line in shown.splitlines())
-        assert person.text.count("1,200 tokens in") == 1, "what is printed is printed once"
-        assert "Ctrl-C stops" not in person.text, "nothing of the live area stays"
 
 
 def test_a_person_types_while_an_answer_streams_and_stops_it(tmp_path: Path) -> None:
@@ -69,29 +42,6 @@ def test_a_person_types_while_an_answer_streams_and_stops_it(tmp_path: Path) -> 
         assert person.leave() == 130
         assert person.is_echoing()
     assert shown.index("> later") < shown.index("Second.") < shown.index("> even later") < shown.index("Third.")
-
-
-@pytest.mark.parametrize("mode", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=["dumb", "no colour"])
-def test_a_conversation_line_by_line_has_the_banner_the_calls_and_the_usage(tmp_path: Path, mode: Any) -> None:
-    usage = {"input_tokens": 1200, "output_tokens": 34}
-    replies = [CALLS, {"text": "Clouds.", "usage": usage}, {"text": "Rain.", "usage": usage}]
-    write_config(tmp_path, {"raw": entry("Server", autoApprove=["*"])}, replies)
-    with screen(tmp_path, "--no-save", columns=60, **mode) as person:
-        for question in ("How is the weather?", "And now?"):
-            person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
-            person.type(f"{question}\r")
-            person.until("1,200 tokens in, 34 out · ", 1 if question.startswith("How") else 2)
-        person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
-        person.type("\x04")
-        assert person.leave() == 0
-    shown = person.text
-    assert "model scripted" in shown
-    assert "configuration servers.json" in shown
-    assert shown.count("1 server ready · 1 tool on offer") == 1
-    assert shown.count('✓ raw.echo(text="') + shown.count("\n✓ ") >= 2, "a result stands behind its call, or names it"
-    assert b"\x1b[6n" not in person.raw, "a terminal that does not say where its cursor is would get a warning"
-    assert "2 answers: 2,400 tokens in, 68 out · " in shown
-    assert ("\x1b" in person.raw.decode()) is ("NO_COLOR" in mode)
 
 
 @pytest.mark.once

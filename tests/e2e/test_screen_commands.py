@@ -168,7 +168,7 @@ def test_a_terminal_that_only_prints_asks_and_is_left_without_an_escape_sequence
     with screen(tmp_path, TERM="dumb") as reader:
         person = Person(reader)
         reader.until_true(lambda: reader.lines[-1:] == [">"], "no prompt")
-        person.type("Say it", "Said it.", keys=(("[q]uit turn", "y\r"),))
+        person.type("Say it", "Said it.", keys=(("Run echo of raw?", "y\r"),))
         person.begin("Again")
         person.wait_for("[q]uit turn")
         reader.process.send_signal(signal.SIGINT)

@@ -15,10 +15,25 @@ from typing import Any
 import pyte
 import pytest
 
+from dial_client.cli.cell_width import cell_width
 from tests.support.program import LONG, environment, start_dial_chat
 
 pty: Any = pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
 termios: Any = pytest.importorskip("termios")
+
+
+class WatchedScreen(pyte.HistoryScreen):
+    """A screen that keeps what the terminal broke at its right edge, instead of the program."""
+
+    def __init__(self, columns: int, rows: int, history: int) -> None:
+        self.overrun: list[str] = []
+        super().__init__(columns, rows, history=history)
+
+    def draw(self, data: str) -> None:
+        room = self.columns - self.cursor.x
+        if len(data) * 2 > room and cell_width(data) > room and pyte.modes.DECAWM in self.mode:
+            self.overrun.append(data)
+        super().draw(data)
 
 
 class ScreenReader:
@@ -32,13 +47,23 @@ class ScreenReader:
         self.raw = b""
         self.recorded: list[tuple[float, bytes]] = []
         self._descriptor = descriptor
-        self._screen = pyte.HistoryScreen(columns, rows, history=5_000)
+        self._screen = WatchedScreen(columns, rows, history=5_000)
         self._stream = pyte.ByteStream(self._screen)
 
     @property
     def size(self) -> tuple[int, int]:
         """The columns and rows of the terminal."""
         return self._screen.columns, self._screen.lines
+
+    @property
+    def overrun(self) -> list[str]:
+        """What was written past the right edge, and so broken anywhere by the terminal."""
+        return self._screen.overrun
+
+    @property
+    def cursor_row(self) -> int:
+        """The row of the cursor, from 0."""
+        return int(self._screen.cursor.y)
 
     @property
     def lines(self) -> list[str]:

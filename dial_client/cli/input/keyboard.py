@@ -19,7 +19,7 @@ from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.output import Output, create_output
+from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import StdoutProxy
 
@@ -182,7 +182,8 @@ def open_output(stream: TextIO | StdoutProxy) -> Output:
     """
     terminal = stream.original_stdout if isinstance(stream, StdoutProxy) else stream
     if sys.platform != "win32" and terminal is not None and terminal.isatty():
-        output = KeyReportingOutput.from_pty(terminal, term=os.environ.get("TERM"))
+        term, depth = os.environ.get("TERM"), ColorDepth.from_env()
+        output = KeyReportingOutput.from_pty(terminal, term=term, default_color_depth=depth)
         output.enable_cpr = False
         return output
     return create_output(terminal)

@@ -27,7 +27,7 @@ from dial_client.cli.terminal import live_area
 from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.question_line import Question, QuestionLine
 from dial_client.cli.terminal.screen_application import Keys, build_application, paint_above, resume_drawing
-from dial_client.cli.word_wrap import break_words
+from dial_client.cli.word_wrap import break_line, break_words
 from dial_client.text.safe_text import safe
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Screen:
         self._application: Any = None
         self._live_text = ""
         self._ended = anyio.Event()
-        self._is_running = False
+        self._is_running = self._is_new_panel = False
 
     @property
     def columns(self) -> int:
@@ -125,9 +125,10 @@ class Screen:
 
     @asynccontextmanager
     async def panel(self) -> AsyncGenerator[None, None]:
-        """Reserve the place of questions: other questions wait until this one is over."""
+        """Reserve the place of questions, behind an empty line: other questions wait until this one is over."""
         async with self._lock:
             self._question.begin_dialog()
+            self._is_new_panel = True
             yield
 
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
@@ -208,8 +209,9 @@ class Screen:
     def echo(self, user_input: UserInput) -> None:
         """Print what the person sent: the input line is empty again."""
         lines = safe(user_input.shown).splitlines() or [""]
-        shown = [f"{'  ' if at else '> '}{line}" for at, line in enumerate(lines)]
-        self.print("\n".join(["", *(style(line, self.theme.strong) for line in shown)]))
+        shown = (break_line(f"{'  ' if at else '> '}{line}", self.columns, 2) for at, line in enumerate(lines))
+        rows = "\n".join(shown).split("\n")
+        self.print("\n".join(["", *(style(row, self.theme.strong) for row in rows)]))
 
     def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
         """Call `on_interrupt` for Ctrl-C; by default the running turn is cancelled, and then the program ends."""
@@ -308,7 +310,8 @@ class Screen:
 
     async def _ask(self, question: Question, lines: Sequence[str], default: str = "") -> str:
         self._read_early_keys()
-        for line in lines:
+        before, self._is_new_panel = ("\n",) if self._is_new_panel else (), False
+        for line in (*before, *lines):
             self.print(line)
         return await self._question.ask(question, default)
 

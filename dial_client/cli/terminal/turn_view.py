@@ -189,6 +189,7 @@ class TurnView:
     def _begin_question(self, call_id: str | None) -> None:
         """Hold what happens, and show the call in question only above the question."""
         self._pause.begin()
+        self._is_behind_call = False
         self._screen.live.is_asking = True
         self._screen.live.calls = {key: call for key, call in self._running.items() if key != call_id}
 

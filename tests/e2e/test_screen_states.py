@@ -1,0 +1,208 @@
+"""Every state of a conversation, at several widths and in several terminals, compared with the screens in `screens/`.
+
+``DIAL_TEST_WRITE_SCREENS=1 pytest tests/e2e/test_screen_states.py`` writes the screens anew; look at the changes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client import __version__
+from dial_client.cli.terminal import live_area
+from dial_client.cli.terminal.question_line import QUIET
+from tests.support.program import entry, write_config
+from tests.support.screens import ScreenReader, screen
+
+SCREENS = Path(__file__).with_name("screens")
+WIDTHS = (200, 80, 60)
+MODES = {"screen": {"DIAL_TEST_FRESH": "1"}, "no-colour": {"NO_COLOR": "1"}, "dumb": {"TERM": "dumb"}}
+BROKEN = {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit('there is no key for the maps')"]}
+TABLE = """| city | weather |
+|:--|:--|
+| Berlin | clouds, and later some rain in the evening, but not in all parts of the city |
+| 東京 | 18 °C |
+"""
+PROSE = "An **umbrella** is enough for a day like this, and a coat may stay at home, unless the evening gets long."
+ANSWER = f"# Weather\n\n{TABLE}\n{PROSE}\n\n- [x] packed\n\n```python\nprint('umbrella')\n```\n"
+ECHO = {"name": "open__echo", "arguments": {"city": "Berlin"}}
+SLOW_WORDS = (
+    "The station at the top of the mountain is measuring, and that takes a while, as there is snow on all of it."
+)
+WRITES = [
+    {"name": "closed__echo", "arguments": {"path": "notes.txt", "content": "one\n日本\n"}},
+    {"name": "closed__echo", "arguments": {"text": f"{SLOW_WORDS}\nsecond line", "number": 7}},
+]
+FAILURE = "The model is overloaded, and this sentence of its provider is longer than most of the screens are wide."
+SPINNER = re.compile(f"[{live_area.SPINNER}]")
+LONG_QUESTION = "How is the weather in the cities that I named when we talked about my journey to the other side?"
+QUEUED = ("first", "second", "a third message that is kept in the queue until the answer is complete", "4th")
+REPLIES: list[Any] = [
+    {"tool_calls": [ECHO]},
+    {"text": ANSWER, "chunk_size": 5, "usage": {"input_tokens": 1200, "output_tokens": 34}},
+    {"tool_calls": WRITES},
+    "Noted.",
+    {"error": {"message": FAILURE, "status": 400}},
+    {"text": PROSE, "hang": True},
+]
+
+
+class Recorder:
+    """Types, waits, and notes what is on the screen."""
+
+    def __init__(self, person: ScreenReader, *, is_drawn: bool) -> None:
+        self.person, self.is_drawn = person, is_drawn
+        self.states: list[str] = []
+        self._question = ""
+
+    def wait_for_prompt(self) -> None:
+        self.person.until_true(lambda: self.person.lines[-1:] == [">"], "no prompt")
+
+    def wait_for_servers(self, *, is_announced: bool) -> None:
+        """Wait until all servers have started or failed; where that is announced only behind a line, send some."""
+        self.wait_for_prompt()
+        while "no key for the maps" not in self.person.text or "2 tools on offer" not in self.person.text:
+            if is_announced:
+                self.person.until("2 tools on offer")
+                self.person.until("no key for the maps")
+            else:
+                answered = self.person.text.count("There is no command")
+                self.person.type("/nothing\r")
+                self.person.until("There is no command", answered + 1)
+            self.wait_for_prompt()
+
+    def wait_for_question(self, text: str, count: int = 1) -> None:
+        """Wait until the last row, where the cursor is, is a question that was asked so often in this turn."""
+
+        def is_asked() -> bool:
+            asked = [row for row in self.rows() if row.startswith(text)]
+            return len(asked) == count and asked[-1] == self.person.lines[-1] and asked[-1][-1] in "?:"
+
+        self.person.until_true(is_asked, f"{text!r} is not the last row")
+        assert self.person.cursor_row == len(self.person.lines) - 1
+
+    def ask(self, question: str) -> None:
+        """Send a message, which begins with the width."""
+        self._question = f"{self.person.size[0]}: {question}"
+        self.person.type(f"{self._question}\r")
+
+    def rows(self) -> list[str]:
+        """The rows since the latest message."""
+        rows = self.person.recent().splitlines()
+        begins = (at for at, row in enumerate(rows) if row.startswith(f"> {self._question[:20]}"))
+        return rows[next(begins, len(rows)) :]
+
+    def note(self, state: str) -> None:
+        """Keep the rows since the latest message."""
+        self.states.append("\n".join([f"=== {state}", *self.rows()]))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("mode", MODES)
+def test_every_state_is_as_it_was_looked_at(tmp_path: Path, mode: str) -> None:
+    trip = tmp_path / "trip"
+    trip.mkdir()
+    (trip / "notes.txt").write_text("one\ntwo\n", encoding="utf-8")
+    servers = {"open": entry("Server", autoApprove=["*"]), "closed": entry("Server"), "maps": BROKEN}
+    write_config(trip, servers, REPLIES * len(WIDTHS))
+    home = {"HOME": str(tmp_path), "PROMPT_TOOLKIT_NO_CPR": "1"}
+    with screen(trip, "--no-save", columns=WIDTHS[0], rows=50, **(home | MODES[mode])) as person:
+        recorder = Recorder(person, is_drawn=mode == "screen")
+        recorder.wait_for_servers(is_announced=mode != "dumb")
+        recorder.states.append("\n".join(person.text.splitlines()[: 2 if mode == "dumb" else 4]))
+        for columns in WIDTHS:
+            person.resize(columns, 50)
+            recorder.wait_for_prompt()
+            walk(recorder)
+            compare(f"{mode}-{columns}", "\n".join(recorder.states))
+            recorder.states = []
+        person.type("\x04")
+        assert person.leave() == 0
+        assert person.is_echoing()
+    assert re.search(r"\n9 answers: 3,600 tokens in, 102 out · [\d.]+ s$", person.text)
+    assert "Ctrl-C stops" not in person.text, "nothing of the live area stays"
+    raw = re.sub(rb"^\| .*|^The model.*", b"", person.raw, flags=re.MULTILINE)
+    assert mode != "dumb" or b"\x1b" not in raw
+    styles = set(re.findall(rb"\x1b\[([0-9;]*)m", raw))
+    assert (styles <= {b"", b"0"}) is not recorder.is_drawn, "no styles without colours"
+    if recorder.is_drawn:
+        assert person.overrun == [], "nothing is wider than the screen, and words are whole"
+
+
+def walk(recorder: Recorder) -> None:
+    """Bring the conversation into every state."""
+    person = recorder.person
+    recorder.ask(LONG_QUESTION)
+    person.until_true(lambda: any("34 out · " in row for row in recorder.rows()), "no usage")
+    recorder.wait_for_prompt()
+    recorder.note("a call and an answer")
+    recorder.ask("Note it")
+    decide(recorder)
+    recorder.note("two calls were decided")
+    recorder.ask("Again")
+    person.until_true(lambda: any("wide" in row for row in recorder.rows()), "no failure")
+    recorder.wait_for_prompt()
+    recorder.note("the model failed")
+    recorder.ask("Go on")
+    person.until_true(lambda: any("gets long." in row for row in recorder.rows()), "nothing streams")
+    if recorder.is_drawn:
+        for message in QUEUED:
+            person.type(f"{message}\r")
+            person.until(f"queued: {message[:20]}" if message != "4th" else "1 more queued")
+        recorder.note("an answer streams, messages are queued")
+        for _ in range(4):
+            person.type("\x1b[A\x15")
+        person.until_gone("queued")
+    interrupt(recorder)
+    recorder.note("the answer was interrupted")
+
+
+def decide(recorder: Recorder) -> None:
+    """Deny the second of two calls with a reason, and approve the first."""
+    person, enter = recorder.person, "" if recorder.is_drawn else "\r"
+    recorder.wait_for_question("Run all 2")
+    shown = time.monotonic()
+    # A person reads first: a key that follows the message at once answers nothing.
+    person.until_true(lambda: time.monotonic() - shown > QUIET, "time stands still")
+    recorder.note("two calls wait for approval")
+    person.type(f"2{enter}")
+    recorder.wait_for_question("Run echo of closed?")
+    recorder.note("one of them is asked about alone")
+    if recorder.is_drawn:
+        person.type("n")
+        recorder.wait_for_question("No, because")
+        person.type("it is Sunday\r")
+    else:
+        person.type("no, it is Sunday\r")
+    recorder.wait_for_question("Run echo of closed?", 2)
+    person.type(f"y{enter}")
+    person.until_true(lambda: "Noted." in recorder.rows(), "no answer")
+    recorder.wait_for_prompt()
+
+
+def interrupt(recorder: Recorder) -> None:
+    """Stop the answer."""
+    if recorder.is_drawn:
+        recorder.person.type("\x03")
+    else:
+        recorder.person.process.send_signal(signal.SIGINT)
+    recorder.person.until_true(lambda: "interrupted" in recorder.rows(), "not interrupted")
+    recorder.wait_for_prompt()
+
+
+def compare(name: str, shown: str) -> None:
+    """Compare what was shown with the file of that name, apart from times."""
+    shown = shown.replace(f"dial-chat {__version__}", "dial-chat VERSION")
+    shown = SPINNER.sub(live_area.SPINNER[0], re.sub(r"\b\d+(\.\d+)? s\b", "0 s", shown))
+    file = SCREENS / f"{name}.txt"
+    if os.environ.get("DIAL_TEST_WRITE_SCREENS"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"{shown}\n", encoding="utf-8")
+    assert f"{shown}\n" == file.read_text(encoding="utf-8")
