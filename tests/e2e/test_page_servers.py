@@ -22,15 +22,27 @@ from tests.support.web_page import (
 
 OVERFLOW = "document.querySelector('.tool-form').scrollWidth <= document.querySelector('.tool-form').clientWidth"
 
+DISABLE = """fetch('servers/asking/disable', {method: 'POST', headers: {Authorization:
+    'Bearer ' + sessionStorage.getItem('dial-token')}}).then((response) => { performance.clearResourceTimings();
+    return response.status; })"""
+RENDERED = "performance.getEntriesByType('resource').filter(({name}) => /servers$|tools$/.test(name)).length >= 4"
+"""True once the panel has fetched the servers twice since the change."""
+
 
 def test_a_tool_is_called_through_its_form_and_its_approval(chromium: Browser, tmp_path: Path) -> None:
-    with serve_page(tmp_path, ["Hello."], two_servers()) as address:
+    with serve_page(tmp_path, ["Hello."], two_servers(), "--allow-admin") as address:
         tab = open_page(chromium, address)
         tab.resize(320, 568, phone=True)
         tab.click("#servers-button")
         tab.until("document.querySelector('[aria-label=\"Call echo\"]')")
+        tab.until(
+            "performance.getEntriesByType('resource').filter(({name}) => name.includes('resources?')).length === 2"
+        )
         tab.run("document.querySelector('[aria-label=\"Call echo\"]').closest('details').open = true")
-        tab.click("[aria-label='Call echo']")
+        # The panel is rendered again while the pointer is down.
+        with tab.pressed("[aria-label='Call echo']"):
+            assert tab.run(DISABLE) == 204
+            tab.until(RENDERED)
         tab.until("document.activeElement.matches('.tool-form textarea')")
         assert read_text(tab, ".tool-form h2") == "Call echo of library"
         tab.type("<img src=x>\u202e")
@@ -83,7 +95,7 @@ def test_servers_are_added_disabled_and_removed_where_the_operator_allows_it(chr
         tab.click("#servers > details .primary")
         tab.until("document.querySelector('.server[data-state=ready] [aria-label=\"Disable <b>new\"]')")
         tab.click("[aria-label='Disable <b>new']")
-        tab.until("document.querySelector('.server[data-state=disabled] [aria-label=\"Enable <b>new\"]')")
+        tab.until("document.activeElement.matches('.server[data-state=disabled] [aria-label=\"Enable <b>new\"]')")
         tab.click("[aria-label='Enable <b>new']")
         tab.until("document.querySelector('.server[data-state=ready] [aria-label=\"Remove <b>new\"]')")
         tab.click("[aria-label='Remove <b>new']")

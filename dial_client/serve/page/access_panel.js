@@ -2,6 +2,7 @@
 
 import { createFold, el } from "./dom.js";
 import { showToast } from "./dialogs.js";
+import { createSteadyContent } from "./steady_content.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { translate } from "./language.js";
 import { describeError } from "./descriptions.js";
@@ -13,6 +14,7 @@ const MAX_NAME = 200;
 
 export class AccessPanel {
   element = el("div.access", {});
+  #show = createSteadyContent(this.element);
   #api;
   #rendered = "";
 
@@ -28,7 +30,7 @@ export class AccessPanel {
       this.#render(approvals, grants, entries);
     } catch (error) {
       this.#rendered = "";
-      this.element.replaceChildren(el("p.failed", {}, describeError(error)));
+      this.#show(() => [el("p.failed", {}, describeError(error))]);
     }
   }
 
@@ -36,13 +38,17 @@ export class AccessPanel {
     const content = JSON.stringify([approvals, grants, entries]);
     if (content === this.#rendered) return;
     this.#rendered = content;
-    const open = new Set([...this.element.querySelectorAll("details[open]")].map(({ dataset }) => dataset.key));
-    if (approvals.length) open.add("waiting");
-    this.element.replaceChildren(
-      renderSection("waiting", open, translate("access.waiting", { count: approvals.length }), approvals.map(renderWaiting)),
-      renderSection("grants", open, translate("access.grants", { count: grants.length }),
-        grants.map((grant) => this.#renderGrant(grant))),
-      renderSection("audit", open, translate("access.audit"), entries.map(renderEntry)));
+    this.#show(() => {
+      const open = new Set([...this.element.querySelectorAll("details[open]")].map(({ dataset }) => dataset.key));
+      if (approvals.length) open.add("waiting");
+      return [
+        renderSection("waiting", open, translate("access.waiting", { count: approvals.length }),
+          approvals.map(renderWaiting)),
+        renderSection("grants", open, translate("access.grants", { count: grants.length }),
+          grants.map((grant) => this.#renderGrant(grant))),
+        renderSection("audit", open, translate("access.audit"), entries.map(renderEntry)),
+      ];
+    });
   }
 
   #renderGrant(grant) {

@@ -12,14 +12,16 @@ export function createChangeButtons(api, { name, state }, refresh) {
   const path = `servers/${encodeURIComponent(name)}`;
   const send = (method, rest = "") => api.fetchJson(method, path + rest)
     .then(refresh, (error) => showToast(describeError(error)));
-  const create = (text, label, onclick) => el("button.text-button", { type: "button", "aria-label": label, onclick }, text);
+  const create = (key, text, label, onclick) => {
+    return el("button.text-button", { type: "button", "data-key": `${name}:${key}`, "aria-label": label, onclick }, text);
+  };
   const remove = async () => {
     if (await confirmAction(translate("servers.remove", { server: shown }), translate("remove"))) send("DELETE");
   };
   const action = state === "disabled" ? "enable" : "disable";
   const label = translate(`servers.${action}_name`, { server: shown });
-  const toggle = create(translate(`servers.${action}`), label, () => send("POST", `/${action}`));
-  return [toggle, create(translate("remove"), translate("remove.name", { name: shown }), remove)];
+  const toggle = create("toggle", translate(`servers.${action}`), label, () => send("POST", `/${action}`));
+  return [toggle, create("remove", translate("remove"), translate("remove.name", { name: shown }), remove)];
 }
 
 /** Return the form that adds a server. */

@@ -6,6 +6,7 @@ import { escapeInvisible } from "./invisible_characters.js";
 import { createAddForm, createChangeButtons } from "./server_changes.js";
 import { createLoginButton } from "./server_login.js";
 import { ServerResources } from "./server_resources.js";
+import { createSteadyContent } from "./steady_content.js";
 import { translate, formatNumber } from "./language.js";
 import { describeError } from "./descriptions.js";
 
@@ -23,6 +24,7 @@ export class ServersPanel {
   #api;
   #dialog = byId("servers");
   #list = byId("servers-list");
+  #show = createSteadyContent(this.#list);
   #button = byId("servers-button");
   /** A promise of the panel of grants and decisions, which is loaded when this panel is opened. */
   #access = null;
@@ -99,7 +101,7 @@ export class ServersPanel {
       if (servers.some(({ state }) => state === "starting" || state === "restarting")) this.refreshSoon(REFRESH_INTERVAL);
     } catch (error) {
       this.#rendered = "";
-      this.#list.replaceChildren(el("p.failed", {}, describeError(error)));
+      this.#show(() => [el("p.failed", {}, describeError(error))]);
     }
   }
 
@@ -122,10 +124,11 @@ export class ServersPanel {
     const label = ` ${translate("servers.label", { count })}${failures}`;
     byId("servers-count").replaceChildren(number, el("span.bar-label", {}, label));
     this.#button.setAttribute("aria-label", translate("servers.show", { text: number + label }));
-    const open = new Set([...this.#list.querySelectorAll("details[open]")].map((details) => details.dataset.key));
-    const cards = servers.map((server) => this.#renderCard(server, open));
-    const empty = el("p.quiet", {}, translate("servers.none"));
-    this.#list.replaceChildren(...(cards.length ? cards : [empty]));
+    this.#show(() => {
+      const open = new Set([...this.#list.querySelectorAll("details[open]")].map((details) => details.dataset.key));
+      const cards = servers.map((server) => this.#renderCard(server, open));
+      return cards.length ? cards : [el("p.quiet", {}, translate("servers.none"))];
+    });
   }
 
   #renderCard(server, open) {
@@ -179,20 +182,21 @@ export class ServersPanel {
 
   #createRestartButton(name) {
     const shown = escapeInvisible(name);
+    let isRestarting = false; // a disabled button would lose the focus
     const onclick = async () => {
-      button.disabled = true;
+      if (isRestarting) return;
+      isRestarting = true;
       try {
         await this.#api.fetchJson("POST", `servers/${encodeURIComponent(name)}/restart`);
         showToast(translate("servers.restarting", { server: shown }));
       } catch (error) {
         showToast(describeError(error));
       }
-      button.disabled = false;
+      isRestarting = false;
       this.refresh();
     };
     const label = translate("servers.restart_name", { server: shown });
-    const button = el("button.text-button", { type: "button", "aria-label": label, onclick }, translate("servers.restart"));
-    return button;
+    return el("button.text-button", { type: "button", "aria-label": label, onclick }, translate("servers.restart"));
   }
 }
 
