@@ -10,6 +10,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from dial_client.cli.configuration_files import find_folder_config, profile_name, read_trusted_files
+from dial_client.cli.cooked_line import moves_cursor
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.doctor.check_registry import inspect
@@ -53,7 +54,7 @@ async def diagnose(options: Options, groups: Collection[Group], *, with_fixes: b
         for finding in findings:
             print_lines(_lines(finding))
         if sizes:
-            print("\n".join(sizes))
+            print_lines(sizes)
         print_lines([_summary(findings, with_fixes=with_fixes)])
     return FAILED if any(finding.level is Level.ERROR for finding in findings) else ExitCode.ANSWERED
 
@@ -69,7 +70,7 @@ async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -
     except ConfigError as error:
         return [Finding("DC105", error.problem, error.hint, error.path)], []
     subject = Subject(target)
-    is_terminal = sys.stderr.isatty()
+    is_terminal = sys.stderr.isatty() and moves_cursor()
 
     def show_progress(done: int, total: int, name: str) -> None:
         if is_terminal:

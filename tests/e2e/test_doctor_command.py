@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.test_terminal import terminal
 from tests.support.program import dial_chat, entry, trust, write_config
+from tests.support.screens import screen
 
 pytestmark = pytest.mark.once
 
@@ -97,3 +98,12 @@ def test_the_question_of_a_report_is_answered_in_a_terminal(tmp_path: Path, keys
         screen.type(keys)
         screen.leave()
     assert (tmp_path / "report.md").exists() is is_written
+
+
+def test_findings_are_broken_between_words_and_clear_no_row_where_a_terminal_only_prints(tmp_path: Path) -> None:
+    write_config(tmp_path, {"raw": entry("Server", autoApprove=["no such tool"])}, ["Hello."])
+    with screen(tmp_path, "doctor", columns=60, TERM="dumb") as person:
+        assert person.leave() == 0
+    assert "Tools in each request" in person.text
+    assert person.overrun == []
+    assert b"\x1b" not in person.raw
