@@ -42,6 +42,8 @@ async def test_what_is_typed_filters_the_list_and_the_arrows_move_through_it() -
         picker.type("talk 2")
         await anyio.wait_all_tasks_blocked()
         assert lines_of(picker)[0] == "→ Talk 2"
+        picker.found = ITEMS * 4
+        assert "1 of 120 or more · " in lines_of(picker, 80)[-1], "a search does not return all of a long list"
         picker.type("nothing\x1b[2J")
         await anyio.wait_all_tasks_blocked()
         assert lines_of(picker)[0] == "  nothing contains 'nothing'"

@@ -16,5 +16,8 @@ class Choice:
     """One line, safe to print."""
 
 
+MAX_FOUND = 100
+"""Items of a long list that a search returns at most; more words find the rest."""
+
 Search = Callable[[str], Awaitable[Sequence[Choice]]]
-"""Returns the items that contain all these words, the most likely first; all items for no word."""
+"""Returns the items that contain all these words, the most likely first; all items for no word, at most `MAX_FOUND`."""

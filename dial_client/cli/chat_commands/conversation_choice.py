@@ -7,7 +7,7 @@ from functools import partial
 
 from dial_client.cli import tty
 from dial_client.cli.bootstrap import warn
-from dial_client.cli.chat_commands.choice import Choice
+from dial_client.cli.chat_commands.choice import MAX_FOUND, Choice
 from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.chat_commands.pick import pick
 from dial_client.cli.options import Options
@@ -17,8 +17,6 @@ from dial_client.stores.conversation_store import ConversationSummary
 from dial_client.text.safe_text import one_line
 
 _PAGE = 200
-_MOST_FOUND = 100
-"""Conversations to choose from; more words find others."""
 _HINT = "`dial-chat conversations` lists them"
 
 
@@ -81,7 +79,7 @@ async def _list_all(manager: ConversationManager) -> Sequence[ConversationSummar
 
 
 async def _search(manager: ConversationManager, words: str) -> list[Choice]:
-    found: list[ConversationSummary] = list(await manager.list(_MOST_FOUND, search=words))
+    found: list[ConversationSummary] = list(await manager.list(MAX_FOUND, search=words))
     if words and not found:
         found = [summary for summary in await _list_all(manager) if summary.id.startswith(words.lower())]
     return [Choice(summary.id, describe(summary)) for summary in found]

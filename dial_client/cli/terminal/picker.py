@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from dial_client.cli.cell_width import fit
-from dial_client.cli.chat_commands.choice import Choice, Search
+from dial_client.cli.chat_commands.choice import MAX_FOUND, Choice, Search
 from dial_client.cli.markdown.themes import Theme, style
 from dial_client.errors import DialError
 from dial_client.text.safe_text import one_line
@@ -88,5 +88,6 @@ class Picker:
             lines.append(style(line, self.theme.strong) if is_marked else line)
         if not lines and self._searched is not None:
             lines = [fit(self.problem or f"  nothing contains {one_line(self._searched, 60)!r}", columns - 1)]
-        count = f"{self.marked + 1} of {len(self.found)} · " if len(self.found) > most else ""
+        more = " or more" if len(self.found) >= MAX_FOUND else ""
+        count = f"{self.marked + 1} of {len(self.found)}{more} · " if len(self.found) > most else ""
         return [*lines, style(fit(f"{count}{HINT}", columns - 1), self.theme.faint)][-rows:]

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 REDRAW = 0.02
 """Seconds between two paintings of the live area; with a painting itself, below 50 ms until a piece is shown."""
+ESCAPE, SEQUENCE = 0.1, 0.5
+"""Seconds until Esc is the key, and not the beginning of a key's code; and until no key can follow it, as in readline.
+"""
 _STYLE = {"question": "bold", "hint": "italic", "validation-toolbar": "noinherit italic"}
 
 
@@ -73,6 +76,7 @@ def build_application(
         output=open_output(),
         **_line_settings(input_line),
     )
+    application.ttimeoutlen, application.timeoutlen = ESCAPE, SEQUENCE
     application.after_render += _finish_painting
     application.key_processor.before_key_press += lambda _: question.note_key()
     return application
