@@ -23,7 +23,7 @@ REPLIES = [{"tool_calls": [{"name": "noop", "arguments": {}}]}, "Done."]
 
 
 async def measured(where: str) -> tuple[list[float], list[float]]:
-    """Give the milliseconds of each plain and of each durable turn."""
+    """Return the milliseconds of each plain and of each durable turn."""
     server = MCPServer("noop")
     server.add_tool(lambda: "ok", name="noop", description="Does nothing.")
     store, plain, durable = SQLStore(where), [], []

@@ -30,7 +30,7 @@ Opener = Callable[[str, Servers], AbstractAsyncContextManager[Host]]
 
 
 def server_entries(count: int = 1, *, tools: int = 1, start_delay: float = 0.0, call_delay: float = 0.0) -> Servers:
-    """Give entries of raw servers; `tools` is each server's, delays are seconds."""
+    """Return entries of raw servers; `tools` is each server's, delays are seconds."""
     script = str(Path(__file__).with_name("stdio_server.py"))
     delays = ["--start-delay", str(start_delay), "--call-delay", str(call_delay)]
     names = [f"server{number}" for number in range(count)]

@@ -49,7 +49,7 @@ def rows_of(case: str, about: str, samples: Mapping[str, Sequence[Sample]]) -> l
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Give the rows as plain text."""
+    """Return the rows as plain text."""
     heads = ("case", "metric", "floor", "dial", "dial/floor", "of pairs", "n")
     lines = [heads, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
@@ -63,7 +63,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def as_json(rows: Sequence[Row]) -> dict[str, Any]:
-    """Give ``{"python", "machine", "packages": {name: version}, "rows": [the fields of `Row`]}``."""
+    """Return ``{"python", "machine", "packages": {name: version}, "rows": [the fields of `Row`]}``."""
     return {
         "python": platform.python_version(),
         "machine": machine(),

@@ -44,7 +44,7 @@ class Server:
                 self.answer(message["id"], self.result(method, params))
 
     def result(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Give the result of a request, None for a method there is not."""
+        """Return the result of a request, None for an unknown method."""
         match method:
             case "tools/call":
                 return _result_of(params)

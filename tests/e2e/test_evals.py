@@ -40,7 +40,7 @@ def quick_start(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def played(task: Task) -> list[Any]:
-    """Give the replies of a model that makes the expected calls."""
+    """Return the replies of a model that makes the expected calls."""
     return [{"tool_calls": [{"name": call.tool, "arguments": examples(call)}]} for call in task.calls] + ["So it is."]
 
 

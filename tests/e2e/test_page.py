@@ -80,7 +80,7 @@ def test_a_tool_call_is_a_folded_line_with_arguments_and_result_within(chromium:
 
 
 def handed_over(event: str, name: str) -> str:
-    """Give a script that pastes or drops an image, as a browser tells a page of it."""
+    """Return a script that pastes or drops an image, with the events of a browser."""
     kind, member = {"paste": ("ClipboardEvent", "clipboardData"), "drop": ("DragEvent", "dataTransfer")}[event]
     return (
         f"(() => {{ const bytes = Uint8Array.from(atob('{DOT}'), (char) => char.charCodeAt(0)); "

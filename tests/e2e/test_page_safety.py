@@ -194,14 +194,14 @@ def test_whatever_can_be_used_has_a_name(chromium: Browser, tmp_path: Path) -> N
 
 
 def a_document(folder: Path) -> Path:
-    """Give a file that can be attached."""
+    """Return a file that can be attached."""
     path = folder / "report.pdf"
     path.write_bytes(b"%PDF-1.7")
     return path
 
 
 def nameless(tab: Tab) -> list[Any]:
-    """Give what the accessibility tree has that can be used and has no name."""
+    """Return the controls of the accessibility tree that have no name."""
     used = {"button", "link", "textbox", "searchbox", "checkbox", "menuitem", "combobox", "region", "dialog"}
     nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
     return [

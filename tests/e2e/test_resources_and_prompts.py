@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def asked(folder: Path) -> list[Any]:
-    """Give the contents of what the person said in the latest conversation, as it was stored."""
+    """Return the contents of what the person said in the latest conversation, as it was stored."""
     [latest, *_] = json.loads(dial_chat(folder, "conversations", "list", "--json").stdout)
     shown = json.loads(dial_chat(folder, "conversations", "show", latest["id"], "--json").stdout)
     return [message["content"] for message in shown["messages"] if message["role"] == "user"]

@@ -48,7 +48,7 @@ def library(count: int = COUNT) -> MCPServer:
 
 
 def calling(wire: Wire) -> Any:
-    """Give an answer that searched, and then calls what was found."""
+    """Return an answer that searched, and then calls what was found."""
     if wire is Wire.RESPONSES:
         call = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "thing_42", "arguments": "{}"}
         return one_json({"object": "response", "status": "completed", "output": [*SEARCHED[wire], call]})
@@ -57,12 +57,12 @@ def calling(wire: Wire) -> Any:
 
 
 def offered(request: Recorded) -> dict[str, Any]:
-    """Give for each offered tool whether the endpoint may keep it from the model."""
+    """Return whether each offered tool may be deferred by the endpoint, by name."""
     return {tool["name"]: tool.get("defer_loading", False) for tool in request.json["tools"] if "name" in tool}
 
 
 def list_types(request: Recorded) -> list[Any]:
-    """Give the types of all that the request says has been said."""
+    """Return the types of all items in the history of the request."""
     messages = request.json.get("messages") or request.json["input"]
     blocks = [message.get("content") if message.get("type") is None else [message] for message in messages]
     return [block["type"] for content in blocks if isinstance(content, list) for block in content]

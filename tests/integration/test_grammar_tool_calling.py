@@ -78,7 +78,7 @@ class Model:
 
 
 def asked(question: str, *rounds: tuple[str, dict[str, Any], str | Failure], then: str = "") -> list[Message]:
-    """Give a turn: the question, and calls with their results; `then` is what the last call's message echoes."""
+    """Return a turn: the question, and calls with their results; `then` is what the last call's message echoes."""
     messages = [Message.user(question)]
     for at, (name, arguments, result) in enumerate(rounds, 1):
         call = ToolCallRequest(f"c{at}", name, arguments)

@@ -82,7 +82,7 @@ class Scene:
                 await anyio.sleep(0.02)
 
     async def read(self) -> Conversation:
-        """Give what a program that never ran a turn sees."""
+        """Return the state that a program without a turn sees."""
         async with DialClient({}, ScriptedProvider([])) as dial:
             return await ConversationManager(dial, self.store).get(self.conversation)
 

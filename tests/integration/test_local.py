@@ -53,7 +53,7 @@ async def local(path: str | None = None) -> AsyncGenerator[LocalProvider, None]:
 
 
 async def ask(provider: LocalProvider, *messages: Message, **how: Any) -> tuple[str, list[CallChunk], Completion, int]:
-    """Give the text, the calls, the end, and the number of pieces the text came in."""
+    """Return the text, the calls, the end, and the number of pieces the text came in."""
     texts: list[str] = []
     calls: list[CallChunk] = []
     async for delta in provider.generate(ModelRequest(messages, **how)):

@@ -26,7 +26,7 @@ ODD: list[Any] = [None, True, -1, 1e999, "x", "\ud800", [], [[]], [None], {}, {"
 
 
 def answered(wire: Wire, *, stream: bool) -> list[Any]:
-    """Give the values of an answer in which all has its place."""
+    """Return the values of an answer in which all has its place."""
     request = Recorded("POST", PATHS[wire], {}, b"", json.dumps({"stream": stream}).encode())
     chunks = write_reply(SAID, request).chunks
     lines = [chunk.removeprefix(b"data: ") for chunk in chunks if b"[DONE]" not in chunk]
@@ -34,7 +34,7 @@ def answered(wire: Wire, *, stream: bool) -> list[Any]:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Give every place in a value, as what holds it and its key there."""
+    """Return every place in a value, as what holds it and its key there."""
     keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
         yield value, key

@@ -29,7 +29,7 @@ LISTED = ["book://1", "book://2", "book://long", "book://cover", "book://paper",
 
 @asynccontextmanager
 async def books(way: str = "modern", **options: Any) -> AsyncIterator[DialClient]:
-    """Give a client with the server of books, reached in a way of `EVERY_WAY`, and with other servers."""
+    """Return a client with the server of books, reached in a way of `EVERY_WAY`, and with other servers."""
     protocol = {"legacy": Protocol.LEGACY, "pinned": Protocol.MODERN}.get(way, Protocol.AUTO)
     target = library() if way == "here" else python_script("library.py", "stdio", protocol=protocol)
     async with DialClient({"books": target, **options}) as dial:
@@ -40,7 +40,7 @@ every_way = pytest.mark.parametrize(("way", "anyio_backend"), EVERY_WAY)
 
 
 async def asked(dial: DialClient) -> list[str]:
-    """Give what the server of books was asked for."""
+    """Return what the server of books was asked for."""
     return str((await dial.call("asked", {})).content).splitlines()
 
 

@@ -25,7 +25,7 @@ SECRET = 'pa55/"wörd+of=mine'
 
 
 def leaking(**env: str) -> dict[str, Any]:
-    """Give the entry of a server that says what is in its variable LEAK."""
+    """Return the entry of a server that prints its variable LEAK."""
     return {"command": sys.executable, "args": ["-W", "ignore", str(HERE / "secret_leak.py")], "env": env}
 
 

@@ -30,7 +30,7 @@ TOOLS = (Tool(name="now", description="Tells the time.", input_schema={"type": "
 
 
 def memory(folder: Path, server: ServerSettings = CLOCK, at: float = 1_000.0) -> ServerCache:
-    """Give what another run of the program would make of the same folder, at another time."""
+    """Return what another run of the program would make of the same folder, at another time."""
     return ServerCache(server, JsonCache(folder), lambda: at)
 
 

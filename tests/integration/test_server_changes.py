@@ -31,7 +31,7 @@ ANSWER: list[Step] = [TextChunk("Done."), STOP]
 
 
 def says(word: str, *names: str) -> MCPServer:
-    """Give a server in this process whose tools answer with a word."""
+    """Return a server in this process whose tools answer with a word."""
     server = MCPServer(word, log_level="CRITICAL")
     for name in names or ("now",):
         server.add_tool(lambda: word, name=name, structured_output=False)

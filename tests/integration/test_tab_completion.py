@@ -15,7 +15,7 @@ COMMANDS = {"/tools": "", "/talk": "", "/help": ""}
 
 
 async def ways(dial: DialClient, text: str) -> list[str]:
-    """Give the whole lines that the proposals make of a text."""
+    """Return the whole lines that the proposals make of a text."""
     found = await proposals(dial, text, COMMANDS)
     return [text[: len(text) - completion.replaced] + completion.text for completion in found]
 

@@ -170,7 +170,7 @@ def library() -> MCPServer:
 
     @made.tool()
     def long_text() -> str:
-        """Give a long text."""
+        """Return a long text."""
         return LONG
 
     for number in range(60):

@@ -55,7 +55,7 @@ async def close_clients(anyio_backend: str) -> AsyncIterator[None]:
 
 
 def kept(client: Any) -> Any:
-    """Give a client that is closed after the test."""
+    """Return a client that is closed after the test."""
     _clients.append(client)
     return client
 

@@ -17,7 +17,7 @@ RUN = {"command": "x"}
 
 
 def error_of(text: str, environ: Mapping[str, str] | None = None, folder: Path | None = None) -> ConfigError:
-    """Give the error of a text, after checking that it names the marked place."""
+    """Return the error of a text, after checking that it names the marked place."""
     before = text.partition(HERE)[0]
     with pytest.raises(ConfigError) as caught:
         parse(text.replace(HERE, ""), path="servers.json", folder=folder, environ=environ or {})

@@ -21,7 +21,7 @@ LIFETIME = 100.0
 
 
 def server(ran: str) -> dict[str, Any]:
-    """Give the entry of the server that writes into `ran` what it does."""
+    """Return the entry of the server that writes into `ran` what it does."""
     return {"command": sys.executable, "args": [str(Path(__file__).parent / "servers" / "call_counter.py"), ran]}
 
 

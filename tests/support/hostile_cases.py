@@ -30,18 +30,18 @@ class Row:
 
 
 def entry(behaviour: str, era: str, **settings: Any) -> dict[str, Any]:
-    """Give the entry of a hostile server over stdio."""
+    """Return the entry of a hostile server over stdio."""
     args = ["-S", "-W", "ignore", "-m", "tests.support.servers.hostile_stdio", behaviour, era]
     return {"command": sys.executable, "args": args, "cwd": str(ROOT)} | settings
 
 
 def url_entry(base: str, row: Row, era: str) -> dict[str, Any]:
-    """Give the entry of a hostile server behind a URL."""
+    """Return the entry of a hostile server behind a URL."""
     return {"url": f"{base}/{row.does}/{era}", "headers": {"Authorization": "Bearer secret"}} | row.settings
 
 
 def seen_of(server: ServerStatus, notes: Iterable[str], result: ToolCallResult) -> str:
-    """Give all a user, or a model, can read of a server that was called."""
+    """Return all text of a called server that a user or a model can read."""
     of_it = (note for note in notes if repr(server.name) in note or note.startswith(f"{server.name}:"))
     return "\n".join([*of_it, str(result.content), result.error or ""])
 

@@ -95,7 +95,7 @@ class Heard:
         return [(call.name, call.arguments) for call in self.calls]
 
     def message(self, provider: Provider) -> Message:
-        """Give the message the reply is stored as."""
+        """Return the message the reply is stored as."""
         echo = None if self.completion.echo is None else Echo(provider.info.name, self.completion.echo)
         return Message(Role.ASSISTANT, self.text, tuple(self.calls), echo=echo)
 
@@ -133,19 +133,19 @@ async def hear(provider: Provider, *messages: Message, **request: Any) -> Heard:
 
 
 def events(*payloads: Any, done: bool = True, **options: Any) -> Raw:
-    """Give a stream of these events; strings go as they are."""
+    """Return a stream of these events; strings go as they are."""
     chunks = [b"data: %s\n\n" % (part if isinstance(part, str) else json.dumps(part)).encode() for part in payloads]
     return Raw((*chunks, b"data: [DONE]\n\n") if done else tuple(chunks), **options)
 
 
 def one_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Raw:
-    """Give an answer of one JSON text."""
+    """Return an answer of one JSON text."""
     kind = {"content-type": "application/json"}
     return Raw((json.dumps(value).encode(),), status, {**kind, **(headers or {})})
 
 
 def refuse(status: int, message: str = "no", headers: Mapping[str, str] | None = None, **error: Any) -> Raw:
-    """Give a refusal as OpenAI and Anthropic word it."""
+    """Return a refusal as OpenAI and Anthropic word it."""
     return one_json({"error": {"message": message, "type": "an_error", **error}}, status, headers)
 
 
@@ -189,7 +189,7 @@ class ModelEndpoint:
         self._lock = threading.Lock()
 
     def next_answer(self, request: Recorded) -> Answer:
-        """Give the next answer; the last one again and again."""
+        """Return the next answer; the last one again and again."""
         if request.method == "GET":
             self.lookups.append(request)
             return self._described

@@ -38,5 +38,5 @@ def at_home(folder: Path, patch: pytest.MonkeyPatch) -> Path:
 
 
 def kept(folder: Path) -> list[Path]:
-    """Give the files logins are kept in."""
+    """Return the files that store logins."""
     return sorted(folder.rglob("logins/*.json"))

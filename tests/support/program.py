@@ -33,7 +33,7 @@ _UNSET = (*_ENDPOINTS, "PYTHONUNBUFFERED")
 
 
 def entry(behaviour: str, *options: str, **settings: Any) -> dict[str, Any]:
-    """Give the servers.json entry of a raw server."""
+    """Return the servers.json entry of a raw server."""
     return {"command": RAW[0], "args": [*RAW[1:], behaviour, *options], **settings}
 
 
@@ -68,7 +68,7 @@ def trust(folder: Path) -> None:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """Give an environment whose folders of the user lie in `folder`, without any key, and with the usual buffers."""
+    """Return an environment whose folders of the user lie in `folder`, without any key, and with the usual buffers."""
     env = {name: value for name, value in os.environ.items() if name not in _UNSET}
     home = {
         name: str(folder / "home" / name.lower())

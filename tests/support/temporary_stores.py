@@ -74,7 +74,7 @@ async def database_url() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def place(kind: str, folder: Path) -> AsyncIterator[str]:
-    """Give what names a database for `SQLStore`; of memory there is nothing to name."""
+    """Return the address of a database for `SQLStore`; a store in memory has none."""
     if kind == "postgres":
         async with database_url() as url:
             yield url

@@ -70,6 +70,6 @@ def test_no_secret_is_in_an_error_or_a_warning(data: st.DataObject) -> None:
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Give the holder and the key of every value below this one."""
+    """Return the holder and the key of every value below this one."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
     return [place for key in keys for place in ((value, key), *places(value[key]))]

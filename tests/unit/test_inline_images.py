@@ -13,7 +13,7 @@ KITTY, ITERM = ImageProtocol.KITTY, ImageProtocol.ITERM
 
 
 def png(width: int, height: int, size: int = 0) -> ImagePart:
-    """Give the beginning of a PNG: nobody here reads on."""
+    """Return the beginning of a PNG: the rest is not read."""
     head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + width.to_bytes(4) + height.to_bytes(4)
     return ImagePart(base64.b64encode(head + bytes(size)).decode(), "image/png")
 

@@ -209,7 +209,7 @@ COUNTER = tool_named("count", input_schema=SCHEMA | {"additionalProperties": Fal
 
 
 async def ran(call: ToolCallRequest) -> tuple[ToolCallResult, ToolCallRequest, list[Any]]:
-    """Give the result, the call that was said to be running, and the arguments that reached the server."""
+    """Return the result, the call that was said to be running, and the arguments that reached the server."""
     reached: list[Any] = []
 
     async def answer(tool: str, arguments: Any, on_progress: Any) -> Any:

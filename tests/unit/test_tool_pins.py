@@ -59,7 +59,7 @@ class Person:
 
 
 def pins(folder: Path, entries: Mapping[str, Any] = ENTRIES) -> ToolPins:
-    """Give what another run of the program would make of the same folder."""
+    """Return what another run of the program would make of the same folder."""
     return ToolPins(JsonCache(folder), entries)
 
 

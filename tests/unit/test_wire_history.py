@@ -146,7 +146,7 @@ GIVEN: st.SearchStrategy[Content] = st.one_of(st.just("12:00"), st.tuples(IMAGES
 
 @st.composite
 def sane_turns(draw: st.DrawFn) -> list[list[Message]]:
-    """Give the requests of a conversation in which every call is answered before the next request."""
+    """Return the requests of a conversation in which every call is answered before the next request."""
     messages: list[Message] = []
     requests: list[list[Message]] = []
     for text in draw(st.lists(st.sampled_from(["Hello", "And then?"]), min_size=1, max_size=3)):

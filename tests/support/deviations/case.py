@@ -43,12 +43,12 @@ class Case:
 
 
 def wire(name: str, raw: Raw, **more: Any) -> dict[str, Any]:
-    """Give the reply of a script that an endpoint's answer is."""
+    """Return the reply of a script that an endpoint's answer is."""
     return {"wire": name, "body": b"".join(raw.chunks).decode(), **more}
 
 
 def write_reply(name: str, say: Say, **expected: Any) -> Case:
-    """Give a reply in the words of a wire, in both forms; behind calls comes the answer."""
+    """Return a reply in the words of a wire, in both forms; behind calls comes the answer."""
     write = _WRITERS[name]
     rest = [DONE] if say.calls else []
     streamed, whole = wire(name, write(say, stream=True)), wire(name, write(say, stream=False))
@@ -60,6 +60,6 @@ def same(*replies: Any, **expected: Any) -> Case:
 
 
 def cut(name: str, say: Say, keep: int) -> dict[str, Any]:
-    """Give the first events of a stream; behind them the connection breaks."""
+    """Return the first events of a stream; behind them the connection breaks."""
     write = _WRITERS[name]
     return wire(name, Raw(write(say, stream=True).chunks[:keep]), **{"break": True})

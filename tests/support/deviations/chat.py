@@ -23,7 +23,7 @@ def message(content: Any = None, finish: Any = "stop", calls: Sequence[Any] = ()
 
 
 def piece(index: Any = ..., id: Any = ..., name: Any = ..., args: Any = ...) -> dict[str, Any]:  # noqa: A002
-    """Give a piece of a call; what is left out is not there."""
+    """Return a piece of a call; what is left out is not there."""
     function = {key: value for key, value in (("name", name), ("arguments", args)) if value is not ...}
     made = {key: value for key, value in (("index", index), ("id", id)) if value is not ...}
     return {**made, "type": "function", "function": function}
@@ -37,13 +37,13 @@ _WHOLE = (piece(0, "a", "echo", args("a")), piece(1, "b", "echo", args("b")))
 
 
 def pieces(*sent: Any, finish: str | None = "tool_calls", whole: Sequence[Any] = _WHOLE, ran: Ran = BOTH) -> Case:
-    """Give calls that come in these pieces, one a chunk, or several where they are in a list."""
+    """Return calls that come in these pieces, one a chunk, or several where they are in a list."""
     deltas = (chunk({"tool_calls": text if isinstance(text, list) else [text]}) for text in sent)
     return Case([events(*deltas, chunk(finish=finish)), DONE], [message(None, finish, whole), DONE], ran)
 
 
 def answer(*deltas: Any, whole: Any = None, finish: str | None = "stop", **expected: Any) -> Case:
-    """Give a reply without calls, in these deltas."""
+    """Return a reply without calls, in these deltas."""
     sent = (chunk(delta) if isinstance(delta, dict) else chunk({"content": delta}) for delta in deltas)
     return Case([events(*sent, chunk(finish=finish))], [whole or message("".join(deltas), finish)], **expected)
 
@@ -63,7 +63,7 @@ _ERROR_LINE = 'error: {"message": "out of memory", "type": "InternalServerError"
 
 
 def beside(delta: Any, message: Any, finish: str | None = None) -> dict[str, Any]:
-    """Give a choice that has both a delta and a message."""
+    """Return a choice that has both a delta and a message."""
     return {"choices": [{"index": 0, "finish_reason": finish, "delta": delta, "message": message}]}
 
 

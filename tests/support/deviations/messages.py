@@ -11,7 +11,7 @@ from tests.support.model_endpoint import Say
 
 
 def blocks(*sent: dict[str, Any], finish: str = "end_turn", deltas: Sequence[Any] = (), **more: Any) -> Case:
-    """Give a message of these blocks, in both forms; `deltas` is the stop's delta in place of the usual."""
+    """Return a message of these blocks, in both forms; `deltas` is the stop's delta in place of the usual."""
     stop = {"stop_reason": finish, **more}
     begin = {"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 3}}}
     starts = [{"type": "content_block_start", "index": at, "content_block": block} for at, block in enumerate(sent)]
@@ -25,7 +25,7 @@ def blocks(*sent: dict[str, Any], finish: str = "end_turn", deltas: Sequence[Any
 
 
 def begun(message_id: str, *sent: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give the events of a message with this id, as far as these blocks."""
+    """Return the events of a message with this id, as far as these blocks."""
     message = {"id": message_id, "content": [], "usage": {"input_tokens": 3}}
     starts = [{"type": "content_block_start", "index": at, "content_block": block} for at, block in enumerate(sent)]
     return [{"type": "message_start", "message": message}, *starts]

@@ -10,7 +10,7 @@ from tests.support.model_endpoint import Say
 
 
 def response(status: str, *items: Any, **more: Any) -> Case:
-    """Give a response in this terminal state, in both forms."""
+    """Return a response in this terminal state, in both forms."""
     whole = {"object": "response", "status": status, "output": list(items), **more}
     sent = [{"type": "response.output_item.done", "output_index": at, "item": item} for at, item in enumerate(items)]
     return Case(

@@ -34,18 +34,18 @@ class Hostile:
         """Come up."""
 
     def greet(self) -> Any:
-        """Give the answer to the first request of the era."""
+        """Return the answer to the first request of the era."""
         if self.era == "new":
             return FRAME | {"supportedVersions": [VERSIONS["new"]], "capabilities": {"tools": {"listChanged": True}}}
         info = {"name": "hostile", "version": "1"}
         return {"protocolVersion": VERSIONS["old"], "capabilities": {"tools": {}}, "serverInfo": info}
 
     def list(self) -> Any:
-        """Give the answer to ``tools/list``."""
+        """Return the answer to ``tools/list``."""
         return {"tools": [self.tool]}
 
     def call(self) -> Any:
-        """Give the answer to ``tools/call``."""
+        """Return the answer to ``tools/call``."""
         return text("done")
 
     def ended(self) -> None:

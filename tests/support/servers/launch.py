@@ -27,19 +27,19 @@ LONG = 60.0
 
 
 def script(name: str, *args: object, **settings: Any) -> ServerSettings:
-    """Give the entry of a script in this folder, to be run over stdio."""
+    """Return the entry of a script in this folder, to be run over stdio."""
     argv = ("-W", "ignore", str(HERE / name), *(str(arg) for arg in args))
     usual = {"name": "it", "transport": Transport.STDIO, "command": sys.executable, "args": argv}
     return ServerSettings(**(usual | settings))
 
 
 def raw(*args: object, **settings: Any) -> ServerSettings:
-    """Give the entry of a raw server: its behaviour, then its options."""
+    """Return the entry of a raw server: its behaviour, then its options."""
     return script("raw.py", *args, **settings)
 
 
 def python_script(name: str, *args: object, **settings: Any) -> ServerSettings:
-    """Give the entry of a script in this folder that imports an SDK, for tests that are not about its start."""
+    """Return the entry of a script in this folder that imports an SDK, for tests that are not about its start."""
     entry = python_server(HERE / name, *map(str, args))
     return ServerSettings(
         **({"name": "it", "transport": Transport.STDIO} | entry | {"args": tuple(entry["args"])} | settings)
@@ -47,7 +47,7 @@ def python_script(name: str, *args: object, **settings: Any) -> ServerSettings:
 
 
 def web(url: str, **settings: Any) -> ServerSettings:
-    """Give the entry of a URL."""
+    """Return the entry of a URL."""
     return ServerSettings(**({"name": "it", "transport": Transport.HTTP, "url": url} | settings))
 
 
@@ -95,12 +95,12 @@ async def call_for_text(connection: Connection, tool: str = "echo", **arguments:
 
 
 def state(connection: Connection) -> ServerState:
-    """Give a server's state of the moment."""
+    """Return the present state of a server."""
     return connection.status.state
 
 
 def asked(log: Path) -> list[str]:
-    """Give the methods a raw server was asked for, in order."""
+    """Return the methods that a raw server received, in order."""
     return [json.loads(line)["method"] for line in log.read_text().splitlines()] if log.exists() else []
 
 

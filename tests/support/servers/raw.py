@@ -251,7 +251,7 @@ class NeverAnswers(Server):
 
 
 class Pages(Server):
-    """Gives three pages of tools, the last with an empty cursor."""
+    """Returns three pages of tools, the last with an empty cursor."""
 
     def list(self) -> dict[str, Any]:
         page = int(self.params.get("cursor", "0"))
@@ -259,7 +259,7 @@ class Pages(Server):
 
 
 class Circle(Server):
-    """Gives the same page for ever."""
+    """Returns the same page for ever."""
 
     def list(self) -> dict[str, Any]:
         return {"tools": self.tools, "nextCursor": "again"}

@@ -34,11 +34,11 @@ class Changing:
         Path(self.args[0]).write_text(json.dumps(config))
 
     def entry(self, **settings: Any) -> ServerSettings:
-        """Give its entry."""
+        """Return its entry."""
         return replace(script("tool_versions.py", *self.args), name=self.name, **settings)
 
     def asked(self) -> list[str]:
-        """Give what it was asked since this was last called, each start included."""
+        """Return the requests since the last call of this method, each start included."""
         log = Path(self.args[1])
         words = log.read_text().split() if log.exists() else []
         log.write_text("")
