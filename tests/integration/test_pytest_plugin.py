@@ -59,9 +59,14 @@ class TestMore:
 """
 REPLIES = [Say(calls=(Call("echo", {"text": "hello"}),)), Say("It said hello.")]
 PLUGINS = {
-    "pytest-asyncio": ("asyncio_mode = strict\nasyncio_default_fixture_loop_scope = function", "pytest.mark.asyncio"),
-    "anyio": ("addopts = -p no:asyncio", "pytest.mark.anyio"),
+    "pytest-asyncio": (
+        "addopts = -p pytest_asyncio.plugin\nasyncio_mode = strict\nasyncio_default_fixture_loop_scope = function",
+        "pytest.mark.asyncio",
+    ),
+    "anyio": ("addopts = -p anyio.pytest_plugin", "pytest.mark.anyio"),
 }
+# The plugins of this environment take a second of a processor to import: each run names those it needs.
+NAMED_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 def write_tests(folder: Path, plugin: str) -> None:
@@ -72,9 +77,20 @@ def write_tests(folder: Path, plugin: str) -> None:
 
 
 def run_pytest(folder: Path, *options: str, **environ: str) -> str:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "dial_client.pytest_plugin",
+        *options,
+    ]
+    environment = os.environ | NAMED_PLUGINS | environ
     ended = subprocess.run(
-        command, cwd=folder, env=os.environ | environ, capture_output=True, text=True, timeout=100, check=False
+        [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
     )
     return ended.stdout + ended.stderr
 
@@ -109,7 +125,8 @@ def test_a_test_that_asks_something_else_than_was_recorded_fails_and_a_failed_re
     pytest.importorskip("pytest_asyncio")
     write_tests(tmp_path, "pytest-asyncio")
     with model_endpoint(REPLIES) as endpoint:
-        run_pytest(tmp_path, "--dial-record", "-k", "hello", MODEL_URL=endpoint.url)
+        recorded = run_pytest(tmp_path, "--dial-record", "-k", "hello", MODEL_URL=endpoint.url)
+    assert "1 passed" in recorded, recorded
     [file] = tmp_path.rglob("*.jsonl")
     before = file.read_text()
     missing = run_pytest(tmp_path, "-k", "two_clients")
@@ -158,7 +175,7 @@ def test_interrupted(dial_recording):
 
 
 def test_only_a_test_that_passes_keeps_its_recording_and_each_has_a_file_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:asyncio\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_endings.py").write_text(ENDINGS)
     run_pytest(tmp_path, "--dial-record")
     files = {path.name: path.read_text() for path in (tmp_path / "recordings" / "test_endings").iterdir()}
@@ -175,7 +192,9 @@ def test_the_plugin_loads_nothing_heavy_in_test_runs_that_do_not_use_it(tmp_path
         "    loaded = {name for name in sys.modules if name.startswith('dial_client')}\n"
         "    assert loaded == {'dial_client', 'dial_client.pytest_plugin'}\n"
     )
-    assert "1 passed" in run_pytest(tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
