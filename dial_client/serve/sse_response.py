@@ -10,7 +10,8 @@ from anyio.abc import TaskGroup
 from starlette.types import Receive, Scope, Send
 
 from dial_client.sinks import sse_encoder
-from dial_client.turn_data.events import Event, ServerChanged
+from dial_client.turn_data.events import Event, ServerChanged, StatusChanged
+from dial_client.turns.status_text import find_code
 from dial_client.turns.turn_handle import TurnHandle
 
 KEEPALIVE_INTERVAL = 15.0
@@ -135,6 +136,8 @@ def encode_end(error: Exception | None, chunk: dict[str, object]) -> str:
 def _encode_lines(event: Event, chunk: dict[str, object]) -> list[str]:
     if isinstance(event, ServerChanged):
         return [f"event: server\ndata: {sse_encoder.to_json({'name': event.name, 'state': event.status})}\n\n"]
+    if isinstance(event, StatusChanged):
+        return [f"event: status\ndata: {sse_encoder.to_json({'text': event.text, **find_code(event.text)})}\n\n"]
     return sse_encoder.encode_event(event, chunk)
 
 

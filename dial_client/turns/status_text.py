@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import one_line
@@ -12,6 +13,14 @@ SELECTING = "Selecting tools…"
 PROCESSING = "Processing results…"
 CORRECTING = "Correcting the form of the answer…"
 FORMULATING = "Formulating response…"
+_CODES = {
+    ANALYZING: "analyzing",
+    SELECTING: "selecting",
+    PROCESSING: "processing",
+    CORRECTING: "correcting",
+    FORMULATING: "formulating",
+}
+_USING = re.compile(r"Using (.+)…")
 _MAX_NAME_CHARS = 100
 
 
@@ -25,3 +34,13 @@ def describe_tool(call: ToolCallRequest, spec: ToolSpec | None) -> str:
     title = spec.title if spec is not None and spec.title else None
     name = one_line(spec.tool if spec is not None else call.name, _MAX_NAME_CHARS)
     return f"Using {one_line(title or '', _MAX_NAME_CHARS) or name.replace('_', ' ').replace('-', ' ').title()}…"
+
+
+def find_code(text: str) -> dict[str, str]:
+    """Return the code of a sentence of this module, for programs that show it in another language.
+
+    ``{"code": "analyzing"}``; ``{"code": "using", "tool": "Lookup Tool"}`` names the tool; empty for other sentences.
+    """
+    if using := _USING.fullmatch(text):
+        return {"code": "using", "tool": using[1]}
+    return {"code": _CODES[text]} if text in _CODES else {}

@@ -101,6 +101,9 @@ def test_numbers_and_plurals_are_those_of_the_language(chromium: Browser, addres
     french = open_in(chromium, address, "fr")
     usage = "import('./assets/descriptions.js').then(({describeUsage}) => describeUsage({usage: {input_tokens: 1234, "
     usage += "cost_usd: 0.0042}, duration_s: 1.5}))"
+    status = "import('./assets/descriptions.js').then(({describeStatus}) => describeStatus({text: 'T', code: "
+    assert french.run(status + "'using', tool: 'Echo'}))") == "Utilise Echo…"
+    assert french.run(status + "'unknown'}))") == "T"
     assert english.run(usage) == "1,234 tokens, $0.0042, 1.5 s"
     assert french.run(usage).replace("\N{NARROW NO-BREAK SPACE}", " ") == "1 234 tokens, $0,0042, 1,5 s"
     assert [text[:4] for text in arabic.run(script.format("servers.tools"))] == ["الأد"] * 2

@@ -18,6 +18,13 @@ export function describeStopReason(reason) {
   return reason === "answered" ? "" : STOP_REASONS[reason] ?? translate("stopped.other", { reason });
 }
 
+const STATUSES = new Set(["analyzing", "selecting", "processing", "correcting", "formulating", "using"]);
+
+/** Describe what goes on. A status without a code that is known here has the words of the server. */
+export function describeStatus({ text, code, tool }) {
+  return STATUSES.has(code) ? translate(`status.${code}`, { tool }) : text;
+}
+
 /** Describe what a turn used: "qwen, 2 tool rounds, 1,234 tokens, $0.0042, 3.1 s". */
 export function describeUsage({ model, depth, usage, duration_s: duration }) {
   const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);

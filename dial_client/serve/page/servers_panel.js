@@ -3,7 +3,6 @@
 import { byId, createFold, el } from "./dom.js";
 import { showToast } from "./dialogs.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { createAddForm, createChangeButtons } from "./server_changes.js";
 import { createLoginButton } from "./server_login.js";
 import { ServerResources } from "./server_resources.js";
 import { createSteadyContent } from "./steady_content.js";
@@ -29,7 +28,9 @@ export class ServersPanel {
   /** A promise of the panel of grants and decisions, which is loaded when this panel is opened. */
   #access = null;
   #below = el("div");
-  #canChange = false;
+  /** A promise of the module that changes servers, where the operator allows that. */
+  #loading = null;
+  #changes = null;
   #rendered = "";
   #interval = null;
   #timeout = null;
@@ -94,7 +95,7 @@ export class ServersPanel {
       const [{ servers, can_change: canChange }, { tools }] = responses;
       this.tools = new Map(tools.map((tool) => [tool.name, tool.server]));
       this.#toolsByServer = groupByServer(tools);
-      this.#allowChanges(canChange);
+      this.#changes = canChange ? await this.#loadChanges() : null;
       this.#servers = servers;
       if (this.#dialog.open) this.#resources.load(servers);
       this.#render(servers);
@@ -105,9 +106,15 @@ export class ServersPanel {
     }
   }
 
-  #allowChanges(canChange) {
-    if (canChange && !this.#canChange) this.#below.before(createAddForm(this.#api, () => this.refreshSoon()));
-    this.#canChange = canChange;
+  #loadChanges() {
+    this.#loading ??= import("./server_changes.js").then((changes) => {
+      this.#below.before(changes.createAddForm(this.#api, () => this.refreshSoon()));
+      return changes;
+    }, (error) => {
+      this.#loading = null;
+      throw error;
+    });
+    return this.#loading;
   }
 
   #render(servers) {
@@ -140,7 +147,7 @@ export class ServersPanel {
     const dot = el("span.dot", { "aria-hidden": "true" });
     const restart = CAN_RESTART.has(state) ? this.#createRestartButton(name) : null;
     const login = server.needs_login ? createLoginButton(this.#api, name, () => this.refreshSoon()) : null;
-    const changes = this.#canChange ? createChangeButtons(this.#api, server, () => this.refreshSoon()) : [];
+    const changes = this.#changes?.createChangeButtons(this.#api, server, () => this.refreshSoon()) ?? [];
     return el("article.server", { "data-state": state },
       el("header", {}, dot, el("h3", {}, escapeInvisible(name)), login, restart, ...changes),
       el("p.quiet", {}, escapeInvisible(facts.filter(Boolean).join(" · "))),

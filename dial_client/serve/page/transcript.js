@@ -8,7 +8,7 @@ import { countCalls, cutAfter, toTurns } from "./stored_turns.js";
 import { toRequestBody, parseUserMessage } from "./user_message.js";
 import { TurnView } from "./turn_view.js";
 import { translate } from "./language.js";
-import { describeError } from "./descriptions.js";
+import { describeError, describeStatus } from "./descriptions.js";
 
 /** Turns of a long conversation that are shown at first; a button shows earlier turns. */
 const PAGE_SIZE = 30;
@@ -357,7 +357,7 @@ export class Transcript extends EventTarget {
   #handle({ name, data }) {
     switch (name) {
       case "status":
-        if (data.text && !this.isStopping) this.#setStatus(data.text);
+        if (data.text && !this.isStopping) this.#setStatus(describeStatus(data));
         break;
       case "approval":
       case "question":

@@ -1,0 +1,24 @@
+"""The sentences of a turn's status, and the codes that let a client show them in another language."""
+
+from __future__ import annotations
+
+from dial_client.messages.message import ToolCallRequest
+from dial_client.serve.sse_response import encode_event
+from dial_client.turn_data.events import StatusChanged
+from dial_client.turns import status_text
+
+
+def test_each_fixed_sentence_has_a_code_and_the_use_of_a_tool_names_it() -> None:
+    sentences = [text for name, text in vars(status_text).items() if name.isupper() and not name.startswith("_")]
+    codes = [status_text.find_code(text)["code"] for text in sentences]
+    assert sorted(codes) == ["analyzing", "correcting", "formulating", "processing", "selecting"]
+    using = status_text.describe_tool(ToolCallRequest("call_1", "lookup_tool", {}), None)
+    assert status_text.find_code(using) == {"code": "using", "tool": "Lookup Tool"}
+    for text in (status_text.describe_wait("is busy", 2), "A model's own words"):
+        assert status_text.find_code(text) == {}
+
+
+def test_the_stream_of_a_turn_has_the_code_of_a_status_beside_its_sentence() -> None:
+    coded = encode_event(StatusChanged(status_text.ANALYZING), "turn:1", {})
+    assert coded.endswith('","code":"analyzing"}\n\n')
+    assert 'data: {"text":"Own words"}' in encode_event(StatusChanged("Own words"), "turn:2", {})
