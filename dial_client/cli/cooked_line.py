@@ -45,9 +45,11 @@ async def read_line(prompt: str, output: TextIO, *, hidden: bool = False) -> str
                 output.write("\n")
                 raise KeyboardInterrupt
             data = os.read(keyboard, MAX_BYTES)
-            if not data and not received:
+            if not data:
                 output.write("\n")
-                raise EOFError
+                if not received:
+                    raise EOFError
+                break  # Ctrl-D twice behind a text, or the terminal was closed
             received += data
     return received.decode(errors="replace").rstrip("\r\n")
 

@@ -150,11 +150,25 @@ def _discard(stream: TextIO) -> None:
 
 def complain(error: Exception) -> int:
     """Print an error in one line on standard error, and return its exit code."""
+    error = _find_missing_folder(error) or error
     code = _code(error)
     problem = str(error) if isinstance(error, DialError) else f"something unexpected: {type(error).__name__}: {error}"
     hint = " (--debug shows more)" if code is ExitCode.UNEXPECTED and not isinstance(error, DialError) else ""
     print_to_stderr(f"dial-chat: {safe(' '.join(problem.split()))}{hint}")
     return code
+
+
+def _find_missing_folder(error: Exception) -> ConfigError | None:
+    """Return the error for a folder that every program has, and this one has not; None for any other error."""
+    if isinstance(error, RuntimeError) and "home directory" in str(error):
+        return ConfigError("this user has no home folder", hint="set HOME to a folder")
+    if not isinstance(error, FileNotFoundError) or error.filename is not None:
+        return None
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return ConfigError("the current folder does not exist any more", hint="change to another folder")
+    return None
 
 
 def _code(error: Exception) -> ExitCode:

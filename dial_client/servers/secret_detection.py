@@ -97,8 +97,9 @@ _KNOWN_FORMS = re.compile(
 """The formats of vendors' tokens."""
 _WORDS_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SCHEME = re.compile(r"(?i:bearer|basic|token|apikey|api-key|key|digest|negotiate)\s+(?=\S)")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
-_PAIR = re.compile(r"([A-Za-z][\w.-]*)\s*=\s*([^;&\s,\"']+)")
+# The lengths of schemes and names are limited: without that the time for a long text would grow with its square.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]+")
+_PAIR = re.compile(r"([A-Za-z][\w.-]{0,100})\s*=\s*([^;&\s,\"']+)")
 _HEADER = re.compile(r"([A-Za-z][\w-]*):\s*(.+)", re.DOTALL)
 _VARIABLE = re.compile(r"([A-Z][A-Z0-9_]*)=(.+)", re.DOTALL)
 _PLAIN_WORD = re.compile(r"[A-Z]*[a-z]*(?:[A-Z][a-z]+){0,5}(?:\d{1,4}[A-Za-z]{0,6})?|\d+")

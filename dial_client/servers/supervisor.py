@@ -76,11 +76,23 @@ class Supervisor:
         await self._ended.wait()
 
     async def run(self) -> None:
-        """Own the server. Raises nothing but cancellation; returns after `stop`, or if the server is given up."""
+        """Own the server; returns after `stop`, or if the server is given up.
+
+        Raises:
+            Exception: something unexpected, which is the end of the server, and named by its status.
+        """
         try:
             if self._status.state is not ServerState.DISABLED:
                 await self._sleep()
                 await self._run_sessions()
+        except Exception as error:
+            from dial_client.servers.transports import transport_errors
+
+            cause = transport_errors.find_cause(error)
+            text = f": {cause}" if isinstance(cause, OSError) else ""  # others may have values of the configuration
+            problem = f"it failed in an unexpected way, by {type(cause).__name__}{text}; the log has more"
+            self._publish(RestartDecision(ServerState.FAILED, problem))
+            raise
         finally:
             if self._status.state is not ServerState.FAILED:
                 self._publish(RestartDecision(ServerState.STOPPED, self._status.error or ""))

@@ -235,3 +235,10 @@ SECRETS: list[tuple[dict[str, Any], set[str]]] = [
 @pytest.mark.parametrize(("parts", "secrets"), SECRETS)
 def test_secrets_are_found_wherever_an_entry_has_them(parts: dict[str, Any], secrets: set[str]) -> None:
     assert find_secrets(settings(**parts)) == secrets
+
+
+@pytest.mark.once
+def test_the_time_to_find_secrets_does_not_grow_with_the_square_of_a_text() -> None:
+    long = "x" * 100_000  # took minutes, in which all servers stood still
+    args = (f"{long} https://host/?token=pa55w0rd-of-mine",)
+    assert find_secrets(ServerSettings("it", Transport.STDIO, args=args)) == {"pa55w0rd-of-mine"}

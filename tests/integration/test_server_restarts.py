@@ -7,7 +7,9 @@ import os
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -226,6 +228,14 @@ async def test_a_command_that_has_vanished_is_not_tried_again(tmp_path: Path) ->
         await until(lambda: state(server) is ServerState.FAILED)
         assert "there is no file" in (server.status.error or "")
         assert (server.status.restarts, server.tools) == (1, ())
+
+
+async def test_a_start_that_fails_in_an_unknown_way_is_a_failure_with_its_reason() -> None:
+    numbers: Any = (5,)
+    async with connection(raw()) as healthy, connection(replace(raw(), args=numbers)) as failed:
+        await until(lambda: state(failed) is ServerState.FAILED)
+        assert failed.status.error == "it failed in an unexpected way, by AttributeError; the log has more"
+        await until(lambda: state(healthy) is ServerState.READY)
 
 
 async def test_a_server_that_was_never_ready_is_started_once(tmp_path: Path) -> None:

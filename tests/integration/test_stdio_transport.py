@@ -106,6 +106,8 @@ def test_a_program_is_found_in_path_then_beside_the_interpreter(tmp_path: Path) 
     mine.write_text("#!/bin/sh\n")
     mine.chmod(0o755)
     assert find_program("it", "mcp-server-time", str(tmp_path), None) == str(mine)
+    # A folder that cannot be looked into, such as that of another user, is passed over.
+    assert find_program("it", "mcp-server-time", f"/{'n' * 300}{os.pathsep}{tmp_path}", None) == str(mine)
     assert find_program("it", "mcp-server-time", "/nowhere", None) == str(Path(sys.executable).parent / mine.name)
     assert find_program("it", "./mcp-server-time", "/nowhere", str(tmp_path)) == str(mine)
 
@@ -133,6 +135,8 @@ def test_a_program_in_the_working_folder_is_not_taken_for_an_installed_program(
         ("./plain", "the file './plain' may not be executed"),
         ("./broken", "cannot run './broken': Exec format error"),
         ("./nul\0", "there is no file './nul\\x00' to run"),
+        ("n" * 300, f"the command '{'n' * 300}' was not found"),
+        (f"./{'n' * 300}", f"there is no file './{'n' * 300}' to run"),
     ],
 )
 @anywhere

@@ -76,7 +76,7 @@ def find_program(server: str, command: str, path: str | None, cwd: str | None) -
     """
     if os.path.dirname(command):  # noqa: PTH120 (`Path` forgets the "./" that says "not from PATH")
         program = Path(cwd or ".", command)
-        if not program.is_file():
+        if not _is_file(program):
             raise ServerStartError(server, f"there is no file {command!r} to run")
         if not os.access(program, os.X_OK):
             raise ServerStartError(server, f"the file {command!r} may not be executed")
@@ -100,4 +100,9 @@ def _installed(command: str, path: str) -> str | None:
         suffixes = suffixes if command.lower().endswith(tuple(executable)) else executable
     folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117 - a string
     candidates = (Path(folder, f"{command}{suffix}") for folder in folders for suffix in suffixes)
-    return next((str(file) for file in candidates if file.is_file() and os.access(file, os.X_OK)), None)
+    return next((str(file) for file in candidates if _is_file(file) and os.access(file, os.X_OK)), None)
+
+
+def _is_file(path: Path) -> bool:
+    """Return True for a file; False also where a folder may not be searched, or a name is too long."""
+    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises an error for these

@@ -1,0 +1,42 @@
+"""Lines of a terminal that only prints, read from a pseudo-terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from dial_client.cli import process_runner
+from dial_client.cli.cooked_line import read_line
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.once,
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind"),
+]
+END_OF_FILE = b"\x04"
+
+
+@pytest.fixture
+def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Return the descriptor to type into."""
+    typed, terminal = os.openpty()
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield typed
+    os.close(typed)
+
+
+async def test_a_text_that_ends_without_a_line_break_is_a_line(keyboard: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_runner, "interrupts", process_runner.Interrupts(), raising=False)
+    os.write(keyboard, b"one\ntwo" + END_OF_FILE + END_OF_FILE + END_OF_FILE)
+    output = io.StringIO()
+    with anyio.fail_after(60):
+        assert [await read_line("> ", output), await read_line("> ", output)] == ["one", "two"]
+        with pytest.raises(EOFError):
+            await read_line("> ", output)
+    assert output.getvalue() == "> > \n> \n"
