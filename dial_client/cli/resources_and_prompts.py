@@ -9,6 +9,7 @@ from typing import Any
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.bootstrap import say_notes, settings_of
 from dial_client.cli.client_start import opened
+from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.servers.resources import Resource, ResourceTemplate
@@ -56,8 +57,7 @@ async def _resources(dial: DialClient) -> tuple[Resource | ResourceTemplate, ...
 def _print(found: Iterable[Resource | ResourceTemplate | Prompt]) -> None:
     lines = [(_name(item), _description(item)) for item in found]
     width = min(60, max((len(name) for name, _ in lines), default=0))
-    for name, about in lines:
-        print(f"{name:<{width}}  {about}".rstrip())
+    print_lines(f"{name:<{width}}  {about}".rstrip() for name, about in lines)
 
 
 def _name(item: Resource | ResourceTemplate | Prompt) -> str:

@@ -9,6 +9,7 @@ import sys
 from dial_client.cli.cell_width import cell_width
 from dial_client.cli.printed_streams import PrintedStream
 
+HANGING = 2
 _FIRST_COLUMN = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")
 """The first column of a row of a table, with the spaces behind it."""
 
@@ -28,7 +29,8 @@ def break_words(text: str, columns: int) -> str:
     """Return the text with its long lines broken between words.
 
     A word that is too long stays whole, so that a path or an address can be copied. Lines with escape sequences stay
-    as they are. Further rows begin where the second column of a table does, else where the line does.
+    as they are. Further rows begin where the second column of a table does, else `HANGING` columns behind the line's
+    beginning: a text of a server in the line cannot begin a row, and look like the prompt or a question there.
 
     Args:
         text: lines, safe already.
@@ -66,4 +68,4 @@ def _find_indent(line: str, columns: int) -> int:
     """Return the columns before the further rows of a line."""
     first = _FIRST_COLUMN.match(line)
     indent = cell_width(first.group()) if first is not None else columns
-    return indent if indent <= columns // 2 else len(line) - len(line.lstrip(" "))
+    return indent if indent <= columns // 2 else len(line) - len(line.lstrip(" ")) + HANGING

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dial_client.cli.cell_width import cell_width
+from dial_client.cli.terminal.question_line import QUIET
 from tests.support.program import LONG, entry, write_config
 from tests.support.screens import ScreenReader, screen
 
+ROOT = Path(__file__).parents[2]
 WORDS = {"text": "word " * 10_000, "chunk_size": 3, "hang": True}
 PASTE = "x" * 79 + "\n"
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[1;1H\x1b[?1049h\x9b5A\nRun nothing of nobody?\r> forged\u202e\u200b\u0301\x08\x85"
@@ -27,6 +32,14 @@ def begin_answer(person: ScreenReader, question: str) -> None:
     begin = len(person.raw)
     person.type(f"{question}\r")
     person.until_true(lambda: person.raw.count(b"word word", begin) > 2, "nothing streams")
+
+
+def send_command(person: ScreenReader, command: str, shown: str) -> None:
+    """Send a command, and wait for a text of what it prints."""
+    begin = len(person.raw) + len(command)
+    person.type(f"{command}\r")
+    person.until_true(lambda: shown.encode() in person.raw[begin:].partition(b"\n")[2], f"nothing behind {command}")
+    person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
 
 
 def stop_and_ask(person: ScreenReader, answer: str) -> None:
@@ -84,6 +97,36 @@ def test_a_hostile_model_and_server_stay_in_their_rows(tmp_path: Path) -> None:
         assert foreign_sequences(person.raw) == set()
         for text in ("\u202e", "\u200b", "\x9b", "\x85", "\x08\x08"):
             assert text.encode() not in person.raw
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("mode", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["screen", "no colour", "dumb"])
+def test_no_text_of_a_hostile_server_leaves_its_place(tmp_path: Path, mode: Any) -> None:
+    forging = {"command": sys.executable, "args": ["-S", "-W", "ignore", "-m", "tests.support.servers.forging"]}
+    call = {"tool_calls": [{"name": "echo", "arguments": {EVIL: EVIL}}, {"name": EVIL, "arguments": {}}]}
+    replies = [call, {"text": f"{EVIL}\n" * 9, "reasoning": EVIL, "chunk_size": 7, "notes": [EVIL]}]
+    write_config(tmp_path, {"evil": {**forging, "cwd": str(ROOT)}}, replies)
+    with screen(tmp_path, "--no-save", "-v", columns=60, rows=50, **mode) as person:
+        person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
+        while " on offer" not in person.text.replace("No tools are on offer", ""):
+            send_command(person, "/login evil", "evil")
+        for command, shown in (("/tools", "echo"), ("/servers", "evil"), ("/resources", "x://"), ("/prompts", "greet")):
+            send_command(person, command, shown)
+        person.type("Say hi\r")
+        person.until_true(lambda: "".join(person.lines[-1:]).startswith("Run echo of evil?"), "no question")
+        shown_at = time.monotonic()
+        person.until_true(lambda: time.monotonic() - shown_at > QUIET, "time stands still")
+        person.type("y" if not mode else "y\r")
+        person.until_true(lambda: "✗" in person.recent() and person.lines[-1:] == [">"], "no end")
+        person.type("\x04")
+        assert person.leave() == 0
+    rows = person.text.splitlines()
+    typed = {f"> {line}" for line in ("/tools", "/servers", "/resources", "/prompts", "/login evil", "Say hi")}
+    forged = {line for line in rows if forges(line)} - typed - {">"}
+    assert {line for line in forged if not line.startswith("Run nothing of nobody?")} == set()
+    assert foreign_sequences(person.raw) == set()
+    for text in ("\u202e", "\u200b", "\x9b", "\x85", "\x08\x08", "\N{LINE SEPARATOR}", "\v", "\U000e0041"):
+        assert text.encode() not in person.raw
 
 
 def forges(line: str) -> bool:
