@@ -12,8 +12,8 @@ import pytest
 from dial_client import DialClient
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.messages.message import Failure, text_of
-from tests.support.program import dial_chat, write_config
-from tests.support.servers.launch import LONG, script
+from tests.support.program import LONG, dial_chat, write_config
+from tests.support.servers.launch import script
 from tests.support.servers.tool_changes import TWICE, Changing, changing, tool
 
 REPLIES = {"replies": [{"tool_calls": [{"name": "echo", "arguments": {"times": 2}}]}, {"text": "Done."}]}

@@ -23,8 +23,8 @@ from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session import Target
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.configuration import Protocol
+from tests.support.program import LONG
 from tests.support.servers.launch import (
-    LONG,
     asked,
     call_for_text,
     connection,

@@ -27,8 +27,7 @@ from dial_client.providers.http.endpoint import Endpoint
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.tool_pins import ToolPins
 from dial_client.settings.configuration import ConfigFile
-from tests.support.program import entry
-from tests.support.servers.launch import LONG
+from tests.support.program import LONG, entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]
 

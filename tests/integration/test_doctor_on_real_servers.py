@@ -22,8 +22,7 @@ from dial_client.doctor.server_run import ServerOutcome
 from dial_client.doctor.subject import DoctorTarget, Subject
 from dial_client.doctor.tool_sizes import size_lines
 from dial_client.settings.configuration import ConfigFile
-from tests.support.program import python_server
-from tests.support.servers.launch import LONG
+from tests.support.program import LONG, python_server
 
 PACKAGES = NPM.parent / "@modelcontextprotocol"
 pytestmark = [

@@ -14,9 +14,9 @@ from dial_client.callbacks.elicitation_form import Form
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.servers import server_requests
 from tests.support.fakes import virtual_time
-from tests.support.program import python_server
+from tests.support.program import LONG, python_server
 from tests.support.servers import questions
-from tests.support.servers.launch import HERE, LONG
+from tests.support.servers.launch import HERE
 
 pytestmark = pytest.mark.anyio
 

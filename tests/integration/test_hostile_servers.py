@@ -15,10 +15,9 @@ from dial_client import DialClient, Message, ScriptedProvider, StopReason
 from dial_client.servers import tool_listing
 from dial_client.servers.transports import server_process
 from tests.support.hostile_cases import ADD, ERAS, ROOT, ROWS, URL_ROWS, Row, entry, seen_of, url_entry
-from tests.support.program import dial_chat, write_config
+from tests.support.program import LONG, dial_chat, write_config
 from tests.support.servers import hostile_calls, hostile_http, hostile_starts  # noqa: F401 (two of them fill MOVES)
 from tests.support.servers.hostile import MOVES
-from tests.support.servers.launch import LONG
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="there the SDK runs the process")
 

@@ -15,8 +15,8 @@ from dial_client.client.client_options import ApprovalPolicy
 from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec, text_of
 from dial_client.servers.status import ServerState
 from dial_client.tools.approval import ApprovalContext
-from tests.support.program import dial_chat, write_config
-from tests.support.servers.launch import LONG, script
+from tests.support.program import LONG, dial_chat, write_config
+from tests.support.servers.launch import script
 from tests.support.servers.tool_changes import TWICE, Changing, changing, tool
 
 pytestmark = pytest.mark.anyio

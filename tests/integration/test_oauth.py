@@ -19,7 +19,8 @@ from dial_client import DialClient, Limits, ServerState
 from dial_client.callbacks.oauth_callbacks import Login
 from dial_client.callbacks.server_callbacks import Callbacks
 from tests.support.oauth_logins import Person, at_home, kept
-from tests.support.servers.launch import LONG, raw, until
+from tests.support.program import LONG
+from tests.support.servers.launch import raw, until
 from tests.support.servers.oauth_server import WELL_KNOWN, Guarded, guarded
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,8 @@ import pytest
 
 from dial_client.servers.transports.process_guard import ProcessGuard, guard
 from dial_client.servers.transports.server_process import ServerProcess
-from tests.support.servers.launch import LONG, is_alive, raw, until
+from tests.support.program import LONG
+from tests.support.servers.launch import is_alive, raw, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
 

@@ -13,7 +13,7 @@ from dial_client import DialClient, ImagePart, Message, Prompt, PromptArgument, 
 from dial_client.messages.icons import Icon
 from tests.integration.test_resources import asked, books, every_way
 from tests.support.fakes import virtual_time
-from tests.support.servers.launch import LONG as PATIENCE
+from tests.support.program import LONG as PATIENCE
 from tests.support.servers.launch import raw
 from tests.support.servers.library import PNG, Library, library
 

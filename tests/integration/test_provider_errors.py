@@ -29,6 +29,7 @@ from tests.support.model_endpoint import (
     provider_of,
     refuse,
 )
+from tests.support.program import LONG
 
 pytestmark = pytest.mark.anyio
 
@@ -280,7 +281,7 @@ async def test_leaving_a_stream_early_closes_its_connection(wire: Wire) -> None:
                 assert delta == TextChunk("Hi")
                 break
 
-        assert await to_thread.run_sync(endpoint.disconnected.wait, 5)
+        assert await to_thread.run_sync(endpoint.disconnected.wait, LONG)
         await provider.aclose()
 
 
@@ -297,16 +298,16 @@ async def test_cancelling_closes_the_connection(wire: Wire, answer: str) -> None
                 async for _ in deltas:
                     first.set()
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(LONG):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(listen)
                 if answer == "nothing":
-                    assert await to_thread.run_sync(endpoint.asked.wait, 5)
+                    assert await to_thread.run_sync(endpoint.asked.wait, LONG)
                 else:
                     await first.wait()
                 tasks.cancel_scope.cancel()
 
-        assert await to_thread.run_sync(endpoint.disconnected.wait, 5)
+        assert await to_thread.run_sync(endpoint.disconnected.wait, LONG)
         await provider.aclose()
 
 
@@ -315,14 +316,14 @@ async def test_cancelling_closes_the_connection(wire: Wire, answer: str) -> None
 async def test_cancelling_a_task_of_asyncios_own_closes_the_connection(wire: Wire) -> None:
     with model_endpoint([Raw(hang=True)]) as endpoint:
         provider = provider_of(endpoint, wire)
-        with anyio.fail_after(10):
+        with anyio.fail_after(LONG):
             task = asyncio.create_task(hear(provider))
-            assert await to_thread.run_sync(endpoint.asked.wait, 5)
+            assert await to_thread.run_sync(endpoint.asked.wait, LONG)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
 
-        assert await to_thread.run_sync(endpoint.disconnected.wait, 5)
+        assert await to_thread.run_sync(endpoint.disconnected.wait, LONG)
         await provider.aclose()
 
 

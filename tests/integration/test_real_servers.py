@@ -16,7 +16,8 @@ from benchmarks.together import real_servers
 from dial_client import DialClient, Elicitation, ElicitationAnswer, SamplingRequest, ServerState, ToolCallResult
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.messages.message import ImagePart, text_of
-from tests.support.servers.launch import LONG, until
+from tests.support.program import LONG
+from tests.support.servers.launch import until
 
 SERVERS = real_servers(Path("/nowhere"))
 EVERYTHING = "everything"

@@ -16,7 +16,7 @@ from dial_client.servers import notifications as following
 from dial_client.servers.list_cache import CACHE_SECONDS
 from dial_client.settings.configuration import Protocol
 from tests.support.fakes import virtual_time
-from tests.support.servers.launch import LONG as PATIENCE
+from tests.support.program import LONG as PATIENCE
 from tests.support.servers.launch import python_script, raw, script, web, web_server
 from tests.support.servers.library import LONG, PNG, TEMPLATE, Library, library
 

@@ -33,6 +33,7 @@ from dial_client.turn_data.events import RoundStarted, StatusChanged
 from dial_client.turn_data.limits import Limits, StopReason
 from dial_client.turns import status_text
 from tests.support.model_endpoint import Answer, Bytes, Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
+from tests.support.program import LONG
 
 WIRES = pytest.mark.parametrize("wire", list(Wire))
 SOON = {"retry-after-ms": "1"}
@@ -356,7 +357,7 @@ async def test_a_turn_may_be_cancelled_while_it_waits() -> None:
     with model_endpoint([refuse(429, headers={"retry-after": "30"}), Say("Hi")]) as endpoint:
         async with DialClient({}, provider_of(endpoint)) as dial:
             running = dial.start([Message.user("Hi")], stream_events=False)
-            assert await to_thread.run_sync(endpoint.asked.wait, 10)
+            assert await to_thread.run_sync(endpoint.asked.wait, LONG)
             running.cancel()
             turn = await running.result()
 

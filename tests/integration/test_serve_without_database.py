@@ -31,7 +31,8 @@ from dial_client.turn_data.turn_result import Turn
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import CALL, Pen, chat_events, results, stream_chat, until
 from tests.integration.test_serve_cluster import WAITS, next_text, reading, two
-from tests.support.http_service import LONG, MODEL, serve
+from tests.support.http_service import MODEL, serve
+from tests.support.program import LONG
 from tests.support.temporary_stores import locked, query
 
 ONCE = {"decision": "once"}

@@ -22,7 +22,7 @@ from dial_client.servers.server_cache import REPROBE_SECONDS, ServerCache
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import Protocol, ServerSettings, Transport
 from tests.support.fakes import tool_named
-from tests.support.servers.launch import LONG
+from tests.support.program import LONG
 from tests.support.servers.tool_changes import changing, tool
 
 CLOCK = ServerSettings("clock", Transport.STDIO, "clock-server", ("--zone", "UTC"), {"KEY": "s3cr3t"})

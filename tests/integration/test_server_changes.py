@@ -21,7 +21,8 @@ from dial_client.tools.approval import ApprovalContext
 from dial_client.turn_data.events import ServerChanged
 from dial_client.turn_data.turn_result import Turn
 from tests.support.fakes import Model, Step
-from tests.support.servers.launch import LONG, is_alive, raw, until
+from tests.support.program import LONG
+from tests.support.servers.launch import is_alive, raw, until
 from tests.support.servers.tool_changes import changing, tool
 
 pytestmark = pytest.mark.anyio

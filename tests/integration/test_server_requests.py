@@ -34,9 +34,9 @@ from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.settings import configuration
 from dial_client.tools.approval import ApprovalContext
 from tests.support.fakes import Model, tool_named
-from tests.support.program import python_server
+from tests.support.program import LONG, python_server
 from tests.support.servers import questions
-from tests.support.servers.launch import HERE, LONG
+from tests.support.servers.launch import HERE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 

@@ -24,8 +24,8 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.restart_policy import MAX_DEATHS, Exit, ExitKind
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import ServerState, ServerStatus
+from tests.support.program import LONG
 from tests.support.servers.launch import (
-    LONG,
     asked,
     call_for_text,
     connection,

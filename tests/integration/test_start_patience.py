@@ -20,7 +20,8 @@ from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import ServerSettings
 from tests.support.fakes import Model, Step, virtual_time
-from tests.support.servers.launch import LONG, raw, until
+from tests.support.program import LONG
+from tests.support.servers.launch import raw, until
 
 pytestmark = pytest.mark.anyio
 

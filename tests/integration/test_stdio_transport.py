@@ -26,7 +26,8 @@ from dial_client.servers.transports.server_process import ServerProcess
 from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, MAX_LINES, StderrTail
 from dial_client.servers.transports.stdio import StdioTransport
 from dial_client.servers.transports.windows_stdio import WindowsStdioTransport
-from tests.support.servers.launch import LONG, asked, call_for_text, connection, is_alive, raw, script, until
+from tests.support.program import LONG
+from tests.support.servers.launch import asked, call_for_text, connection, is_alive, raw, script, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there the SDK runs the process")
 anywhere = pytest.mark.anyio

@@ -12,8 +12,8 @@ from dial_client.errors import ServerError, ServerGone
 from dial_client.servers.status import ServerState
 from dial_client.servers.transports import streamable_http
 from dial_client.settings.configuration import Transport
+from tests.support.program import LONG
 from tests.support.servers.launch import (
-    LONG,
     call_for_text,
     connection,
     connections,

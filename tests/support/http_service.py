@@ -31,9 +31,8 @@ from dial_client.settings.config_types import ServerSettings
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
+from tests.support.program import LONG
 
-LONG = 60.0
-"""Seconds: a guard against waiting for ever, never a measure."""
 TOKEN = "a-token"
 MODEL = "the-model"
 SOON = DurableTimings(recovery_interval=0.1)

@@ -18,7 +18,7 @@ from tests.support.fork_server import ForkedProcess, can_fork, start_server
 
 HERE = Path(__file__).parent
 RAW = [sys.executable, "-W", "ignore", str(HERE / "servers" / "raw.py")]
-LONG = 100.0
+LONG = 300.0
 """Seconds: a guard against waiting for ever, never a measure."""
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 _ENDPOINTS = (

@@ -19,11 +19,9 @@ from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session import Target
 from dial_client.servers.status import OnChange, ServerState
 from dial_client.settings.configuration import ServerSettings, Transport
-from tests.support.program import python_server, start_python
+from tests.support.program import LONG, python_server, start_python
 
 HERE = Path(__file__).parent
-LONG = 60.0
-"""Seconds: a guard against waiting for ever, never a measure."""
 
 
 def script(name: str, *args: object, **settings: Any) -> ServerSettings:
