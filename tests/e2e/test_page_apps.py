@@ -279,7 +279,13 @@ def test_the_context_of_an_app_goes_with_the_next_message_as_its_words(chromium:
             frame.run("find('last').textContent = ''; find('remember').click()")
             frame.until("find('last').textContent === '{}'")
         assert tab.run("document.querySelectorAll('#contexts .context').length") == 1, "only the last one counts"
+        tab.reload()
+        tab.until(f"{DONE} && {CHIP}")
         assert tab.run(f"{CHIP}.querySelector('pre').textContent") == REMEMBERED
+        frame = open_app(tab, "find('count').textContent === '3'", 1)
+        frame.run("find('remember').click()")
+        frame.until("find('last').textContent === '{}'")
+        assert tab.run("document.querySelectorAll('#contexts .context').length") == 1, "only the last one counts"
         tab.resize(320, 600)
         tab.click("#contexts summary")
         assert tab.run("document.documentElement.scrollWidth <= innerWidth") is True

@@ -7,6 +7,8 @@ import { translate } from "./language.js";
 
 /** Contexts of one message, as app_contexts.py allows. */
 const MAX_CONTEXTS = 8;
+/** What a tab stores, by conversations: the contexts outlast a reload, as the draft does. */
+const PREFIX = "dial-contexts-";
 
 export class AppContexts {
   #list = byId("contexts");
@@ -19,18 +21,19 @@ export class AppContexts {
   /** Switch to a conversation. */
   open(key) {
     this.#key = key;
+    if (!this.#contexts.has(key)) this.#contexts.set(key, load(key));
     this.#render();
   }
 
   /** Set the context of an app, {server, text}; an empty text removes it. Returns false if the user does not want it. */
   set(key, app, context) {
     if (this.#refused.has(app)) return false;
-    const contexts = this.#contexts.get(key) ?? new Map();
+    const contexts = this.#contexts.get(key) ?? load(key);
     if (!context.text) contexts.delete(app);
     else if (contexts.has(app) || contexts.size < MAX_CONTEXTS) contexts.set(app, context);
     else return false;
     this.#contexts.set(key, contexts);
-    if (key === this.#key) this.#render();
+    this.#changed(key);
     return true;
   }
 
@@ -45,14 +48,19 @@ export class AppContexts {
   take(key) {
     const taken = [...(this.#contexts.get(key) ?? [])].map(([app, context]) => ({ app, ...context }));
     this.#contexts.delete(key);
-    if (key === this.#key) this.#render();
+    this.#changed(key);
     return taken;
+  }
+
+  #changed(key) {
+    save(key, [...(this.#contexts.get(key) ?? [])]);
+    if (key === this.#key) this.#render();
   }
 
   #remove(app) {
     this.#refused.add(app);
     this.#contexts.get(this.#key)?.delete(app);
-    this.#render();
+    this.#changed(this.#key);
     byId("message").focus();
   }
 
@@ -69,6 +77,23 @@ export class AppContexts {
     const fold = el("details", { "data-key": app, open: open.has(app) }, el("summary", {}, label), pre);
     return el("li.file.context", {}, fold,
       createIconButton("cross", translate("context.remove", { server: escapeInvisible(server) }), () => this.#remove(app)));
+  }
+}
+
+function load(key) {
+  try {
+    return new Map(JSON.parse(sessionStorage.getItem(PREFIX + key)) ?? []);
+  } catch {
+    return new Map();
+  }
+}
+
+function save(key, contexts) {
+  try {
+    if (contexts.length) sessionStorage.setItem(PREFIX + key, JSON.stringify(contexts));
+    else sessionStorage.removeItem(PREFIX + key);
+  } catch {
+    // Without storage, or with a full one, they last until the next load.
   }
 }
 

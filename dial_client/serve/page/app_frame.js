@@ -9,7 +9,6 @@ import { callTool, Consent, readContext } from "./app_requests.js";
 import { getServices, openFrames } from "./app_services.js";
 import { createButton, createIconButton, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { createId } from "./queue_storage.js";
 import { translate, translateNodes } from "./language.js";
 import { describeError } from "./descriptions.js";
 
@@ -32,8 +31,8 @@ const whenVisible = new IntersectionObserver((entries) => {
 
 export class AppFrame {
   #app;
-  /** Names the app for the page. */
-  #key = createId();
+  /** Names the app for the page, also after a reload. */
+  #key;
   #name;
   #body = el("div.app-body");
   #origins = el("span.app-origins.quiet");
@@ -49,9 +48,10 @@ export class AppFrame {
   #isInitialized = false;
   #end = null;
 
-  /** `app`: {server, tool, uri, arguments, result}; `result` is null while the call runs. */
+  /** `app`: {call_id, server, tool, uri, arguments, result}; `result` is null while the call runs. */
   constructor(app) {
     this.#app = app;
+    this.#key = JSON.stringify([app.server, app.uri, app.call_id]);
     this.#name = escapeInvisible(app.server);
     this.#consent = new Consent(this.#name);
     if (app.result) this.#end = ["ui/notifications/tool-result", app.result];
