@@ -62,14 +62,13 @@ def read_texts(path: Path) -> dict[str, str]:
 ENGLISH = read_texts(PAGE / "strings.js")
 
 
-@pytest.mark.parametrize("path", SHOWING, ids=lambda path: path.name)
-def test_the_words_that_a_script_shows_are_in_the_file_of_words(path: Path) -> None:
-    known = NAMES | NOT_SHOWN.get(path.name, set())
+def test_the_words_that_a_script_shows_are_in_the_file_of_words() -> None:
     found = [
-        f"line {text.line}: {text.value}"
+        f"{path.name}:{text.line}: {text.value}"
+        for path in SHOWING
         for text in find_texts(path.read_text("utf-8"))
         if WORDS.search(text.value.replace("${}", ""))
-        and text.value not in known
+        and text.value not in NAMES | NOT_SHOWN.get(path.name, set())
         and not CODE.fullmatch(text.value)
         # Apps and developers get these.
         and not re.search(r"new (?:AppError|TypeError)\($", text.before)
@@ -77,9 +76,9 @@ def test_the_words_that_a_script_shows_are_in_the_file_of_words(path: Path) -> N
     assert found == []
 
 
-@pytest.mark.parametrize("path", SHOWING, ids=lambda path: path.name)
-def test_no_name_or_tooltip_is_a_literal(path: Path) -> None:
-    assert re.findall(r'(?:"aria-label"|title|placeholder|alt): ["`][^"`\n]+', path.read_text("utf-8")) == []
+def test_no_name_or_tooltip_is_a_literal() -> None:
+    literal = r'(?:"aria-label"|title|placeholder|alt): ["`][^"`\n]+'
+    assert [f"{path.name}: {found}" for path in SHOWING for found in re.findall(literal, path.read_text("utf-8"))] == []
 
 
 def test_the_html_names_keys_in_place_of_words() -> None:
