@@ -87,6 +87,8 @@ def test_a_turn_goes_on_without_a_server_that_is_still_starting(tmp_path: Path) 
     write_config(tmp_path, {"slow": slow}, ["Hello."])
     with screen(tmp_path, "--no-save", "--quiet") as person:
         person.until("starting: slow")
+        person.type("/tools\r")
+        person.until("Still starting: slow.")
         person.type("Say")
         person.until_last("> Say")
         assert any("starting: slow" in line for line in person.lines), "one types while servers start"

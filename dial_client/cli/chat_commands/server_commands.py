@@ -6,7 +6,7 @@ from dial_client.cli import resources_and_prompts
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.cli.input.input_references import prompt_called
 from dial_client.messages.message import Message
-from dial_client.servers.status import ServerStatus
+from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.text.safe_text import one_line
 
 
@@ -20,6 +20,9 @@ async def show_tools(session: ChatSession, arguments: str) -> None:
     ]
     width = min(40, max((len(tool.name) for tool in found), default=0))
     lines = [f"{tool.name:<{width}}  {one_line(tool.description, 100)}" for tool in found]
+    states = {one_line(name, 60): status.state for name, status in session.dial.servers.items()}
+    if starting := [name for name, state in states.items() if state is ServerState.STARTING]:
+        lines.append(f"Still starting: {', '.join(starting)}.")
     session.print("\n".join(lines) or ("No tool has these words." if words else "No tools are on offer."))
 
 
