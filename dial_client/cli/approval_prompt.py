@@ -121,6 +121,13 @@ def question_for_all(tools: Mapping[int, ToolSpec], columns: int) -> tuple[list[
     return _with_keys(last, KEYS_FOR_ALL, columns)
 
 
+def without_keys(last: str) -> str:
+    """Return the last line of a question without the keys that answer it."""
+    for keys in (KEYS, KEYS_FOR_SAMPLING, KEYS_FOR_ALL):
+        last = last.removesuffix(f"{keys}: ")
+    return last
+
+
 def numbered(lines: Iterable[str], number: int) -> Iterator[str]:
     """Return the lines about one of several calls, with its number before them."""
     yield from (f"{number}  {line}" if at == 0 else line for at, line in enumerate(lines))

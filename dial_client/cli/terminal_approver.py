@@ -29,6 +29,7 @@ from dial_client.cli.approval_prompt import (
     question,
     question_for_all,
     width,
+    without_keys,
 )
 from dial_client.cli.argument_editor import changed_arguments, edit_arguments, nothing_suspended
 from dial_client.cli.bootstrap import warn_once
@@ -238,7 +239,7 @@ class TerminalApprover:
                 reason = await screen.ask_line("No, because (Enter for no reason):")
         if (answer := _DECISIONS.get(key)) is not None:
             because = f", because {one_line(reason, MAX_REASON)}" if reason else ""
-            rows = break_words(f"{last}{answer}{because}", width()).splitlines()
+            rows = break_words(f"{without_keys(last)}{answer}{because}", width()).splitlines()
             screen.print("\n".join(style(row, theme.faint) for row in rows))
         return f"n, {reason}" if reason else key
 
