@@ -30,7 +30,7 @@ class ConfigRequest:
 def config(
     action: Annotated[str, typer.Argument(help=f"{', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}.")] = "path",
     key: Annotated[
-        str | None, typer.Argument(help="For get, set and unset: a path such as mcpServers.time.args.")
+        str | None, typer.Argument(help="For show, get, set and unset: a path such as mcpServers.time.args.")
     ] = None,
     value: Annotated[str | None, typer.Argument(help="For set: JSON, else a string.")] = None,
     origin: Annotated[bool, typer.Option("--origin", help="With show: the file and line of each value.")] = False,
@@ -54,9 +54,9 @@ def _choose(request: ConfigRequest, options: o.Options) -> Callable[[], Awaitabl
     match request.action:
         case "path":
             return _done(lambda: listing.print_paths(options, **shape))
-        case "show":
+        case "show" if request.key is None:
             return _done(lambda: listing.print_values(options, has_origins=request.has_origins, **shape))
-        case "get":
+        case "get" | "show":
             return _done(lambda: listing.print_value(options, request.key))
         case "schema":
             return _done(listing.print_schema)

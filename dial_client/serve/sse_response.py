@@ -34,6 +34,8 @@ class SSEResponse:
         events: encoded events, each ending in a blank line. The generator is closed when the client disconnects.
         headers: further headers of the response.
         on_close: called at the end in any case.
+        keepalive_interval: seconds without an event after which a comment keeps the connection alive.
+        send_timeout: seconds in which the client must read what was sent.
     """
 
     def __init__(
@@ -41,14 +43,19 @@ class SSEResponse:
         events: AsyncGenerator[str, None],
         headers: Mapping[str, str] | None = None,
         on_close: Callable[[], None] = lambda: None,
+        *,
+        keepalive_interval: float = KEEPALIVE_INTERVAL,
+        send_timeout: float = SEND_TIMEOUT,
     ) -> None:
         self._events = events
         self._headers = {**_HEADERS, **(headers or {})}
         self._on_close = on_close
+        self._keepalive_interval = keepalive_interval
+        self._send_timeout = send_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - required by ASGI
         """Send the events until they end or the client disconnects."""
-        stream = _Stream(self._headers, send)
+        stream = _Stream(self._headers, send, self._keepalive_interval, self._send_timeout)
         failure: Exception | None = None
 
         async def cancel_on_disconnect(group: TaskGroup) -> None:
@@ -75,9 +82,11 @@ class SSEResponse:
 class _Stream:
     """Sends the parts of a response."""
 
-    def __init__(self, headers: Mapping[str, str], send: Send) -> None:
+    def __init__(self, headers: Mapping[str, str], send: Send, keepalive_interval: float, send_timeout: float) -> None:
         self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._send = send
+        self._keepalive_interval = keepalive_interval
+        self._send_timeout = send_timeout
         self._has_started = False
         self._last_sent = anyio.current_time()
 
@@ -85,14 +94,14 @@ class _Stream:
         if not self._has_started:
             self._has_started = True
             await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
-        with anyio.fail_after(SEND_TIMEOUT):
+        with anyio.fail_after(self._send_timeout):
             await self._send({"type": "http.response.body", "body": text.encode(), "more_body": True})
         self._last_sent = anyio.current_time()
 
     async def send_keepalives(self) -> None:
         while True:
-            await anyio.sleep(max(0.0, self._last_sent + KEEPALIVE_INTERVAL - anyio.current_time()))
-            if anyio.current_time() - self._last_sent >= KEEPALIVE_INTERVAL:
+            await anyio.sleep(max(0.0, self._last_sent + self._keepalive_interval - anyio.current_time()))
+            if anyio.current_time() - self._last_sent >= self._keepalive_interval:
                 await self.send(": still here\n\n")
 
     async def end(self) -> None:

@@ -22,7 +22,7 @@ from dial_client.settings.config_types import ServerSettings
 log = get_logger(__name__)
 
 MAX_FILES = 200
-"""Servers in a cache; the file that was written longest ago is removed first."""
+"""Servers in a cache."""
 MAX_BYTES = 2 * 1024 * 1024
 """Bytes of one file; a larger file is neither written nor read."""
 FORM = 1
@@ -36,10 +36,16 @@ def identity(server: ServerSettings) -> str:
 
 
 class JsonCache:
-    """One folder; it is created when a file is first written."""
+    """One folder; it is created when a file is first written.
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    Args:
+        folder: its path.
+        max_files: servers in it; the file that was written longest ago is removed first.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], max_files: int = MAX_FILES) -> None:
         self._folder = Path(folder)
+        self._max_files = max_files
 
     def read(self, server: ServerSettings) -> dict[str, Any]:
         """Return what is stored of a server; empty if there is nothing that can be read."""
@@ -95,11 +101,11 @@ class JsonCache:
         return self._folder / f"{key}.json"
 
     def _remove_oldest(self) -> None:
-        """Remove the oldest files beyond `MAX_FILES`; another program may remove them at the same time."""
+        """Remove the oldest files beyond `max_files`; another program may remove them at the same time."""
         ages: list[tuple[float, Path]] = []
         for path in self._folder.iterdir():
             with suppress(OSError):
                 ages.append((path.stat().st_mtime, path))
-        for _, path in sorted(ages)[:-MAX_FILES]:
+        for _, path in sorted(ages)[: -self._max_files]:
             with suppress(OSError):
                 path.unlink()

@@ -45,6 +45,7 @@ def test_the_files_are_named_with_their_state_and_a_folder_counts_after_it_is_tr
     assert "time" not in dial_chat(tmp_path, "config", "show").stdout
     assert dial_chat(tmp_path, "trust", "servers.json").returncode == 0
     assert "not in use" not in dial_chat(tmp_path, "config", "path").stdout
+    assert dial_chat(tmp_path, "config", "show", "mcpServers.time.env").stdout == '{\n  "API_TOKEN": "***"\n}\n'
     shown = dial_chat(tmp_path, "config", "show", "--origin").stdout.splitlines()
     assert 'servers.json:4:14  mcpServers.time.command = "mcp-server-time"' in shown
     assert 'servers.json:4:44  mcpServers.time.env = {"API_TOKEN": "***"}' in shown

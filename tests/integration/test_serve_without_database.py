@@ -15,7 +15,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.serve import human_input
-from dial_client.serve.cluster import handoffs, peers, remote_turns
+from dial_client.serve.cluster import peers, remote_turns
 from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.cluster.peers import POLL_INTERVAL, PeerBus
 from dial_client.serve.cluster.topics import turn_events_topic as events_of
@@ -88,12 +88,9 @@ async def test_a_turn_with_client_tool_calls_of_another_version_goes_on_like_a_f
 
 
 @pytest.mark.anyio
-async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_latest_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handoffs, "MAX_TURNS", 2)
+async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_latest_are(tmp_path: Path) -> None:
     store = SQLStore(tmp_path / "kept.db")
-    here, there = HandoffStore(store.mailbox), HandoffStore(store.mailbox)
+    here, there = HandoffStore(store.mailbox, max_turns=2), HandoffStore(store.mailbox, max_turns=2)
     messages: list[Message] = []
     for at in range(4):
         call = ToolCallRequest("mine", "mine", {})

@@ -16,7 +16,6 @@ import pytest
 from mcp_types import Tool
 
 from dial_client import DialClient
-from dial_client.servers import json_cache
 from dial_client.servers.json_cache import MAX_BYTES, JsonCache, identity
 from dial_client.servers.server_cache import REPROBE_SECONDS, ServerCache
 from dial_client.servers.status import ServerState
@@ -139,11 +138,11 @@ def test_a_disk_that_cannot_be_written_harms_nothing(tmp_path: Path) -> None:
     assert (known.is_legacy(), known.tools()) == (False, None)
 
 
-def test_the_folder_is_bounded_and_the_oldest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_cache, "MAX_FILES", 3)
+def test_the_folder_is_bounded_and_the_oldest_goes_first(tmp_path: Path) -> None:
+    cache = JsonCache(tmp_path, max_files=3)
     servers = [replace(CLOCK, command=f"server{n}") for n in range(5)]
     for age, server in enumerate(servers):
-        memory(tmp_path, server).save(TOOLS, version="1", is_legacy=True)
+        ServerCache(server, cache, lambda: 1_000.0).save(TOOLS, version="1", is_legacy=True)
         os.utime(tmp_path / f"{identity(server)}.json", (age, age))
     assert [memory(tmp_path, server).is_legacy() for server in servers] == [False, False, True, True, True]
 

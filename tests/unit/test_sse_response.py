@@ -11,8 +11,7 @@ import pytest
 from starlette.types import Message
 
 from dial_client.errors import ProviderError
-from dial_client.serve import sse_response
-from dial_client.serve.sse_response import SSEResponse, stream_turn
+from dial_client.serve.sse_response import KEEPALIVE_INTERVAL, SSEResponse, stream_turn
 from dial_client.turn_data.limits import StopReason
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.turn_handle import TurnHandle
@@ -45,11 +44,14 @@ class Client:
         return b"".join(message.get("body", b"") for message in self.sent)
 
 
-async def answer(client: Client, lines: AsyncGenerator[str, None]) -> list[str]:
+async def answer(
+    client: Client, lines: AsyncGenerator[str, None], keepalive_interval: float = KEEPALIVE_INTERVAL
+) -> list[str]:
     """Send the lines, and give what happened at the end."""
     ends: list[str] = []
     with anyio.fail_after(30):
-        await SSEResponse(lines, on_close=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
+        response = SSEResponse(lines, on_close=lambda: ends.append("ended"), keepalive_interval=keepalive_interval)
+        await response(SCOPE, client.receive, client.send)
     return ends
 
 
@@ -66,15 +68,14 @@ async def test_it_begins_with_the_first_line_and_ends_with_the_last() -> None:
     assert (client.body, client.sent[-1]["more_body"]) == (b"data: 1\n\ndata: 2\n\n", False)
 
 
-async def test_in_silence_a_comment_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse_response, "KEEPALIVE_INTERVAL", 0.0)
+async def test_in_silence_a_comment_shows_that_it_lives() -> None:
     client = Client()
 
     async def lines() -> AsyncGenerator[str, None]:
         await client.heard.wait()
         yield "data: 1\n\n"
 
-    await answer(client, lines())
+    await answer(client, lines(), keepalive_interval=0.0)
     assert client.body.startswith(b": still here\n\n")
     assert b"data: 1\n\n" in client.body
 
@@ -121,9 +122,7 @@ async def test_a_client_that_was_never_there_ends_what_was_never_begun() -> None
     assert client.sent == []
 
 
-async def test_a_client_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse_response, "SEND_TIMEOUT", 0.0)
-
+async def test_a_client_that_does_not_read_is_left() -> None:
     class Stuck(Client):
         async def send(self, message: Message) -> None:
             if message["type"] == "http.response.body":
@@ -139,7 +138,8 @@ async def test_a_client_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPat
 
     client = Stuck()
     with pytest.raises(TimeoutError):
-        await SSEResponse(lines(), on_close=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
+        response = SSEResponse(lines(), on_close=lambda: ends.append("ended"), send_timeout=0.0)
+        await response(SCOPE, client.receive, client.send)
     assert ends == ["left", "ended"]
 
 

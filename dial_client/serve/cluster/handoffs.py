@@ -48,10 +48,12 @@ class HandoffStore:
 
     Args:
         mailbox: shares turns with other processes; None without a database.
+        max_turns: the number of turns that are kept, and that are looked for in the messages of a client.
     """
 
-    def __init__(self, mailbox: Mailbox | None = None) -> None:
+    def __init__(self, mailbox: Mailbox | None = None, max_turns: int = MAX_TURNS) -> None:
         self._mailbox = mailbox
+        self._max_turns = max_turns
         self._handoffs: OrderedDict[str, _Handoff] = OrderedDict()
 
     async def issue_calls(self, turn: Turn) -> tuple[ToolCallRequest, ...]:
@@ -84,7 +86,7 @@ class HandoffStore:
 
     def _remember(self, call_id: str, handoff: _Handoff) -> None:
         self._handoffs[call_id] = handoff
-        if len(self._handoffs) > MAX_TURNS:
+        if len(self._handoffs) > self._max_turns:
             self._handoffs.popitem(last=False)
 
     async def _share(self, call_id: str, handoff: _Handoff) -> None:
@@ -100,7 +102,7 @@ class HandoffStore:
 
     async def _find(self, call_ids: Sequence[str]) -> dict[str, _Handoff]:
         """Return the latest of these turns, including those of other processes, by the id of their first call."""
-        latest = call_ids[-MAX_TURNS:]
+        latest = call_ids[-self._max_turns :]
         handoffs = {id_: self._handoffs[id_] for id_ in latest if id_ in self._handoffs}
         topics = {handoff_topic(id_): id_ for id_ in latest if id_ not in handoffs and _CALL_ID.fullmatch(id_)}
         for message in await self._read_shared(topics):
