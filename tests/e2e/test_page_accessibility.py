@@ -59,6 +59,7 @@ REPLIES = [
     "Written.",
     "Said later.",
     "Said once more.",
+    {"error": {"message": "The model is away.", "status": 500}},
 ]
 
 
@@ -98,12 +99,21 @@ def visit_dialogs(tab: Tab) -> Iterator[str]:
     yield "form of a tool, with its approval"
     tab.press("Escape")
     tab.until("!document.querySelector('.tool-form')")
+    tab.click("[aria-label='Remove books']")
+    tab.until("document.querySelector('dialog.small[open]')")
+    yield "question before a server is removed"
+    tab.press("Escape")
+    tab.until("!document.querySelector('dialog.small')")
     tab.press("Escape")
     tab.until("!document.querySelector('dialog[open]')")
     tab.click("#conversation-more")
     tab.until("document.querySelector('.menu')")
     yield "menu"
     tab.press("Escape")
+
+
+def visit_conversations(tab: Tab) -> Iterator[str]:
+    """Show the list of conversations, and a search in it without results."""
     tab.run("document.getElementById('search').focus()")
     tab.type("nothing has this")
     tab.until("document.querySelector('#conversations p')")
@@ -184,6 +194,7 @@ def visit(tab: Tab, folder: Path) -> Iterator[str]:
     tab.click(".turn:last-child .tool summary")
     yield "app"
     yield from visit_dialogs(tab)
+    yield from visit_conversations(tab)
     yield from visit_composer(tab, folder)
     yield from visit_requests(tab)
     tab.until(f"document.querySelector('.turn:last-child').innerText.includes('Said later.') && {DONE}")
@@ -191,6 +202,9 @@ def visit(tab: Tab, folder: Path) -> Iterator[str]:
     tab.click(".turn:last-child .turn-foot [title='Answer again']")
     tab.until(f"document.querySelector('.versions') && {DONE}")
     yield "versions of an answer"
+    send_message(tab, "Fail")
+    tab.until("document.querySelector('.turn:last-child .failed')")
+    yield "failure"
 
 
 def test_axe_finds_no_violation_in_any_state(chromium: Browser, tmp_path: Path) -> None:

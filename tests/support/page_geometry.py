@@ -32,8 +32,8 @@ _CONTROLS = """
       .map((x) => document.elementFromPoint(x, y) ?? document.documentElement)
       .find((hit) => !isHit(control, hit));
   };
-  const places = [...document.querySelectorAll("*")].filter((each) => each.scrollTop || each.scrollLeft)
-    .map((each) => [each, each.scrollTop, each.scrollLeft]);
+  const places = new Map([...document.querySelectorAll("*")].filter((each) => each.scrollTop || each.scrollLeft)
+    .map((each) => [each, { top: each.scrollTop, left: each.scrollLeft, behavior: "instant" }]));
   for (const control of document.querySelectorAll(controls)) {
     if (!isShown(control)) continue;
     if (layer !== document.body && !layer.contains(control)) continue;
@@ -60,7 +60,11 @@ _CONTROLS = """
     if (!hit || (layer === document.body && isAbove(hit))) continue;
     found.push(`${describe(control)} is covered by ${describe(hit)}`);
   }
-  for (const [each, top, left] of places) each.scrollTo({ top, left, behavior: "instant" });
+  for (const each of document.querySelectorAll("*")) {
+    if (places.has(each) || each.scrollTop || each.scrollLeft) {
+      each.scrollTo(places.get(each) ?? { top: 0, left: 0, behavior: "instant" });
+    }
+  }
   const request = document.querySelector("#requests .request:not([hidden])");
   if (request && layer === document.body) {
     for (const button of request.querySelectorAll(".request-buttons button")) {
