@@ -104,6 +104,8 @@ def test_numbers_and_plurals_are_those_of_the_language(chromium: Browser, addres
     status = "import('./assets/descriptions.js').then(({describeStatus}) => describeStatus({text: 'T', code: "
     assert french.run(status + "'using', tool: 'Echo'}))") == "Utilise Echo…"
     assert french.run(status + "'unknown'}))") == "T"
+    failure = "import('./assets/api.js').then(({Api}) => new Api().fetchJson('GET', 'conversations/none'))"
+    assert french.run(failure + ".catch((error) => error.message)").startswith("Introuvable.")
     assert english.run(usage) == "1,234 tokens, $0.0042, 1.5 s"
     assert french.run(usage).replace("\N{NARROW NO-BREAK SPACE}", " ") == "1 234 tokens, $0,0042, 1,5 s"
     assert [text[:4] for text in arabic.run(script.format("servers.tools"))] == ["الأد"] * 2

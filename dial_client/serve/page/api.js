@@ -1,6 +1,6 @@
 // Requests to the server. Each request carries the token; each failure has a message for the user.
 
-import { translate } from "./language.js";
+import { LANGUAGE, translate } from "./language.js";
 
 const TOKEN = "dial-token";
 
@@ -77,9 +77,16 @@ const STATUS_MESSAGES = {
   503: translate("error.closing"),
 };
 
+/** Errors that the message of their status describes: the server's own words are English. */
+const PLAIN_CODES = new Set([
+  "conversation_busy", "conversation_not_found", "not_found", "request_too_large", "stopping", "too_many_bodies",
+  "too_many_calls", "too_many_turns",
+]);
+
 async function toRequestError(response) {
-  const detail = await response.json().then((body) => body?.error?.message, () => null);
-  const message = typeof detail === "string" && detail ? detail : STATUS_MESSAGES[response.status];
+  const { message: detail, code } = await response.json().then((body) => body?.error ?? {}, () => ({}));
+  const isTranslated = LANGUAGE !== "en" && PLAIN_CODES.has(code);
+  const message = typeof detail === "string" && detail && !isTranslated ? detail : STATUS_MESSAGES[response.status];
   return new RequestError(message ?? translate("error.status", { status: response.status }), response.status);
 }
 
