@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -23,7 +24,7 @@ from dial_client.conversations.history import (
 from dial_client.conversations.history_edits import apply_edits
 from dial_client.conversations.message_tree import build_tree, extend
 from dial_client.conversations.turn_input import TurnInput, build_first_messages, find_question
-from dial_client.errors import ConversationBusy
+from dial_client.errors import ConversationBusy, DialError
 from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
@@ -157,12 +158,23 @@ class TurnQueue:
                 continue
             added = await self._prepare(stored, turn_input)
             count, lease = stored.message_count, self._lease
-            if await self._store.begin(
-                origin.conversation, origin.turn, added, expected_count=count, lease=lease, title=title
-            ):
+            try:
+                has_begun = await self._store.begin(
+                    origin.conversation, origin.turn, added, expected_count=count, lease=lease, title=title
+                )
+            except anyio.get_cancelled_exc_class():
+                if turn_input is not None:  # an interrupted turn is to be resumed all the same
+                    await self._release(origin)
+                raise
+            if has_begun:
                 extended = extend(stored, added)
                 return repair_history(apply_edits(extended).messages), build_tree(extended).settings
             # Another process was faster.
+
+    async def _release(self, origin: Origin) -> None:
+        """End a turn that nobody starts any more: the store may have begun it, and would hold its conversation."""
+        with anyio.CancelScope(shield=True), suppress(DialError):
+            await self._store.end(origin.conversation, origin.turn)
 
     async def _has_to_be_resumed(self, stored: Conversation) -> bool:
         return bool(stored.turn) and not stored.running and await self._will_be_resumed(stored)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -135,6 +135,36 @@ class Distant(MemoryStore):
         result = await super()._change(conversation_id, change)
         await checkpoint()
         return result
+
+
+class Cancelling(Distant):
+    """Cancels its caller when it has begun a turn."""
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        super().__init__()
+        self.scope = scope
+
+    async def begin(self, *arguments: Any, **options: Any) -> bool:
+        try:
+            return await super().begin(*arguments, **options)
+        finally:
+            self.scope.cancel()
+            await checkpoint()
+
+
+async def test_a_request_that_is_cancelled_while_it_is_stored_does_not_hold_its_conversation(
+    anyio_backend: str,
+) -> None:
+    scope = anyio.CancelScope()
+    store = Cancelling(scope)
+    async with managed(store, ["Here."], when_busy="refuse") as manager:
+        made = await manager.create()
+        with scope:
+            await manager.chat(made.id, "Hello?")
+        assert not (await manager.get(made.id)).running
+        store.scope = anyio.CancelScope()
+        assert (await manager.chat(made.id, "Are you there?")).text == "Here."
+        assert await read_messages(store, made.id) == (Message.user("Hello?"), *dialogue("Are you there?", "Here."))
 
 
 async def test_what_is_being_stored_when_the_reader_is_cancelled_is_stored_once(anyio_backend: str) -> None:
