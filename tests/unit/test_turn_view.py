@@ -1,4 +1,4 @@
-"""The clock of a turn on the screen."""
+"""What the live area says of a turn, and the clock of the turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import MONO
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.terminal.turn_view import TurnView
-from dial_client.turn_data.events import StatusChanged
+from dial_client.turn_data.events import ServerChanged, StatusChanged
 
 pytestmark = pytest.mark.anyio
 
@@ -52,3 +52,13 @@ async def test_a_question_from_before_the_turn_leaves_out_no_time_before_the_tur
     view.show(StatusChanged("Writing…"))
     assert screen.live.activity is not None
     assert screen.live.activity.since <= time.monotonic()
+
+
+async def test_a_turn_waits_for_servers_until_something_of_the_turn_happens() -> None:
+    screen, view = open_view()
+    screen.live.starting = {"archive": 0.0, "maps": 0.0}
+    view.begin()
+    view.show(ServerChanged("maps", "failed"))
+    assert screen.live.is_waiting, "the archive is still awaited: Enter goes on without"
+    view.show(StatusChanged("Analyzing request…"))
+    assert not screen.live.is_waiting

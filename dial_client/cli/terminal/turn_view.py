@@ -198,7 +198,7 @@ class TurnView:
         self._pause.end()
 
     def _show(self, event: Event) -> None:
-        self._screen.live.is_waiting = False
+        self._screen.live.is_waiting = self._screen.live.is_waiting and isinstance(event, ServerChanged)
         match event:
             case TextDelta(text):
                 self._write(text)
