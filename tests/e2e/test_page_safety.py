@@ -228,6 +228,12 @@ def test_a_phone_is_wide_enough(chromium: Browser, tmp_path: Path) -> None:
         tab.until(DONE)
         assert tab.run("document.getElementById('view').scrollWidth <= innerWidth") is True
         assert tab.run("document.getElementById('sidebar').checkVisibility({visibilityProperty: true})") is False
+        keys = "getComputedStyle(document.getElementById('keys')).display"
+        tab.resize(844, 390, phone=True)
+        assert tab.run(keys) == "none", "the space is for messages where the window is low"
+        tab.resize(844, 900)
+        assert tab.run(keys) == "block"
+        tab.resize(360, 740, phone=True)
         tab.click("#menu")
         tab.until("document.getElementById('sidebar').getBoundingClientRect().left === 0")
         tab.press("Escape")
