@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from threading import Lock
 from types import MappingProxyType, TracebackType
@@ -250,13 +251,14 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         tasks, self._tasks = self._tasks, None
         if tasks is None:
             return
+        # From the last to the first: each is closed whatever another raises, also if the caller is cancelled meanwhile,
+        # from which asyncio's own `Task.cancel` a shield does not protect.
         with anyio.CancelScope(shield=True):
-            await self._turns.aclose()
-            await self._servers.aclose()
-            await self.model.aclose()
-            await tasks.aclose()
-        if self._recording is not None:
-            self._recording.close()
+            async with AsyncExitStack() as parts:
+                if self._recording is not None:
+                    parts.callback(self._recording.close)
+                for part in (tasks, self.model, self._servers, self._turns):
+                    parts.push_async_callback(part.aclose)
 
     @property
     def model_name(self) -> str:

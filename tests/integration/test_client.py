@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from mcp.server import MCPServer
 
@@ -315,3 +317,18 @@ async def test_a_configuration_without_a_model_says_what_to_do(tmp_path: Path) -
     config.write_text("{}")
     with pytest.raises(ConfigError, match="no model is named"):
         DialClient.from_config(config)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # no other has tasks that are cancelled like this
+async def test_a_client_whose_closing_is_cancelled_is_closed_all_the_same() -> None:
+    dial = DialClient({"calculator": calculator()}, ScriptedProvider([{"text": "One", "hang": True}]))
+    await dial.open()
+    await dial.ready()
+    turn = dial.start("Count!")
+    closing = asyncio.create_task(dial.aclose())
+    await anyio.lowlevel.checkpoint()
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert turn.over
+    assert dial.servers["calculator"].state is ServerState.STOPPED
