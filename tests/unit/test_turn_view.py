@@ -14,7 +14,8 @@ from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import MONO
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.terminal.turn_view import TurnView
-from dial_client.turn_data.events import ServerChanged, StatusChanged
+from dial_client.messages.message import ToolCallRequest, ToolCallResult
+from dial_client.turn_data.events import ServerChanged, StatusChanged, ToolCallFinished, ToolCallStarted
 
 pytestmark = pytest.mark.anyio
 
@@ -62,3 +63,17 @@ async def test_a_turn_waits_for_servers_until_something_of_the_turn_happens() ->
     assert screen.live.is_waiting, "the archive is still awaited: Enter goes on without"
     view.show(StatusChanged("Analyzing request…"))
     assert not screen.live.is_waiting
+
+
+async def test_the_live_line_names_the_calls_that_run_and_none_that_is_over() -> None:
+    screen, view = open_view()
+    view.begin()
+    for name in ("radar", "forecast", "station"):
+        view.show(ToolCallStarted(ToolCallRequest(name, name, {}), "weather", name))
+        view.show(StatusChanged(f"Using {name}…"))
+    shown = []
+    for name in ("station", "forecast"):
+        view.show(ToolCallFinished(ToolCallResult(name, True, "rain"), "weather", 0.1))
+        assert screen.live.activity is not None
+        shown.append(screen.live.activity.text)
+    assert shown == ["Waiting for 2 calls…", "Waiting for weather.radar…"]

@@ -299,6 +299,9 @@ class TurnView:
         self._is_behind_call = True
         self._screen.print("\n".join(lines))
         self._show_images(result.content)
+        if self._running:
+            names = [call.name for call in self._running.values()]
+            self._say(f"Waiting for {names[0] if len(names) == 1 else f'{len(names)} calls'}…")
 
     def _show_images(self, content: Content) -> None:
         """Show the images of a result or an answer, or say where they were saved."""
