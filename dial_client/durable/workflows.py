@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -99,12 +100,17 @@ class DurableTurns:
 
         background, self._background = self._background, None
         self._is_closing = True
+        # DBOS exists once in a process: it is destroyed also if asyncio's own `Task.cancel` passes the shield.
         with anyio.CancelScope(shield=True):
-            if background is not None:
-                await background.aclose()
-            with anyio.move_on_after(_SHUTDOWN_TIMEOUT):
-                await self._execution.abandon_all()
-            await to_thread.run_sync(lambda: DBOS.destroy(destroy_registry=True))
+            async with AsyncExitStack() as parts:
+                parts.push_async_callback(to_thread.run_sync, lambda: DBOS.destroy(destroy_registry=True))
+                parts.push_async_callback(self._abandon_turns)
+                if background is not None:
+                    parts.push_async_callback(background.aclose)
+
+    async def _abandon_turns(self) -> None:
+        with anyio.move_on_after(_SHUTDOWN_TIMEOUT):
+            await self._execution.abandon_all()
 
     async def submit(self, conversation_id: str, message: str | Message, *, output_type: Any = None) -> str:
         """Send a message in a conversation, and return the id of the turn, which starts once no other is in its way.

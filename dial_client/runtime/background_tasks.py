@@ -48,8 +48,12 @@ class BackgroundTasks:
         else:
             # asyncio itself remembers a task only weakly.
             tasks._host = asyncio.create_task(tasks._run())
-        with anyio.CancelScope(shield=True):
-            await tasks._opened.wait()
+        try:
+            with anyio.CancelScope(shield=True):
+                await tasks._opened.wait()
+        except BaseException:  # asyncio's own `Task.cancel` passes the shield, and nobody has the tasks to close them
+            tasks._group.cancel_scope.cancel()
+            raise
         return tasks
 
     @property

@@ -149,3 +149,16 @@ def test_a_half_imported_trio_does_not_matter_to_asyncio(monkeypatch: pytest.Mon
         await nursery.aclose()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # no other has tasks that are cancelled like this
+async def test_tasks_whose_opening_is_cancelled_end() -> None:
+    before = asyncio.all_tasks()
+    opening = asyncio.create_task(BackgroundTasks.open())
+    await anyio.lowlevel.checkpoint()
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    with anyio.fail_after(60):
+        while left := asyncio.all_tasks() - before:
+            await asyncio.wait(left)
