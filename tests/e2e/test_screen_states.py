@@ -95,7 +95,7 @@ class Recorder:
 
     def rows(self) -> list[str]:
         """The rows since the latest message."""
-        rows = self.person.recent().splitlines()
+        rows = self.person.recent(60).splitlines()
         begins = (at for at, row in enumerate(rows) if row.startswith(f"> {self._question[:20]}"))
         return rows[next(begins, len(rows)) :]
 
