@@ -78,7 +78,8 @@ async def list_servers(options: Options, *, as_json: bool) -> int:
         else:
             warn(f"configuration: {config_name(settings)}")
             for status in dial.servers.values():
-                own = (*status.notes, *(status.stderr if status.error else ()))
+                error = status.error or ""
+                own = (*status.notes, *(line for line in status.stderr if error and line.strip() not in error))
                 print_lines([_line(status), *(f"    {one_line(line, 200)}" for line in own)])
     return ExitCode.ANSWERED
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,13 @@ def test_tools_and_servers_are_listed(folder: Path) -> None:
         ("raw", "ready", "2025-11-25")
     ]
     assert dial_chat(folder, "servers").stdout == "raw: ready, MCP 2025-11-25, 1 tool\n"
+
+
+def test_the_reason_of_a_server_that_does_not_start_is_printed_once(tmp_path: Path) -> None:
+    script = "import sys; sys.exit('looked for the key\\nno key was found')"
+    write_config(tmp_path, {"raw": {"command": sys.executable, "args": ["-c", script]}})
+    printed = dial_chat(tmp_path, "servers").stdout
+    assert (printed.count("no key was found"), printed.count("looked for the key")) == (1, 1), printed
 
 
 def test_a_tool_is_called_by_hand(folder: Path) -> None:
