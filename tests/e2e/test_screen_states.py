@@ -63,7 +63,13 @@ class Recorder:
         self._question = ""
 
     def wait_for_prompt(self) -> None:
-        self.person.until_true(lambda: self.person.lines[-1:] == [">"], "no prompt")
+        """Wait until the last row is an empty input line, and nothing runs."""
+
+        def is_idle() -> bool:
+            lines = self.person.lines
+            return lines[-1:] == [">"] and not any("Ctrl-C stops" in line for line in lines)
+
+        self.person.until_true(is_idle, "no prompt")
 
     def wait_for_servers(self, *, is_announced: bool) -> None:
         """Wait until all servers have started or failed; where that is announced only behind a line, send some."""

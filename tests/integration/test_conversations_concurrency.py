@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 
 import anyio
 import pytest
@@ -210,8 +211,10 @@ async def test_a_turn_that_lost_its_conversation_stops_and_adds_nothing(store: C
         made = await manager.create()
         live = await manager.start(made.id, "a")
         await model.until_asked()
+        theirs = partial(store.begin, made.id, "theirs", [Message.user("b")], expected_count=1, lease=100.0, title="")
         await store.renew(made.id, live.id, 0.0)
-        assert await store.begin(made.id, "theirs", [Message.user("b")], expected_count=1, lease=100.0, title="")
+        while not await theirs():  # the turn has renewed its lease in between
+            await store.renew(made.id, live.id, 0.0)
         with pytest.raises(ConversationBusy, match="taken over"):
             await live.result()
         assert await read_messages(store, made.id) == dialogue("a") + dialogue("b")
