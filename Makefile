@@ -9,7 +9,8 @@ BIN = $(VENV)/Scripts
 endif
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 # A pinned package whose index lists no hash of a platform's wheel must not be taken: --require-hashes refuses it.
-INSTALL = $(PIP) install --require-hashes -r
+# Python compiles what is imported, which is a part of what is installed.
+INSTALL = $(PIP) install --no-compile --require-hashes -r
 DEMO = $(VENV)/demo.installed
 TEST = $(VENV)/test.installed
 DOCS = $(VENV)/docs.installed
