@@ -90,7 +90,7 @@ def test_every_command_at_every_width(tmp_path: Path, mode: str) -> None:
             talk(person, columns, is_drawn=is_drawn)
             if is_drawn or columns == 60:
                 look_around(person, is_drawn=is_drawn, is_dumb=mode == "dumb")
-                change(person, columns, is_drawn=is_drawn)
+                change(person, columns, is_drawn=is_drawn, is_dumb=mode == "dumb")
             assert ESC not in reader.recent()
         reader.type("/quit\r")
         assert reader.leave() == 0
@@ -142,7 +142,7 @@ def look_around(person: Person, *, is_drawn: bool, is_dumb: bool) -> None:
     person.type("/modle", "did you mean /model?")
 
 
-def change(person: Person, columns: int, *, is_drawn: bool) -> None:
+def change(person: Person, columns: int, *, is_drawn: bool, is_dumb: bool) -> None:
     """Use the commands that change something."""
     person.type("/system Be brief.", "Instructions: Be brief.")
     person.type("/format native", "Tool format: native")
@@ -156,7 +156,7 @@ def change(person: Person, columns: int, *, is_drawn: bool) -> None:
     person.type(f"/export a{columns}.md", "Not written.", keys=overwrite)
     person.begin("/edit")
     person.wait_for("edit the question and send it")
-    if is_drawn:
+    if not is_dumb:
         person.reader.until_true(lambda: person.reader.lines[-1].startswith("> "), "no question in the input line")
         person.reader.type("\x15")
     person.type("Again?", "rain")
