@@ -71,7 +71,12 @@ async (selector) => {
   const before = look();
   await new Promise((kept) => { requestAnimationFrame(kept); setTimeout(kept, 100); });
   const after = look();
-  return before && after && before.join() === after.join() ? after : null;
+  if (!before || !after || before.join() !== after.join()) return null;
+  const element = document.querySelector(selector);
+  window.hasMissed = false;
+  const note = ({ target }) => { window.hasMissed = !element.contains(target); };
+  addEventListener("pointerdown", note, { capture: true, once: true });
+  return after;
 }
 """
 
@@ -286,10 +291,17 @@ class Tab:
 
     @contextmanager
     def pressed(self, selector: str) -> Iterator[None]:
-        """Hold the pointer's button down on the first element that matches; the pointer stays at its place."""
-        place = self.until(f"({_PLACE})({json.dumps(selector)})")
-        pointer = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
-        self.call("Input.dispatchMouseEvent", type="mousePressed", **pointer)
+        """Hold the pointer's button down on the first element that matches; the pointer stays at its place.
+
+        An element that moved away at this moment is tried again; behind one in front of it, that one is pressed.
+        """
+        for is_last in (False, False, False, False, True):
+            place = self.until(f"({_PLACE})({json.dumps(selector)})")
+            pointer = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
+            self.call("Input.dispatchMouseEvent", type="mousePressed", **pointer)
+            if is_last or not self.run("window.hasMissed"):
+                break
+            self.call("Input.dispatchMouseEvent", type="mouseReleased", **(pointer | {"x": 0, "y": 0}))
         yield
         self.call("Input.dispatchMouseEvent", type="mouseReleased", **pointer)
 

@@ -25,6 +25,7 @@ _CONTROLS = """
     || [...(control.labels ?? [])].some((label) => label.contains(hit));
   const findCover = (control) => {
     const [box] = control.getClientRects();
+    if (!box) return undefined;  // it has left the page meanwhile
     const top = Math.max(box.top, 0);
     const y = top + (Math.min(box.bottom, innerHeight) - top) / 2;
     const inset = Math.min(4, box.width / 3);
