@@ -1,1 +1,1 @@
-"""What this host adds to the bare SDKs: ``python -m benchmarks.dial``."""
+"""Benchmarks. ``python -m benchmarks.dial`` measures the overhead of this host over the bare SDKs."""

@@ -1,4 +1,4 @@
-"""The list of what is measured."""
+"""The list of all cases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.through_sdk import SdkStart, SdkTurns
 
 
 def all_cases(*, smoke: bool = False) -> dict[str, Case]:
-    """Return the cases by name; for a smoke run small ones, which do the same on a smaller scale."""
+    """Return the cases by name. The cases of a smoke run do the same on a smaller scale."""
     scale = 10 if smoke else 1
     tools = server_entries(4, tools=50 // scale)
     child = {"answer_ms": "to answer ms", "exit_ms": "to exit ms", "cpu_ms": "CPU ms"}

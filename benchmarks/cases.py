@@ -1,4 +1,4 @@
-"""What is measured: a case gets both sides ready, and takes one sample of either at a time."""
+"""The cases to measure. A case prepares both sides, the floor and this host, and takes single samples of each side."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from dial_client import ConversationManager, DialClient, Message, SQLStore, Turn
 OPENERS: Mapping[str, Opener] = {"floor": open_floor, "dial": open_dial}
 
 Sample = Mapping[str, float]
-"""For each metric its value; the metric's last word is the unit."""
+"""The values by metric; the last word of a metric's name is its unit."""
 Measure = Callable[[], Awaitable[Sample]]
 Sides = Mapping[str, Measure]
-"""For ``floor`` and ``dial`` what takes one sample."""
+"""The functions that take one sample of ``floor`` and of ``dial``."""
 
 
 class Case(Protocol):
@@ -37,15 +37,15 @@ class Case(Protocol):
 
     @property
     def about(self) -> str:
-        """What is done, for the table."""
+        """The description for the table."""
 
     def prepared(self, endpoint: Endpoint) -> AbstractAsyncContextManager[Sides]:
-        """Get both sides ready, and leave nothing behind."""
+        """Prepare both sides, and clean up on exit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What the model does in a turn."""
+    """The model's behavior in a turn."""
 
     rounds: int
     calls: int = 1
@@ -59,7 +59,7 @@ class Script:
 
     @property
     def answer(self) -> str:
-        """The text a turn ends with."""
+        """The final text of a turn."""
         return answer_of(self.chunks)
 
 
@@ -75,7 +75,7 @@ class Turns:
 
     @asynccontextmanager
     async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
-        """Connect both."""
+        """Connect both sides."""
         async with AsyncExitStack() as stack:
             url = self.script.url(endpoint)
             sides: dict[str, Measure] = {}
@@ -84,18 +84,18 @@ class Turns:
             yield sides
 
     async def sample(self, host: Host) -> Sample:
-        """Ask, and measure it."""
+        """Ask the question, and measure the turns."""
         ask = host.streamed if self.streamed else host.plain
         with Clock() as clock:
             answers = await asyncio.gather(*(ask() for _ in range(self.at_once)))
         if set(answers) != {self.script.answer}:
-            raise RuntimeError(f"{self.about}: not the answer that was scripted: {answers[0][:200]!r}")
+            raise RuntimeError(f"{self.about}: the answer is not the scripted one: {answers[0][:200]!r}")
         return clock.sample
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A streamed turn of the host in a text format, beside the same turn of the host in native mode."""
+    """A streamed turn of the host in a text format, compared with the same turn in native mode."""
 
     about: str
     script: Script
@@ -103,7 +103,7 @@ class Format:
 
     @asynccontextmanager
     async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
-        """Connect both; native mode stands in the floor's place."""
+        """Connect both; native mode is the floor."""
         turns, url = Turns(self.about, self.script, streamed=True), self.script.url(endpoint)
         async with open_dial(url, turns.servers) as native, open_dial(url, turns.servers, self.tool_format) as text:
             yield {"floor": partial(turns.sample, native), "dial": partial(turns.sample, text)}
@@ -111,9 +111,9 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """From nothing to servers that are connected and their tools known; closing is not counted.
+    """The start until servers are connected and their tools are known; closing is not measured.
 
-    The host is opened whole. The floor makes no client for the model, which would cost it more than a server does.
+    The host is opened completely. The floor creates no client for the model, which would cost it more than a server.
     """
 
     about: str
@@ -137,17 +137,17 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program from its start to its answer and its end."""
+    """A program, from its start to its answer and its exit."""
 
     about: str
     script: Script
     servers: Servers
     metrics: Mapping[str, str]
-    """What of `child.py`'s line is shown, and under which name."""
+    """The keys of `child.py`'s output to report, with their names in the table."""
 
     @asynccontextmanager
     async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
-        """Write the configuration both read."""
+        """Write the configuration that both sides read."""
         url = self.script.url(endpoint)
         with TemporaryDirectory() as folder:
             config = write_config(folder, self.servers)
@@ -160,7 +160,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """``--help``, beside a program that imports the two SDKs and does nothing."""
+    """``--help``, compared with a program that imports the two SDKs and does nothing."""
 
     about: str
     metrics: Mapping[str, str]
@@ -177,7 +177,7 @@ class Help:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Turns of many conversations at once over SQLite; in the floor's place the same turns without a store."""
+    """Concurrent turns of many conversations with SQLite; the floor is the same turns without a store."""
 
     about: str
     script: Script
@@ -204,17 +204,17 @@ class Kept:
         stored = await asyncio.gather(*(manager.get(conversation.id) for conversation in created))
         for conversation, turn in zip(stored, turns, strict=True):
             if conversation.messages != (Message.user(QUESTION), *turn.messages):
-                raise RuntimeError(f"{self.about}: the stored messages are not those of the conversation")
+                raise RuntimeError(f"{self.about}: the stored messages differ from the conversation's")
         return clock.sample
 
     def _check(self, turns: Sequence[Turn]) -> None:
         if any(turn.text != self.script.answer or turn.depth != self.script.rounds or turn.notes for turn in turns):
-            raise RuntimeError(f"{self.about}: not the answer that was scripted")
+            raise RuntimeError(f"{self.about}: the answer is not the scripted one")
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The memory of an idle conversation; on the side of the floor its messages, in a list."""
+    """The memory of an idle conversation; the floor is a list of its messages."""
 
     about: str
     script: Script
@@ -244,7 +244,7 @@ class Idle:
 
 
 class Clock:
-    """Wall time, and CPU time of this process, of what is inside."""
+    """Measures the wall time of a block, and the CPU time of this process in it."""
 
     sample: Sample
 
@@ -259,7 +259,7 @@ class Clock:
 
 
 class _Memory:
-    """What is held at the end that was not there at the beginning, at least a byte."""
+    """Measures the memory that a block allocates and does not free, at least one byte."""
 
     kib = 0.0
 
@@ -305,6 +305,6 @@ async def run_child(argv: list[str], marker: str, metrics: Mapping[str, str]) ->
 
 
 def dial_chat_command() -> list[str]:
-    """Return the words that start this program."""
+    """Return the command that starts this program."""
     script = shutil.which("dial-chat", path=str(Path(sys.executable).parent))
     return [script] if script else [sys.executable, "-m", "dial_client"]

@@ -2,9 +2,9 @@
 
     {"answer_ms", "exit_ms", "cpu_ms", "peak_mb", "code"}
 
-``answer_ms`` is the time until MARKER was read from its standard output (null if it never came). ``cpu_ms`` and
-``peak_mb`` are those of the program with the children it waited for; null where there is no ``wait4`` (Windows).
-A process of its own, the standard library only, because a program's peak counts from what its parent held (Linux).
+``answer_ms`` is the time until MARKER was read from the program's standard output (null if it was not). ``cpu_ms`` and
+``peak_mb`` include the children that the program waited for; they are null without ``wait4`` (Windows). This is a
+separate process with the standard library only, because on Linux a program's peak memory includes its parent's.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 
 def measured(marker: bytes, command: list[str]) -> dict[str, Any]:
     """Run the program to its end."""
-    began = time.perf_counter()
-    answered = None
-    said = b""
+    started_at = time.perf_counter()
+    answer_ms = None
+    output = b""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         while chunk := os.read(process.stdout.fileno(), 65536):
-            said += chunk
-            if answered is None and marker in said:
-                answered = (time.perf_counter() - began) * 1000
+            output += chunk
+            if answer_ms is None and marker in output:
+                answer_ms = (time.perf_counter() - started_at) * 1000
         cpu, peak = _waited(process)
     return {
-        "answer_ms": answered,
-        "exit_ms": (time.perf_counter() - began) * 1000,
+        "answer_ms": answer_ms,
+        "exit_ms": (time.perf_counter() - started_at) * 1000,
         "cpu_ms": cpu,
         "peak_mb": peak,
         "code": process.returncode,
@@ -44,7 +44,7 @@ def _waited(process: subprocess.Popen[bytes]) -> tuple[float | None, float | Non
         return None, None
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    unit = 1 if sys.platform == "darwin" else 1024  # kilobytes everywhere else
+    unit = 1 if sys.platform == "darwin" else 1024  # kilobytes on other systems
     return (usage.ru_utime + usage.ru_stime) * 1000, usage.ru_maxrss * unit / 1e6
 
 

@@ -1,8 +1,8 @@
 """Measures this host against the floor (`benchmarks/floor.py`), both in one run: ``python -m benchmarks.dial``.
 
-The sides take turns, so that a machine that slows down slows both. The medians of both are shown, their ratio, and the
-lowest and the highest ratio of two neighbouring samples. CPU is that of this process, or of a whole child process with
-its children; where the system has no ``wait4`` (Windows) a child's CPU and memory are left out.
+The two sides alternate, so that a slow phase of the machine affects both. The table shows the medians of both, their
+ratio, and the lowest and highest ratio of two neighbouring samples. CPU time is that of this process, or of a child
+process and its children; without ``wait4`` (Windows), a child's CPU time and memory are missing.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from benchmarks.screen_delay import ShownOnScreen
 from benchmarks.through_sdk import SdkStart
 
 LONG_CASES = (Program, Help, Kept, Idle, SdkStart, ShownOnScreen)
-"""Cases of whose sides seven samples are taken, in place of fifteen."""
+"""Slow cases, with seven samples of each side instead of fifteen."""
 
 
 async def measure(case: Case, endpoint: Endpoint, repeat: int, warm_up: int) -> dict[str, list[Sample]]:
     """Take samples of a case: floor, dial, floor, dial, and so on.
 
     Raises:
-        RuntimeError: a side gave another answer than was scripted, or the sides asked the model unequally often.
+        RuntimeError: an answer is not the scripted one, or the sides sent different numbers of requests to the model.
     """
     samples: dict[str, list[Sample]] = {"floor": [], "dial": []}
     async with case.prepared(endpoint) as sides:
         for at in range(-warm_up, repeat):
-            asked = {}
-            for side, sample in sides.items():
+            requests = {}
+            for side, take_sample in sides.items():
                 before = endpoint.requests()
-                taken = await sample()
-                asked[side] = endpoint.requests() - before
+                sample = await take_sample()
+                requests[side] = endpoint.requests() - before
                 if at >= 0:
-                    samples[side].append(taken)
-            if asked["floor"] != asked["dial"]:
-                raise RuntimeError(f"{case.about}: the two sides asked the model unequally often: {asked}")
+                    samples[side].append(sample)
+            if requests["floor"] != requests["dial"]:
+                raise RuntimeError(f"{case.about}: the sides sent different numbers of requests: {requests}")
     return samples
 
 
 async def run(names: Sequence[str], *, smoke: bool, repeat: int | None) -> list[Row]:
-    """Measure the cases of these names, one after the other."""
+    """Measure the cases with these names, one after another."""
     cases = all_cases(smoke=smoke)
     rows: list[Row] = []
     with Endpoint() as endpoint:
@@ -65,12 +65,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dial", description=__doc__)
     parser.add_argument("--only", action="append", choices=names, metavar="CASE", help=f"one of {', '.join(names)}")
     parser.add_argument(
-        "--repeat", type=int, metavar="N", help="samples of each side; 15 by default, 7 of what takes long"
+        "--repeat", type=int, metavar="N", help="samples of each side; default: 15, or 7 for slow cases"
     )
-    parser.add_argument("--smoke", action="store_true", help="small sizes and one sample: that it runs, not how fast")
+    parser.add_argument("--smoke", action="store_true", help="small sizes and one sample, to test the benchmark itself")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     given = parser.parse_args()
-    os.environ["NO_PROXY"] = "*"  # all of it is on this machine
+    os.environ["NO_PROXY"] = "*"  # all requests stay on this machine
     rows = asyncio.run(run(given.only or names, smoke=given.smoke, repeat=given.repeat))
     if given.json:
         print(json.dumps(as_json(rows), indent=2))

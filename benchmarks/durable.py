@@ -1,7 +1,8 @@
-"""Measures what a durable turn costs beside a plain one: ``python -m benchmarks.durable [URL]``.
+"""Measures the overhead of a durable turn over a plain turn: ``python -m benchmarks.durable [URL]``.
 
-Both are turns of one round of two exchanges with a scripted model, in conversations of one store; plain and durable
-turns take turns. URL is where store and workflows are kept; by default SQLite in a folder that is gone afterwards.
+Each turn has one tool round with a scripted model, that is two requests, in a conversation of the same store. Plain and
+durable turns alternate. URL is the database of the store and the workflows; the default is SQLite in a temporary
+folder.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ REPLIES = [{"tool_calls": [{"name": "noop", "arguments": {}}]}, "Done."]
 
 
 async def measured(where: str) -> tuple[list[float], list[float]]:
-    """Return the milliseconds of each plain and of each durable turn."""
+    """Return the milliseconds of each plain turn and of each durable turn."""
     server = MCPServer("noop")
     server.add_tool(lambda: "ok", name="noop", description="Does nothing.")
     store, plain, durable = SQLStore(where), [], []
@@ -32,12 +33,12 @@ async def measured(where: str) -> tuple[list[float], list[float]]:
         async with DurableTurns(dial, store, where.replace("talk.db", "turns.db")) as turns:
             for _ in range(TURNS + 1):
                 conversation = await manager.create()
-                began = time.perf_counter()
+                started_at = time.perf_counter()
                 await manager.chat(conversation.id, "Go on.")
-                plain.append((time.perf_counter() - began) * 1000)
-                began = time.perf_counter()
+                plain.append((time.perf_counter() - started_at) * 1000)
+                started_at = time.perf_counter()
                 await turns.result(await turns.submit(conversation.id, "Go on."))
-                durable.append((time.perf_counter() - began) * 1000)
+                durable.append((time.perf_counter() - started_at) * 1000)
     await store.aclose()
     return plain[1:], durable[1:]
 
@@ -47,8 +48,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         where = sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{Path(folder) / 'talk.db'}"
         plain, durable = anyio.run(measured, where)
-    one, other = statistics.median(plain), statistics.median(durable)
-    print(f"plain {one:.1f} ms   durable {other:.1f} ms   ratio {other / one:.2f}   median of {TURNS} turns each")
+    plain_ms, durable_ms = statistics.median(plain), statistics.median(durable)
+    ratio = durable_ms / plain_ms
+    print(f"plain {plain_ms:.1f} ms   durable {durable_ms:.1f} ms   ratio {ratio:.2f}   median of {TURNS} turns each")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""A scripted model on loopback with OpenAI's Chat Completions API, in a process of its own. It responds at once.
+"""A scripted model on loopback with OpenAI's Chat Completions API, in a separate process. It responds at once.
 
-The address decides what it responds: ``/ROUNDS/CALLS/CHUNKS/v1``. In each of the first ROUNDS rounds of a conversation
-it calls CALLS of the offered tools, after that it replies with CHUNKS words, in as many chunks if it is streamed. It
-has no state: the round is the number of the assistant's messages in the request. Plain asyncio, HTTP/1.1 with
-keep-alive; a write for each chunk, as inference servers do it.
+The URL determines the responses: ``/ROUNDS/CALLS/CHUNKS/v1``. In each of the first ROUNDS rounds of a conversation, the
+model calls CALLS of the offered tools; then it replies with CHUNKS words, in as many chunks if it streams. It has no
+state: the round is the number of the assistant's messages in the request. It uses plain asyncio and HTTP/1.1 with
+keep-alive, with a write for each chunk, like inference servers.
 
 ``/stamped/CHUNKS/MS/v1`` replies with a document in Markdown, a chunk every MS milliseconds. Each chunk has the time at
 which it was sent: 10^15 and the microseconds of the monotonic clock.
@@ -30,7 +30,7 @@ _STAMPED = (
     *("\n\n| begin | end |\n|---|---|\n| {} ", "| {} |\n", "| {} ", "| {} |\n"),
     *("\n```python\nbegin = {}\n", "end = {}  # the end\n", "size = {}\n```\n\n"),
 )
-"""The chunks of a document, again and again; a time stands in each."""
+"""The chunks of a document, which is repeated. Each chunk has a placeholder for the time."""
 _USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
 
@@ -40,7 +40,7 @@ def answer_of(chunks: int) -> str:
 
 
 class Endpoint:
-    """The process of the model, from the benchmark's side."""
+    """Starts and controls the process of the model."""
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-I", "-S", __file__]
@@ -58,11 +58,11 @@ class Endpoint:
         return f"http://127.0.0.1:{self._port}/{rounds}/{calls}/{chunks}/v1"
 
     def stamped_url(self, chunks: int, pace_ms: int) -> str:
-        """Return the ``base_url`` of a reply whose chunks have the times at which they were sent."""
+        """Return the ``base_url`` of a reply whose chunks contain the times at which they are sent."""
         return f"http://127.0.0.1:{self._port}/stamped/{chunks}/{pace_ms}/v1"
 
     def requests(self) -> int:
-        """Return the number of requests it has responded to."""
+        """Return the number of requests that the model has answered."""
         assert self._process.stdin is not None
         print("count", file=self._process.stdin, flush=True)
         return int(self._read_line())
@@ -135,7 +135,7 @@ class _Model(asyncio.Protocol):
             self._transport.write(event)
 
     def _write_stamped(self, at: int, chunks: int, pace: float, begun: float) -> None:
-        """Write a chunk with the time, and plan the next one; none is late because one before was."""
+        """Write a chunk with the time, and schedule the next chunk; a late chunk does not delay the next ones."""
         if self._transport.is_closing():
             return
         if at == chunks:

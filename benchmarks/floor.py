@@ -1,7 +1,7 @@
-"""The floor: the plainest sound loop over the same SDKs, what a good engineer writes in an afternoon.
+"""The floor: the simplest correct loop over the same SDKs, which a good engineer writes in an afternoon.
 
-Servers start side by side, calls of a round run side by side, rounds are bounded, calls have a timeout. No more than
-that: no approval, no repair, no restart, no status.
+Servers start concurrently, calls of a round run concurrently, rounds are limited, and calls have a timeout. There is no
+approval, repair, restart or status.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from openai import AsyncOpenAI
 MAX_ROUNDS = 10
 
 Connected = tuple[Client, list[Tool]]
-"""A server, and what it offers."""
+"""A connected server, and its tools."""
 
 
 class Floor:
@@ -34,7 +34,7 @@ class Floor:
         self.tools: list[Any] = [_offered(tool) for _, tools in servers for tool in tools]
 
     async def run(self, messages: list[Any]) -> str:
-        """Answer in one piece; `messages` grows by what is said."""
+        """Return the answer as a whole; the new messages are appended to `messages`."""
         for _ in range(MAX_ROUNDS):
             completion = await self.openai.chat.completions.create(
                 model=self.model, messages=messages, tools=self.tools
@@ -48,7 +48,7 @@ class Floor:
         return ""
 
     async def stream(self, messages: list[Any]) -> AsyncGenerator[str, None]:
-        """Answer piece by piece; `messages` grows by what is said."""
+        """Yield the answer in pieces; the new messages are appended to `messages`."""
         for _ in range(MAX_ROUNDS):
             text: list[str] = []
             calls: dict[int, dict[str, str]] = {}
@@ -73,8 +73,8 @@ class Floor:
                 return
             messages += await asyncio.gather(*(self.call(**call) for call in calls.values()))
 
-    async def call(self, id: str, name: str, arguments: str) -> dict[str, str]:  # noqa: A002 - the API's word
-        """Call a tool, and give its result as the model reads it."""
+    async def call(self, id: str, name: str, arguments: str) -> dict[str, str]:  # noqa: A002 - the name in the API
+        """Call a tool, and return its result as a message for the model."""
         result = await self.routes[name].call_tool(name, json.loads(arguments))
         text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
         return {"role": "tool", "tool_call_id": id, "content": text}
@@ -82,7 +82,7 @@ class Floor:
 
 @asynccontextmanager
 async def connected(servers: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[list[Connected]]:
-    """Start the servers side by side, each in a task of its own: a `Client` must be left where it was entered."""
+    """Start the servers concurrently, each in its own task: a `Client` must be closed in the task that opened it."""
     stop = asyncio.Event()
 
     async def own(entry: Mapping[str, Any], ready: asyncio.Future[Connected]) -> None:
@@ -103,7 +103,7 @@ async def connected(servers: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[l
 
 @asynccontextmanager
 async def opened(base_url: str, model: str, servers: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[Floor]:
-    """Get everything ready, and close it."""
+    """Open the model's client and the servers, and close them on exit."""
     async with AsyncOpenAI(base_url=base_url, api_key="none") as openai, connected(servers) as ready:
         yield Floor(openai, model, ready)
 
@@ -133,7 +133,7 @@ def _assistant(text: str, calls: list[dict[str, str]]) -> dict[str, Any]:
 
 
 async def chat(base_url: str, servers: Mapping[str, Mapping[str, Any]], prompt: str) -> None:
-    """Print the answer to one question as it comes."""
+    """Print the answer to one question while it arrives."""
     async with opened(base_url, "x", servers) as floor:
         async for text in floor.stream([{"role": "user", "content": prompt}]):
             print(text, end="", flush=True)

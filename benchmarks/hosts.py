@@ -1,4 +1,4 @@
-"""The two hosts behind one face, so that a case asks both for the same work."""
+"""The two hosts behind one interface, so that a case gives both the same work."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Host(Protocol):
     """A model and its servers, ready to answer."""
 
     async def plain(self) -> str:
-        """Answer `QUESTION` in one piece."""
+        """Return the answer to `QUESTION` without streaming."""
 
     async def streamed(self) -> str:
-        """Answer `QUESTION` piece by piece; the pieces are put together."""
+        """Return the answer to `QUESTION`, joined from streamed pieces."""
 
 
 Opener = Callable[[str, Servers], AbstractAsyncContextManager[Host]]
 
 
 def server_entries(count: int = 1, *, tools: int = 1, start_delay: float = 0.0, call_delay: float = 0.0) -> Servers:
-    """Return entries of raw servers; `tools` is each server's, delays are seconds."""
+    """Return entries of raw servers; `tools` is the number of tools of each server, and delays are in seconds."""
     script = str(Path(__file__).with_name("stdio_server.py"))
     delays = ["--start-delay", str(start_delay), "--call-delay", str(call_delay)]
     names = [f"server{number}" for number in range(count)]
@@ -76,9 +76,9 @@ class _Dial:
 
 
 def _expect_no_failure(turn: Turn) -> None:
-    # A wrong answer would be noticed; a call that failed, or a server that is missing, not by itself.
+    # The cases check the answer, which does not reveal failed calls and missing servers.
     if turn.notes or not all(record.result.success for record in turn.tool_calls):
-        raise RuntimeError(f"a turn went wrong: {turn.notes} {[record.result for record in turn.tool_calls]}")
+        raise RuntimeError(f"a turn failed: {turn.notes} {[record.result for record in turn.tool_calls]}")
 
 
 @asynccontextmanager
@@ -95,7 +95,7 @@ def wrap_floor(host: floor.Floor) -> Host:
 
 @asynccontextmanager
 async def open_client(url: str, servers: Servers, **options: Unpack[ClientOptions]) -> AsyncIterator[Host]:
-    """Open the product with further options."""
+    """Open this host with further options."""
     options["base_url"], options["limits"] = url, _ALL_TOOLS
     async with DialClient(servers, "chat:x", **options) as dial:
         yield _Dial(dial)
@@ -103,14 +103,14 @@ async def open_client(url: str, servers: Servers, **options: Unpack[ClientOption
 
 @asynccontextmanager
 async def open_dial(base_url: str, servers: Servers, tool_format: str | None = None) -> AsyncIterator[Host]:
-    """Open the product with its default settings, but for one: like the floor it offers all tools there are."""
+    """Open this host with its default settings, except that it offers all tools, like the floor."""
     async with open_client(base_url, servers, tool_format=tool_format) as dial:
         yield dial
 
 
 @asynccontextmanager
 async def open_dial_through_sdk(base_url: str, servers: Servers) -> AsyncIterator[Host]:
-    """Open the product with a client of `openai` as its way to the model."""
+    """Open this host with a client of `openai` for its requests to the model."""
     from openai import AsyncOpenAI
 
     async with AsyncOpenAI(base_url=base_url, api_key="none") as client:

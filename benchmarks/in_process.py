@@ -1,4 +1,4 @@
-"""What code of the embedding program costs: functions as tools, middleware around turns and calls, and tracing."""
+"""The overhead of code in the embedding program: functions as tools, middleware around turns and calls, tracing."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ async def look_up(text: str, count: int) -> str:
 
 
 class FunctionFloor(Floor):
-    """The plain loop with a function in place of servers."""
+    """The plain loop with a function instead of servers."""
 
     def __init__(self, openai: AsyncOpenAI, model: str) -> None:
         super().__init__(openai, model, [])
         function = {"name": look_up.__name__, "description": str(look_up.__doc__), "parameters": PARAMETERS}
         self.tools = [{"type": "function", "function": function}]
 
-    async def call(self, id: str, name: str, arguments: str) -> dict[str, str]:  # noqa: A002 - the API's word
-        """Call the function, and return its result as the model reads it."""
+    async def call(self, id: str, name: str, arguments: str) -> dict[str, str]:  # noqa: A002 - the name in the API
+        """Call the function, and return its result as a message for the model."""
         return {
             "role": "tool",
             "tool_call_id": id,
@@ -66,7 +66,7 @@ class FunctionTurns:
 
 
 class Passing(Middleware):
-    """Carries on with everything as it is."""
+    """Passes everything on unchanged."""
 
     async def around_turn(self, request: TurnRequest, call_next: CallNext[TurnRequest, Turn]) -> Turn:
         """Run the turn."""
@@ -75,7 +75,7 @@ class Passing(Middleware):
     async def around_model_call(
         self, request: ModelRequest, call_next: CallNext[ModelRequest, ModelReply]
     ) -> ModelReply:
-        """Ask the model."""
+        """Call the model."""
         return await call_next(request)
 
     async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
@@ -85,7 +85,7 @@ class Passing(Middleware):
 
 @dataclass(frozen=True, slots=True)
 class MiddlewareTurns:
-    """Turns of the product with three middlewares; the product without any stands in the floor's place."""
+    """Turns of this host with three middlewares; the floor is this host without middleware."""
 
     about: str
     script: Script
@@ -105,7 +105,7 @@ class MiddlewareTurns:
 
 @dataclass(frozen=True, slots=True)
 class TracedTurns:
-    """Turns of the product with spans of OpenTelemetry, which are kept; without any in the floor's place."""
+    """Turns of this host with OpenTelemetry spans, which are stored; the floor is this host without spans."""
 
     about: str
     script: Script
@@ -124,7 +124,7 @@ class TracedTurns:
         async with open_dial(url, self.servers) as host:
 
             async def trace_turn() -> Sample:
-                # The provider of a process is set once; the side without traces is measured in the same process.
+                # A process can set its tracer provider only once, and measures the side without traces, too.
                 with patch.object(trace, "get_tracer_provider", lambda: provider):
                     sample = await turns.sample(host)
                 if len(exporter.get_finished_spans()) < 2 * self.script.rounds + 2:
@@ -137,7 +137,7 @@ class TracedTurns:
 
 @dataclass(frozen=True, slots=True)
 class UntracedTurns:
-    """Turns without an SDK of OpenTelemetry; a client that does not look for one stands in the floor's place."""
+    """Turns without an OpenTelemetry SDK; the floor is a client that does not look for an SDK."""
 
     about: str
     script: Script

@@ -1,6 +1,6 @@
-"""One question to the product, as a program: ``python -m benchmarks.one_question direct|sdk BASE_URL CONFIG PROMPT``.
+"""A program that asks this host one question: ``python -m benchmarks.one_question direct|sdk BASE_URL CONFIG PROMPT``.
 
-It imports nothing but what its way to the model needs.
+It imports only the modules that its way to the model needs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dial_client import DialClient
 
 
 async def answer(way: str, base_url: str, config: str, prompt: str) -> str:
-    """Return the answer, asked for with the product's own HTTP client, or through a client of `openai`."""
+    """Return the answer, requested with this host's own HTTP client, or through a client of `openai`."""
     if way == "direct":
         async with DialClient.from_config(config, model="chat:x", base_url=base_url) as dial:
             return (await dial.response(prompt)).text

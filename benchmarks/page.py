@@ -1,8 +1,8 @@
-"""How smooth the page is while an answer grows long, in Chromium: ``python -m benchmarks.page [--only CASE]``.
+"""Measures how smooth the page is during a long answer, in Chromium: ``python -m benchmarks.page [--only CASE]``.
 
 A scripted model sends most of 10,000 lines at once, and the rest at 200 tokens a second. Frames are counted while the
-rest arrives: the answer is longest then. Shares are processor time of the page's main thread, which depends less on
-what else the machine does. The last case opens a stored conversation of 2,000 messages.
+rest arrives, when the answer is longest. Shares are processor time of the page's main thread, which depends less on
+other load of the machine. The last case opens a stored conversation of 2,000 messages.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ TOKENS_A_SECOND = 200
 TOKEN = 4
 """Characters of a token."""
 PIECE = 4_000
-"""Characters of a piece of what is sent at once."""
+"""Characters of each piece of the part that is sent at once."""
 SECONDS = 10
-"""How long the rest takes to arrive."""
+"""Seconds during which frames are counted."""
 MESSAGES = 2_000
 OPENINGS = 5
 
@@ -101,7 +101,7 @@ KINDS: Mapping[str, Callable[[int], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Smoothness:
-    """What was measured while the end of an answer arrived."""
+    """The measurements while the end of an answer arrived."""
 
     kind: str
     frames: float
@@ -109,20 +109,20 @@ class Smoothness:
     longest: float
     """Milliseconds of the longest pause between two frames."""
     busy: float
-    """The processor time of the page's main thread, as a part of the time."""
+    """The processor time of the page's main thread, as a share of the elapsed time."""
     script: float
-    """The part of the time that scripts took."""
+    """The share of the elapsed time that scripts took."""
     layout: float
-    """The part of the time that style and layout took."""
+    """The share of the elapsed time that style and layout took."""
     heap: float
-    """Megabytes of the heap of scripts, after a collection."""
+    """Megabytes of the JavaScript heap, after a garbage collection."""
     memory: float
-    """Megabytes that the process of the tab has for itself, after a collection; 0 where the system does not tell."""
+    """Megabytes of private memory of the tab's process, after a garbage collection; 0 if it is not reported."""
     elements: int
 
 
 class _Model(BaseHTTPRequestHandler):
-    """A model that replies with a document; its name is in the path, with the number of lines sent at once."""
+    """A model that replies with a document. The path has the document's name and the number of lines sent at once."""
 
     protocol_version = "HTTP/1.1"
 
@@ -237,7 +237,7 @@ def measure_stream(chromium: Browser, kind: str, at_once: int, seconds: float) -
 
 
 def _settle(tab: Tab) -> None:
-    """Wait until what was sent at once is shown, and nothing more is rendered."""
+    """Wait until the part that was sent at once is shown and completely rendered."""
     tab.until(f"{_SHOWN} > 15_000", 300)
     shown = -1
     while shown != (now := tab.run(_SHOWN)):
@@ -272,7 +272,7 @@ _OPEN = """
 
 
 def measure_opening(chromium: Browser) -> list[float]:
-    """Return the milliseconds in which the page opens a stored conversation of 2,000 messages, each time anew."""
+    """Return the milliseconds that the page needs to open a stored conversation of 2,000 messages, once per opening."""
     replies = "\n".join(_mixed(at) for at in range(19))
     messages = [{"role": ("user", "assistant")[at % 2], "content": replies if at % 2 else f"Number {at}"}
                 for at in range(MESSAGES)]  # fmt: skip
@@ -300,7 +300,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
     cases = [*KINDS, "opening"]
     parser.add_argument("--only", action="append", choices=cases, metavar="CASE", help=f"one of {', '.join(cases)}")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long frames are counted")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="seconds during which frames are counted")
     given = parser.parse_args()
     if WHY_NOT:
         sys.exit(WHY_NOT)
@@ -309,8 +309,8 @@ def main() -> None:
         for case in given.only or cases:
             load = f"{os.getloadavg()[0]:.1f}"
             if case == "opening":
-                taken = measure_opening(chromium)
-                print(f"opening milliseconds={' '.join(f'{each:.0f}' for each in taken)} load={load}", flush=True)
+                times = measure_opening(chromium)
+                print(f"opening milliseconds={' '.join(f'{each:.0f}' for each in times)} load={load}", flush=True)
                 continue
             width = sum(len(KINDS[case](at)) + 1 for at in range(1_000, 2_000)) / 1_000
             result = asdict(measure_stream(chromium, case, LINES - round(rest / width), given.seconds))

@@ -1,4 +1,4 @@
-"""A streamed answer on a terminal: rendered Markdown, beside the plain text of the same answer."""
+"""A streamed answer on a terminal: rendered Markdown, compared with the plain text of the same answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dial_client.cli.markdown.themes import DARK
 from dial_client.sinks.terminal import TerminalSink
 
 REFRESH = 0.05
-"""Seconds between two drafts of what is unfinished, as on the screen."""
+"""Seconds between two drafts of the unfinished block, as on the screen."""
 ROWS = 20
 _DOCUMENT = """\
 ## What the records say
@@ -46,14 +46,14 @@ def read(record: Record) -> str:
 
 
 def _pieces(count: int) -> list[str]:
-    """Return a document in so many pieces of a token's size, four characters."""
+    """Return a document in `count` pieces of four characters, the size of a token."""
     whole = _DOCUMENT * (4 * count // len(_DOCUMENT) + 1)
     return [whole[at : at + 4] for at in range(0, 4 * count, 4)]
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Turns of the host whose words are shown as the pieces of a document; plain in the floor's place."""
+    """Turns of the host that show the pieces of a document as Markdown; the floor shows them as plain text."""
 
     about: str
     script: Script
@@ -72,7 +72,7 @@ class Rendered:
                 async for event in dial.stream([Message.user(QUESTION)]):
                     show(TextDelta(next(pieces)) if isinstance(event, TextDelta) else event)
         if next(pieces, None) is not None:
-            raise RuntimeError(f"{self.about}: not the answer that was scripted")
+            raise RuntimeError(f"{self.about}: the answer is not the scripted one")
         return clock.sample
 
 
@@ -87,7 +87,7 @@ def _plain() -> Callable[[Event], None]:
 
 
 def _rendered() -> Callable[[Event], None]:
-    """Return what shows events as the screen does, except that its live area is not drawn."""
+    """Return a function that shows events like the screen, except for drawing the live area."""
     stream = MarkdownStream(lambda: 100, DARK)
     drawn = 0.0
 

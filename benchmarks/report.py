@@ -1,4 +1,4 @@
-"""Numbers of a run as a table or as JSON. No verdicts."""
+"""The numbers of a run as a table or as JSON, without a verdict."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ class Row:
     about: str
     metric: str
     floor: float
-    """The median of the floor's samples, in the unit that ends `metric`."""
+    """The median of the floor's samples, in the unit at the end of `metric`."""
     dial: float
     """The median of the host's samples."""
     ratio: float
-    """Of the medians: `dial` to `floor`."""
+    """The ratio of the medians, `dial` to `floor`."""
     lowest: float
-    """The lowest ratio of two samples taken one after the other."""
+    """The lowest ratio of two samples taken one after another."""
     highest: float
     samples: int
-    """Of each side."""
+    """The number of samples of each side."""
 
 
 def rows_of(case: str, about: str, samples: Mapping[str, Sequence[Sample]]) -> list[Row]:
-    """Sum up what was measured of a case."""
+    """Return the rows of a case's samples."""
     rows = []
     for metric in samples["floor"][0]:
         floor = [sample[metric] for sample in samples["floor"]]
         dial = [sample[metric] for sample in samples["dial"]]
-        pairs = [theirs / plain for plain, theirs in zip(floor, dial, strict=True)]
-        middle, theirs = statistics.median(floor), statistics.median(dial)
-        rows.append(Row(case, about, metric, middle, theirs, theirs / middle, min(pairs), max(pairs), len(pairs)))
+        ratios = [dial_value / floor_value for floor_value, dial_value in zip(floor, dial, strict=True)]
+        base, value = statistics.median(floor), statistics.median(dial)
+        rows.append(Row(case, about, metric, base, value, value / base, min(ratios), max(ratios), len(ratios)))
     return rows
 
 
@@ -73,11 +73,11 @@ def as_json(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def machine() -> str:
-    """Say on what was measured, and how busy it was at the end: a busy machine makes the ranges wide."""
-    said = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
+    """Describe the machine and its load at the end of the run: on a busy machine, the ranges are wide."""
+    text = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
     if sys.platform == "win32":
-        return said
-    return f"{said}, load {os.getloadavg()[0]:.1f}"
+        return text
+    return f"{text}, load {os.getloadavg()[0]:.1f}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""The time from a chunk's way out of the endpoint to a terminal's screen: rendered, beside the same program in lines.
+"""The delay from the endpoint's write of a chunk to the terminal's screen, with rendered Markdown and with ``--plain``.
 
-The whole program runs in a pseudo-terminal, whose output an emulator draws. A chunk is there once its text is on the
+The whole program runs in a pseudo-terminal, whose output an emulator draws. A chunk has arrived once its text is on the
 screen, in the answer or in the live area.
 """
 
@@ -30,7 +30,7 @@ _LEFT_OUT = ("NO_COLOR", "COLUMNS", "LINES", "TMUX")
 
 @dataclass(frozen=True, slots=True)
 class ShownOnScreen:
-    """An answer of the whole program on a screen; with ``--plain`` in the floor's place."""
+    """An answer of the whole program on a screen; the floor is the program with ``--plain``."""
 
     about: str
     chunks: int
@@ -52,14 +52,14 @@ class ShownOnScreen:
 
     async def _sample(self, command: Sequence[str], environment: Mapping[str, str]) -> Sample:
         if sys.platform == "win32":
-            return {}  # it has no pseudo-terminals of this kind
+            return {}  # Windows has no POSIX pseudo-terminals
         delays = await asyncio.to_thread(_find_delays, command, environment)
         if len(delays) != self.chunks:
             raise RuntimeError(f"{self.about}: {len(delays)} chunks were seen")
         ordered = sorted(delays)
         return {
             "median ms": statistics.median(ordered),
-            "95 of 100 within ms": ordered[int(0.95 * len(ordered))],
+            "95th percentile ms": ordered[int(0.95 * len(ordered))],
             "longest ms": ordered[-1],
         }
 
@@ -69,29 +69,29 @@ def _find_delays(command: Sequence[str], environment: Mapping[str, str]) -> list
     import pty
     import termios
 
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (ROWS, COLUMNS))
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (ROWS, COLUMNS))
     process = subprocess.Popen(
-        command, env=dict(environment), start_new_session=True, stdin=theirs, stdout=theirs, stderr=theirs
+        command, env=dict(environment), start_new_session=True, stdin=slave, stdout=slave, stderr=slave
     )
-    os.close(theirs)
+    os.close(slave)
     written: list[tuple[float, bytes]] = []
     try:
-        while data := _read(ours):
+        while data := _read(master):
             written.append((time.monotonic(), data))
         if process.wait(10):
             raise RuntimeError(f"{command[0]} ended with {process.returncode}")
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        os.close(master)
     return _replay(written)
 
 
 def _replay(written: Iterable[tuple[float, bytes]]) -> list[float]:
     """Return the milliseconds until each chunk was on the screen.
 
-    The screen is drawn afterwards: the emulator is slower than a terminal, and would delay what it reads next.
+    The screen is drawn afterwards: the emulator is slower than a terminal, and would delay the next reads.
     """
     import pyte
 
@@ -100,7 +100,7 @@ def _replay(written: Iterable[tuple[float, bytes]]) -> list[float]:
     delays: dict[str, float] = {}
     for at, data in written:
         stream.feed(data)
-        # Without line breaks: a terminal wraps the lines of plain text within words.
+        # Lines are joined without line breaks, because a terminal wraps plain text within words.
         for stamp in _STAMP.findall("".join(screen.display)):
             delays.setdefault(stamp, (at - (int(stamp) - 10**15) / 1e6) * 1000)
     return list(delays.values())
@@ -109,5 +109,5 @@ def _replay(written: Iterable[tuple[float, bytes]]) -> list[float]:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # Linux reports the end so
+    except OSError:  # Linux reports the end of the output as an error
         return b""

@@ -1,8 +1,8 @@
 """Measures how well `SearchIndex` finds the right tool among 300: ``python -m benchmarks.search``.
 
-The questions are in `search_reported.txt`; the index was tuned on those of `search_tuning.txt` only. Beside it stands a
-plain keyword search: how many of the query's words are in a tool's name and description. A hit is a tool that would do
-among the first so many. Tokens are bytes of the tools' JSON, as chat completions carry it, divided by four.
+The questions are in `search_reported.txt`; the index was tuned only on the questions of `search_tuning.txt`. It is
+compared with a plain keyword search, which counts the query's words in a tool's name and description. A hit is an
+expected tool among the first results. Tokens are the bytes of the tools' JSON in a chat completion, divided by four.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class Tokens:
 
     all_tools: int
     found: float
-    """The search tool and the first `OFFERED` it found, on average over the questions."""
+    """The search tool and its first `OFFERED` results, on average over the questions."""
 
 
 class KeywordSearch:
-    """The plainest search: it counts words in common."""
+    """The simplest search, which counts common words."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         ordered = sorted(tools, key=lambda tool: tool.name)
         self._words = [(tool, _words(f"{tool.name} {tool.description}")) for tool in ordered]
 
     def search(self, query: str, limit: int = OFFERED) -> tuple[ToolSpec, ...]:
-        """Return the tools that share most words with the query; with equally many, sorted by name."""
+        """Return the tools that share the most words with the query; tools with equal counts are sorted by name."""
         asked = _words(query)
         counts = [(len(asked & words), tool) for tool, words in self._words]
         ranked = sorted((pair for pair in counts if pair[0]), key=lambda pair: -pair[0])
@@ -70,13 +70,13 @@ def _words(text: str) -> set[str]:
 
 
 def hit_rates(search: Search, asked: Sequence[Question]) -> dict[int, float]:
-    """Return for each of `DEPTHS` the share of questions with a tool that fits among the first results."""
+    """Return, for each of `DEPTHS`, the share of questions with an expected tool among the first results."""
     found = [[tool.name in question.expected for tool in search(question.text, max(DEPTHS))] for question in asked]
     return {depth: sum(any(hits[:depth]) for hits in found) / len(asked) for depth in DEPTHS}
 
 
 def compared(searches: Mapping[str, Search], asked: Sequence[Question]) -> dict[str, dict[int, float]]:
-    """Return the hit rates of each search, on all questions, on those of models and on those of people."""
+    """Return the hit rates of each search for all questions, for questions of models and for questions of people."""
     rates = {}
     for kind in ("all", *sorted({question.asks for question in asked})):
         of_kind = [question for question in asked if kind in ("all", question.asks)]
@@ -86,7 +86,7 @@ def compared(searches: Mapping[str, Search], asked: Sequence[Question]) -> dict[
 
 
 def as_wire(tool: ToolSpec) -> dict[str, Any]:
-    """Return a tool in the form of chat completions."""
+    """Return a tool in the format of chat completions."""
     function = {"name": tool.name, "parameters": dict(tool.input_schema), "description": tool.description}
     return {"type": "function", "function": function}
 
@@ -97,13 +97,13 @@ def tokens_of(offered: Iterable[ToolSpec]) -> int:
 
 
 def tokens(search: Search, offered: Sequence[ToolSpec], asked: Sequence[Question]) -> Tokens:
-    """Compare offering every tool with offering a search and its results."""
+    """Return the tokens of offering every tool, and of offering the search tool and its results."""
     found = [tokens_of([SEARCH_TOOL, *search(question.text, OFFERED)]) for question in asked]
     return Tokens(tokens_of(offered), statistics.mean(found))
 
 
 def milliseconds(offered: Sequence[ToolSpec], asked: Sequence[Question], repeat: int) -> tuple[float, float, float]:
-    """Return the median time of building an index, the median of a query's, and the longest query's."""
+    """Return milliseconds: the median for building an index, and the median and maximum for a query."""
     builds, queries = [], []
     for _ in range(repeat):
         began = time.perf_counter()
@@ -117,7 +117,7 @@ def milliseconds(offered: Sequence[ToolSpec], asked: Sequence[Question], repeat:
 
 
 def multiplied(offered: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
-    """Return `count` tools: the same tools again and again, on servers of other names."""
+    """Return `count` tools: copies of the given tools on servers with other names."""
     return [
         replace(tool, name=f"{tool.name}_{at // len(offered)}", server=f"{tool.server}{at // len(offered)}")
         for at, tool in ((at, offered[at % len(offered)]) for at in range(count))
@@ -134,7 +134,7 @@ def table(rates: Mapping[str, Mapping[int, float]]) -> str:
 def main() -> None:
     """Read the command line, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__)
-    parser.add_argument("--tuning", action="store_true", help="the questions the index was tuned on, with its misses")
+    parser.add_argument("--tuning", action="store_true", help="the questions the index was tuned on, with misses")
     parser.add_argument("--repeat", type=int, default=9, metavar="N", help="how often an index is built and timed")
     given = parser.parse_args()
     offered, asked = tools(), questions("tuning" if given.tuning else "reported")

@@ -1,4 +1,4 @@
-"""The tools and the questions of `benchmarks.search`, read from the text files beside it."""
+"""The tools and questions of `benchmarks.search`, read from the text files in this folder."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Question:
     asks: str
     """The author: ``model`` (the words of a search) or ``person`` (a sentence)."""
     expected: frozenset[str]
-    """The offered names of the tools that fit."""
+    """The offered names of the expected tools."""
 
 
 def tools() -> tuple[ToolSpec, ...]:
-    """Return the tools under the names they would be offered by."""
+    """Return the tools with the names under which they would be offered."""
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     server = ""
     for line in _lines("tools"):

@@ -1,8 +1,8 @@
 """Many calls over many servers that die, hang and change: ``python -m benchmarks.soak [--calls N] [--seed N]``.
 
-Eight servers of both protocols, over stdio, over HTTP and in this process, and eight calls at a time. What is left
-behind is printed, and is an error: tasks, open files, processes, threads, memory that keeps growing, a server that does
-not come back, and a wrong answer. It is bounded by the number of calls, not by time.
+The run has eight servers of both protocols, over stdio, over HTTP and in this process, and eight calls at a time. It
+reports as errors: leaked tasks, open files, processes and threads, memory that keeps growing, a server that does not
+recover, and a wrong answer. The number of calls limits the run, not time.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from dial_client.servers import restart_policy
 SCRIPT = [sys.executable, "-I", "-S", str(Path(__file__).with_name("soak_server.py"))]
 WORKERS = 8
 WEIGHTS = {"add": 90, "hang": 3, "change": 4, "kill": 3}
-"""Per hundred calls. A server in this process cannot be killed: another call is made instead."""
+"""The weights of the actions, in percent. A server in this process cannot be killed: it gets another call instead."""
 CANCEL_AFTER = 0.02
-"""Seconds until a call that never ends is cancelled; every second such call is left to `TOOL_TIMEOUT`."""
+"""Seconds until a call that never ends is cancelled; about half of these calls run into `TOOL_TIMEOUT` instead."""
 TOOL_TIMEOUT = 2.0
 SETTLE_SECONDS = 15.0
-"""Seconds for what was started to end, before resources are counted."""
+"""Seconds for tasks and processes to end before resources are counted."""
 CALM = 10
-"""Equal counts in a row."""
+"""Equal counts in a row that count as settled."""
 MAX_GROWTH = 12.0
-"""Megabytes the program may grow after the warm-up: what the allocator keeps, not what is kept alive."""
+"""Megabytes by which the program may grow after the warm-up: memory that the allocator keeps for reuse."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Usage:
 
 
 _POOLS = ("asyncio_", "AnyIO worker thread")
-"""Pooled threads of the event loop: as many as were needed at once, up to a bound."""
+"""Name prefixes of the event loop's pooled threads, whose number is limited."""
 
 
 def measure() -> Usage:
@@ -91,7 +91,7 @@ def _children() -> Iterator[int]:
 
 
 class HttpServer:
-    """A server behind a URL, which is started again on the same port when it is killed."""
+    """An HTTP server process, which is restarted on the same port after it was killed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -149,7 +149,7 @@ class Soak:
     problems: list[str] = field(default_factory=list)
 
     async def run_calls(self, count: int) -> None:
-        """Make so many calls, `WORKERS` at a time."""
+        """Make `count` calls, `WORKERS` at a time."""
         numbers = iter(range(count))
 
         actions: dict[str, Callable[[str, int], Awaitable[object]]] = {
@@ -170,7 +170,7 @@ class Soak:
                 group.start_soon(work)
 
     async def add(self, server: str, number: int) -> bool:
-        """Add two numbers; True if the sum came back."""
+        """Add two numbers; return True if the call succeeded."""
         result = await self.dial.call(f"add_{server}", {"a": number, "b": 1})
         self.counts["answered" if result.success else "lost"] += 1
         if result.success and result.content != str(number + 1):
@@ -201,17 +201,17 @@ class Soak:
         await self.add(server, number)
 
     async def wait_all_answer(self) -> None:
-        """Wait until every server adds again, at most `SETTLE_SECONDS` for each."""
+        """Wait until every server answers again, at most `SETTLE_SECONDS` for each."""
         for server in self.dial.servers:
             with anyio.move_on_after(SETTLE_SECONDS) as scope:
-                while not await self.add(server, 1):  # noqa: ASYNC110 (what is waited for happens in other processes)
+                while not await self.add(server, 1):  # noqa: ASYNC110 (other processes have to change)
                     await anyio.sleep(0.1)
             if scope.cancelled_caught:
-                self.problems.append(f"{server} does not come back: {self.dial.servers[server].error}")
+                self.problems.append(f"{server} does not recover: {self.dial.servers[server].error}")
 
 
 async def wait_settled(is_calm: Callable[[Usage], bool] = lambda _: True) -> Usage:
-    """Return the usage once it is calm and stays the same, at the latest after `SETTLE_SECONDS`."""
+    """Return the usage once `is_calm` accepts it and it stays the same, after `SETTLE_SECONDS` at the latest."""
     in_row, last = 0, measure()
     with anyio.move_on_after(SETTLE_SECONDS):
         while in_row < CALM:
@@ -242,8 +242,8 @@ def servers() -> Iterator[tuple[dict[str, Any], dict[str, HttpServer]]]:
 
 
 async def soak(calls: int, seed: int) -> dict[str, Any]:
-    """Run the soak, and return what was measured."""
-    # No server is given up here, however often it is killed.
+    """Run the soak, and return its measurements."""
+    # The client must restart a server as often as it is killed.
     restart_policy.MAX_DEATHS, restart_policy.FIRST_PAUSE, restart_policy.MAX_PAUSE = calls, 0.05, 0.1
     began = time.monotonic()
     with servers() as (entries, webs):
@@ -271,15 +271,15 @@ async def soak(calls: int, seed: int) -> dict[str, Any]:
 
 
 def _leaks(before: Usage, after: Usage, *, memory: bool = True) -> list[str]:
-    more = {name: getattr(after, name) - getattr(before, name) for name in ("tasks", "files", "processes", "threads")}
-    leaks = [f"{count} more {name}" for name, count in more.items() if count > 0]
+    counts = {name: getattr(after, name) - getattr(before, name) for name in ("tasks", "files", "processes", "threads")}
+    leaks = [f"{count} more {name}" for name, count in counts.items() if count > 0]
     if memory and after.memory - before.memory > MAX_GROWTH:
         leaks.append(f"{after.memory - before.memory:.1f} MB more")
     return leaks
 
 
 def main() -> None:
-    """Run as the command line says; exit code 1 if anything is left behind."""
+    """Run the soak with the options of the command line; the exit code is 1 if there is a problem."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,7 +1,7 @@
-"""The servers of the soak, in the standard library alone: ``python soak_server.py NAME stdio|http [PORT]``.
+"""A server of the soak, with the standard library only: ``python soak_server.py NAME stdio|http [PORT]``.
 
-Its tools are ``add_NAME``, ``hang_NAME`` (never answers), ``change_NAME`` (one tool more, or one less, from now on) and
-``pid_NAME``. Over HTTP its first line of output is its port. It ends with its input.
+Its tools are ``add_NAME``, ``hang_NAME`` (never answers), ``change_NAME`` (adds or removes one tool) and ``pid_NAME``.
+Over HTTP, its first line of output is its port. It exits at the end of its input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Send = Callable[[dict[str, Any]], None]
 
 
 class Service:
-    """The same over both transports; ``send`` sends a message to the client."""
+    """Handles messages of both transports; ``send`` sends a message to the client."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,12 +56,12 @@ class Service:
                 send({"id": request_id, "error": {"code": -32601, "message": "Method not found"}})
 
     def tools(self) -> list[dict[str, Any]]:
-        """Return the tools of the moment."""
+        """Return the current tools."""
         names = ("add", "hang", "change", "pid", *(("extra",) if self.has_extra else ()))
         return [{"name": f"{name}_{self.name}", "inputSchema": {"type": "object"}} for name in names]
 
     def call(self, request_id: Any, params: dict[str, Any], send: Send) -> None:
-        """Answer a call, unless it is to hang."""
+        """Answer a call, unless it calls ``hang_NAME``."""
         arguments = params.get("arguments") or {}
         match params["name"].partition("_")[0]:
             case "hang":
@@ -103,7 +103,7 @@ def serve_stdio(service: Service) -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers each request with a stream of its own; a session is known to the process that opened it."""
+    """Answers each request with its own stream. Only the process that opened a session knows it."""
 
     protocol_version = "HTTP/1.1"
     service: Service
@@ -112,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def do_GET(self) -> None:
-        """Refuse a stream: this server has none."""
+        """Refuse the request: this server offers no GET stream."""
         self._empty(405)
 
     def do_DELETE(self) -> None:
@@ -141,7 +141,7 @@ class Handler(BaseHTTPRequestHandler):
             self.service.handle(message, self._send)
             if message["method"] == "subscriptions/listen" or message.get("params", {}).get("name", "")[:5] == "hang_":
                 self.close_connection = True
-                self.connection.recv(1)  # until the client has left
+                self.connection.recv(1)  # returns when the client disconnects
                 self.service.listeners.pop(message["id"], None)
                 return
             self.wfile.write(b"0\r\n\r\n")
@@ -164,7 +164,7 @@ class HttpServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: Any) -> None:
-        """Ignore a client that has left."""
+        """Ignore a client that has disconnected."""
 
 
 def serve_http(service: Service, port: int) -> None:
@@ -178,7 +178,7 @@ def serve_http(service: Service, port: int) -> None:
 
 
 def main() -> None:
-    """Serve as the command line says."""
+    """Serve with the options of the command line."""
     name, transport, *port = sys.argv[1:]
     if transport == "stdio":
         serve_stdio(Service(name))

@@ -1,8 +1,8 @@
-"""A raw MCP server on standard input and output: the standard library only, so that it costs a host next to nothing.
+"""A raw MCP server on standard input and output, with the standard library only, so that its own cost is minimal.
 
-It speaks both eras, as servers of the Python SDK do: ``initialize``, and ``server/discover`` with the answers of
-2026-07-28. All its tools do the same: wait, then give their ``text`` back. Calls run side by side. It ends with its
-input.
+It supports both protocol generations, like servers of the Python SDK: ``initialize``, and ``server/discover`` of
+2026-07-28. All its tools do the same: they wait, and return their ``text``. Calls run concurrently. It exits at the end
+of its input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEGACY = "2025-11-25"
 
 
 class Server:
-    """Answers messages; a call's answer may come from a thread of its own."""
+    """Answers messages; a delayed call is answered in its own thread."""
 
     def __init__(self, name: str, tools: int, call_delay: float) -> None:
         self.info = {"name": name, "version": "1"}
@@ -29,8 +29,8 @@ class Server:
         self.modern = False
         self._writing = threading.Lock()
 
-    def hear(self, line: bytes) -> None:
-        """Take one message from the host."""
+    def receive(self, line: bytes) -> None:
+        """Handle one message from the host."""
         message = json.loads(line)
         params = message.get("params") or {}
         match message["method"]:
@@ -38,13 +38,13 @@ class Server:
                 threading.Timer(self.call_delay, self.answer, (message["id"], _result_of(params))).start()
             case "subscriptions/listen":
                 about = {"io.modelcontextprotocol/subscriptionId": message["id"]}
-                said = {"_meta": about, "notifications": params["notifications"]}
-                self.say({"method": "notifications/subscriptions/acknowledged", "params": said})
+                acknowledged = {"_meta": about, "notifications": params["notifications"]}
+                self.send({"method": "notifications/subscriptions/acknowledged", "params": acknowledged})
             case method if "id" in message:
                 self.answer(message["id"], self.result(method, params))
 
     def result(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the result of a request, None for an unknown method."""
+        """Return the result of a request; None for an unknown method."""
         match method:
             case "tools/call":
                 return _result_of(params)
@@ -63,13 +63,13 @@ class Server:
     def answer(self, request_id: Any, result: dict[str, Any] | None) -> None:
         """Answer one request."""
         if result is None:
-            self.say({"id": request_id, "error": {"code": -32601, "message": "Method not found"}})
+            self.send({"id": request_id, "error": {"code": -32601, "message": "Method not found"}})
             return
         if self.modern:
             result |= {"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": self.info}}
-        self.say({"id": request_id, "result": result})
+        self.send({"id": request_id, "result": result})
 
-    def say(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         """Write one message."""
         line = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode() + b"\n"
         with self._writing:
@@ -107,7 +107,7 @@ def main() -> None:
     time.sleep(given.start_delay)
     server = Server(given.name, given.tools, given.call_delay)
     for line in sys.stdin.buffer:
-        server.hear(line)
+        server.receive(line)
 
 
 if __name__ == "__main__":

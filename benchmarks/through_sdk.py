@@ -1,4 +1,4 @@
-"""What a vendor's client costs: the product with a client of `openai`, beside the product with its own HTTP client."""
+"""The overhead of a vendor's client: this host with a client of `openai`, compared with its own HTTP client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.hosts import QUESTION, Servers, open_dial, open_dial_through_sdk
 
 @dataclass(frozen=True, slots=True)
 class SdkTurns:
-    """Streamed turns through the vendor's client; the direct way stands in the floor's place."""
+    """Streamed turns through the vendor's client; the floor is the host's own HTTP client."""
 
     about: str
     script: Script
@@ -32,7 +32,7 @@ class SdkTurns:
 
 @dataclass(frozen=True, slots=True)
 class SdkStart:
-    """A program from its start to its answer, in both ways; the direct one stands in the floor's place."""
+    """A program from its start to its answer with the vendor's client; the floor is the host's own HTTP client."""
 
     about: str
     script: Script
@@ -41,7 +41,7 @@ class SdkStart:
 
     @asynccontextmanager
     async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
-        """Write the configuration both read."""
+        """Write the configuration that both sides read."""
         url = self.script.url(endpoint)
         with TemporaryDirectory() as folder:
             config = write_config(folder, self.servers)

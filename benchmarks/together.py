@@ -1,7 +1,7 @@
-"""Real servers, connected one by one and all at once: ``python -m benchmarks.together [--samples N]``.
+"""Connects real servers one by one and all at once: ``python -m benchmarks.together [--samples N]``.
 
-Connecting all is to take no more than `MOST` times what the slowest takes alone or, where processors are few, what they
-need for all of it.
+Connecting all servers may take at most `MOST` times the time of the slowest server alone or, with few processors, of
+their processor time divided by the number of processors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST = 1.3
 
 
 def real_servers(folder: Path) -> dict[str, Any]:
-    """Return the entries of those that are installed; `folder` is a git repository they may use."""
+    """Return the entries of the installed servers; `folder` is a git repository that they may use."""
     commands: Mapping[str, list[str]] = {
         "time": ["mcp-server-time", "--local-timezone", "UTC"],
         "git": ["mcp-server-git", "--repository", str(folder)],
@@ -45,17 +45,17 @@ def real_servers(folder: Path) -> dict[str, Any]:
 
 
 async def connected(servers: dict[str, Any]) -> float:
-    """Return the seconds until all are ready; leaving is not counted."""
-    began = time.perf_counter()
+    """Return the seconds until all servers are ready; closing is not measured."""
+    started_at = time.perf_counter()
     async with DialClient(servers) as dial:
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - started_at
         if {status.state for status in dial.servers.values()} != {ServerState.READY}:
             raise RuntimeError(f"not all are ready: {dial.notes}")
     return seconds
 
 
 async def measured(servers: dict[str, Any], samples: int) -> dict[str, float]:
-    """Return the median of the seconds for each server and for all of them; the first sample warms up."""
+    """Return the median seconds for each server and for all together; the first sample is a warm-up."""
     asked = {name: {name: entry} for name, entry in servers.items()} | {"all": servers}
     seen: dict[str, list[float]] = {name: [] for name in asked}
     for number in range(samples + 1):
@@ -67,7 +67,7 @@ async def measured(servers: dict[str, Any], samples: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure as the command line says; exit code 1 where all take too long."""
+    """Measure with the options of the command line; the exit code is 1 if all together take too long."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=5)
     given = parser.parse_args()
@@ -82,7 +82,7 @@ def main() -> None:
     for server, seconds in seen.items():
         print(f"{server:20} {seconds:6.2f} s alone")
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    cpu /= 2 * (given.samples + 1)  # each of them started alone, and with the others
+    cpu /= 2 * (given.samples + 1)  # each server started alone, and with the others
     processors = os.cpu_count() or 1
     print(f"{'all':20} {together:6.2f} s, {together / seen[slowest]:.2f} x {slowest}, the slowest")
     print(f"{'their CPU time':20} {cpu:6.2f} s, on {processors} processors")

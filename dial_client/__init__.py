@@ -1,14 +1,14 @@
 """An MCP host: puts MCP servers behind any chat model.
 
-Importing this package is cheap: each public name is loaded from its module when it is first used
-(PEP 562; ``__init__.pyi`` says the same to type checkers, and a test holds the two together).
+Importing this package is cheap: each public name is imported from its module when it is first used (PEP 562).
+``__init__.pyi`` lists the same names for type checkers; a test compares the two lists.
 """
 
 from importlib import import_module
 
 __version__ = "0.2.0"
 
-_HOMES = {
+_MODULES = {
     "audit.entries": (
         "AuditEntry",
         "AuditRecorder",
@@ -203,16 +203,16 @@ _HOMES = {
         "to_openai",
     ),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - computed, so that there is one list and not two
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - computed, so that there is one list and not two
 
 
 def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 

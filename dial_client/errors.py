@@ -1,21 +1,21 @@
 """Everything the public methods raise, apart from cancellation.
 
 DialError
-├── ConfigError                the configuration, a model's name or an option is wrong; says where and what to do
+├── ConfigError                the configuration, a model's name or an option is wrong; the text says where
 ├── ServerError                an error of one MCP server
 │   ├── ServerStartError       the server could not be started, or not in time
 │   └── ServerGone             the server's process ended, or its connection broke
 ├── LoginFailed                an OAuth login did not succeed
 ├── ProviderError              the model could not be reached, or refused the request
 ├── MiddlewareError            a middleware of the embedding program raised an exception
-├── LimitReached               a limit was met, and the caller asked for ``on_limit="raise"``
+├── LimitReached               a limit was met, and the caller set ``on_limit="raise"``
 ├── OutputError                a turn with an ``output_type`` ended without an answer of that type
 └── ConversationError          an error of one conversation
     ├── ConversationNotFound   there is no conversation with this id
-    └── ConversationBusy       another turn of this conversation is under way
+    └── ConversationBusy       another turn of this conversation is running
 
-A tool that fails raises nothing: its failure is a result the model reads. An argument of the wrong type is a
-`TypeError`, as everywhere in Python.
+A failed tool call raises no error: the failure is a result that the model reads. An argument of the wrong type raises
+`TypeError`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dial_client.turn_data.turn_result import Turn
 
 
 class DialError(Exception):
-    """The root of all errors of this package."""
+    """The base class of all errors of this package."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception's own way repeats the constructor with `args`, which are the text, and not what it was made of.
+        # `Exception.__reduce__` would call the constructor with `args`: the text, and not the constructor's arguments.
         return _restore_error, (type(self), self.args, dict(self.__dict__))
 
 
@@ -39,7 +39,7 @@ class DialError(Exception):
 class ConfigError(DialError):
     """An error in the configuration: the problem, its place, and what was expected.
 
-    ``str()`` gives one line: ``servers.json:3:14: mcpServers.time: … (hint)``.
+    ``str()`` returns one line: ``servers.json:3:14: mcpServers.time: … (hint)``.
     """
 
     problem: str
@@ -47,11 +47,11 @@ class ConfigError(DialError):
     hint: str = ""
     """What was expected, or how to correct the error."""
     path: str = ""
-    """The file, as the user named it; empty if the error is in no file."""
+    """The file's path as the user wrote it; empty if the error is not in a file."""
     line: int = 0
-    """Counted from 1; 0 if the place is unknown."""
+    """The line number, counted from 1; 0 if it is unknown."""
     column: int = 0
-    """Counted from 1; 0 if the place is unknown."""
+    """The column number, counted from 1; 0 if it is unknown."""
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.path, self.line, self.column) if part)
@@ -77,20 +77,20 @@ class ServerGone(ServerError):
 
 
 class LoginFailed(DialError):
-    """An OAuth login did not succeed. The text is one line for people, and holds no secret."""
+    """An OAuth login did not succeed. The text is one line for the user, and contains no secret."""
 
 
 # The codes of a `ProviderError` that this package acts on, in place of the endpoint's own code.
 TOOLS_UNSUPPORTED = "tools_unsupported"
-"""The endpoint has no tool calls of its own: a text format may still work."""
+"""The endpoint does not support native tool calls. A text format may still work."""
 SEARCH_UNSUPPORTED = "tool_search_unsupported"
-"""The endpoint does not search among tools: the client does."""
+"""The endpoint does not support tool search. The client searches instead."""
 OUTPUT_FORMAT_UNSUPPORTED = "output_format_unsupported"
-"""The endpoint does not hold replies to this JSON Schema: the answer is requested in another way."""
+"""The endpoint cannot enforce this JSON Schema. The answer is requested in another way."""
 CALL_UNREADABLE = "tool_use_failed"
 """The endpoint could not parse a tool call of the model (Groq): a retry may help."""
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
-"""The conversation is too long for the model, whatever code the endpoint has for it."""
+"""The conversation is too long for the model. Each endpoint's own code for this error is mapped to this code."""
 
 
 class ProviderError(DialError):
@@ -101,13 +101,13 @@ class ProviderError(DialError):
     ) -> None:
         super().__init__(problem)
         self.status = status
-        """The HTTP status, where there was one."""
+        """The HTTP status code; None if there was no HTTP response."""
         self.code = code
         """The endpoint's own code for the error (``insufficient_quota``), or ``connection``, ``timeout``, ``cut``."""
         self.retry_after = retry_after
-        """Seconds to wait before a new request, where the endpoint names them."""
+        """Seconds to wait before the next request; None if the endpoint does not specify them."""
         self.messages: tuple[Message, ...] = ()
-        """The messages the turn had added before the error: behind the caller's messages a valid history."""
+        """The messages the turn had added before the error. After the caller's messages they form a valid history."""
 
 
 class MiddlewareError(DialError):
@@ -116,11 +116,11 @@ class MiddlewareError(DialError):
     def __init__(self, middleware: str, problem: str) -> None:
         super().__init__(f"the middleware {middleware} {problem}")
         self.middleware = middleware
-        """The name of its class."""
+        """The name of the middleware's class."""
 
 
 class LimitReached(DialError):
-    """A limit was met and ``on_limit="raise"`` was asked for; ``turn`` has everything up to then."""
+    """A limit was met and ``on_limit="raise"`` was set; ``turn`` is the turn up to the limit."""
 
     def __init__(self, reason: str, turn: Turn) -> None:
         super().__init__(f"the turn was stopped: {reason}")
@@ -129,7 +129,7 @@ class LimitReached(DialError):
 
 
 class OutputError(DialError):
-    """A turn with an ``output_type`` ended without an answer of that type; ``turn`` has everything up to then."""
+    """A turn with an ``output_type`` ended without an answer of that type; ``turn`` is that turn."""
 
     def __init__(self, reason: str, turn: Turn, errors: tuple[str, ...] = ()) -> None:
         details = "".join(f"; {error}" for error in errors)
@@ -137,7 +137,7 @@ class OutputError(DialError):
         self.reason = reason
         self.turn = turn
         self.errors = errors
-        """What is wrong with the last answer, each with its place; empty where there is none."""
+        """The validation errors of the last answer, each with its place; empty if the turn has no answer."""
 
     @property
     def text(self) -> str:
@@ -161,7 +161,7 @@ class ConversationNotFound(ConversationError):
 
 
 class ConversationBusy(ConversationError):
-    """Another turn of this conversation is under way, in this program or in another."""
+    """Another turn of this conversation is running, in this process or in another one."""
 
 
 def _restore_error(kind: type[DialError], args: tuple[Any, ...], state: dict[str, Any]) -> DialError:
@@ -171,5 +171,5 @@ def _restore_error(kind: type[DialError], args: tuple[Any, ...], state: dict[str
 
 
 def system_reason(error: Exception, otherwise: str = "") -> str:
-    """Return the system's text for an error; for an error of another kind `otherwise`, or the error's own text."""
+    """Return the operating system's text of an `OSError`. For other errors return `otherwise`, or their own text."""
     return (error.strerror if isinstance(error, OSError) else None) or otherwise or str(error)

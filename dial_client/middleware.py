@@ -1,7 +1,7 @@
 """Middleware: code of the embedding program around turns, model calls and tool calls.
 
-The first middleware of the list is the outermost one. Each method receives a request and `call_next`, which carries on
-with that request or a changed one. A method that is not overridden costs nothing.
+The first middleware of the list is the outermost one. Each method receives a request, and a `call_next` that continues
+with this request or a changed one. Methods that are not overridden are skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = get_logger(__name__)
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 CallNext = Callable[[RequestT], Awaitable[ResultT]]
-"""Carries on with a request, and returns the result: the next middleware, or at the end the client itself."""
+"""Passes a request to the next middleware, or after the last middleware to the client, and returns the result."""
 
 REFUSED = "refused_by_middleware"
 """The code of the `ProviderError` of a model call that a middleware refused."""
@@ -31,19 +31,19 @@ REFUSED = "refused_by_middleware"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
-    """A turn that is about to begin."""
+    """A turn that is about to start."""
 
     messages: tuple[Message, ...]
-    """The conversation, with the system messages that it holds."""
+    """The conversation, including its system messages."""
     limits: Limits
     system: str | None
-    """Instructions for a conversation that does not begin with its own; None for none."""
+    """Instructions, used if the conversation does not start with a system message; None for no instructions."""
     model: str
     """The provider's name."""
     turn_id: str
-    """Unlike that of any other turn."""
+    """The turn's id, unique among all turns."""
     conversation_id: str = ""
-    """Empty for a turn of no conversation."""
+    """The id of the turn's conversation; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class ModelReply:
     finish: FinishReason = FinishReason.STOP
     usage: Usage = field(default_factory=Usage)
     info: ModelInfo | None = None
-    """The model that answered; None for a reply that no model wrote."""
+    """The model that answered; None for a reply that a middleware wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,22 +63,22 @@ class ToolCall:
     """A tool call that is about to be approved and made."""
 
     request: ToolCallRequest
-    """The call as the model asks for it."""
+    """The call as the model requested it."""
     spec: ToolSpec | None
-    """The tool; None where no tool of this name is offered."""
+    """The tool; None if no tool of this name is offered."""
     turn_id: str = ""
     """The turn that makes the call; empty for `DialClient.call`."""
     conversation_id: str = ""
-    """The conversation of the turn; empty for none."""
+    """The conversation of the turn; empty if it has none."""
 
     @property
     def name(self) -> str:
-        """The name that the tool is offered by."""
+        """The name under which the tool is offered to the model."""
         return self.request.name
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """A JSON object."""
+        """The call's arguments: a JSON object."""
         return self.request.arguments
 
     @property
@@ -88,7 +88,7 @@ class ToolCall:
 
     @property
     def tool(self) -> str:
-        """The tool's own name at its server."""
+        """The tool's name on its server."""
         return self.spec.tool if self.spec is not None else self.name
 
     def with_arguments(self, arguments: Mapping[str, Any]) -> ToolCall:
@@ -99,27 +99,27 @@ class ToolCall:
 class Middleware:
     """Code around turns, model calls and tool calls. A subclass overrides the methods it needs.
 
-    Each method returns the result of `call_next`, or another one, or refuses with `refuse`. An exception ends only what
-    the method is around, and names the class: a tool call fails, and the model reads that; a turn ends in a
-    `MiddlewareError`. A `DialError` goes through as it is.
+    Each method returns the result of `call_next` or a result of its own, or calls `refuse`. If a method raises an
+    exception, a tool call fails, and the model reads the error; a model call or a turn ends with a `MiddlewareError`
+    that names the middleware's class. A `DialError` is raised unchanged.
     """
 
     async def around_turn(self, request: TurnRequest, call_next: CallNext[TurnRequest, Turn]) -> Turn:
-        """Run a turn, and return it: `call_next` may be called once.
+        """Run a turn and return it. `call_next` may be called at most once.
 
-        Events and stored messages are not changed by the result.
-        Where `call_next` is not called, the messages of the result are those of the turn.
+        A changed result does not change the events or the stored messages. If `call_next` is not called, the messages
+        of the result become the turn's messages.
         """
         return await call_next(request)
 
     async def around_model_call(
         self, request: ModelRequest, call_next: CallNext[ModelRequest, ModelReply]
     ) -> ModelReply:
-        """Ask the model, and return the reply. Text that was streamed before it is complete cannot be taken back."""
+        """Send a request to the model and return the reply. Text that was already streamed cannot be withdrawn."""
         return await call_next(request)
 
     async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
-        """Make a tool call: checks, approval and the audit log come behind `call_next`, and see the changed call."""
+        """Make a tool call. Validation, approval and the audit log follow within `call_next`, with the call it gets."""
         return await call_next(call)
 
 
@@ -132,11 +132,11 @@ class _Refusal(Exception):
 
 
 def refuse(reason: str) -> NoReturn:
-    """Refuse what the method of a middleware is around; the method ends here.
+    """Refuse the turn, model call or tool call that a middleware method wraps. The method ends here.
 
     Args:
-        reason: a sentence. The model reads it in place of a tool's result; it is the answer of a turn, and the text of
-            the `ProviderError` of a model call.
+        reason: A sentence. For a tool call it is the result that the model reads, for a turn it is the answer, for a
+            model call it is the text of the `ProviderError`.
     """
     raise _Refusal(reason)
 
@@ -151,15 +151,15 @@ class _Layer(Generic[RequestT, ResultT]):
 
 @dataclass(frozen=True, slots=True)
 class _Around(Generic[RequestT, ResultT]):
-    """What the layers are around."""
+    """One kind of request (turn, model call or tool call): its types, and how it is refused."""
 
     request_type: type[RequestT]
     result_type: type[ResultT]
     refuse: Callable[[str, RequestT, ResultT | None], ResultT]
-    """Returns the result of a refused request, or raises a `DialError`; the third argument is the result that the layer
-    refuses, None where it has none yet."""
+    """Returns the result of a refused request, or raises a `DialError`. The third argument is the result of the layer's
+    `call_next`; None if it has no result."""
     runs_once: bool = False
-    """`call_next` may be called once."""
+    """Whether `call_next` may be called only once."""
 
     async def run(
         self, layers: tuple[_Layer[RequestT, ResultT], ...], request: RequestT, end: CallNext[RequestT, ResultT]
@@ -167,7 +167,7 @@ class _Around(Generic[RequestT, ResultT]):
         """Return the result of the outermost layer.
 
         Raises:
-            MiddlewareError: a layer raised an exception, or returned a value of the wrong type.
+            MiddlewareError: A layer raised an exception, or returned a value of the wrong type.
         """
         if not layers:
             return await end(request)
@@ -179,7 +179,7 @@ class _Around(Generic[RequestT, ResultT]):
         except DialError:
             raise
         except Exception as error:
-            cause = _unwrap(error)  # a task group of the layer wraps what comes from further inside
+            cause = _unwrap(error)  # a task group in the layer wraps the errors of inner layers
             if isinstance(cause, _Refusal):
                 return self.refuse(cause.reason, request, call_next.result)
             if cause is call_next.error or isinstance(cause, DialError):
@@ -193,7 +193,7 @@ class _Around(Generic[RequestT, ResultT]):
 
 
 def _unwrap(error: Exception) -> Exception:
-    """Return the only error in groups of one."""
+    """Return the error inside nested groups of a single error each."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
@@ -207,9 +207,9 @@ class _Next(Generic[RequestT, ResultT]):
     layers: tuple[_Layer[RequestT, ResultT], ...]
     end: CallNext[RequestT, ResultT]
     result: ResultT | None = None
-    """The last result; None for none."""
+    """The last result; None before the first."""
     error: Exception | None = None
-    """The last error that came from further inside."""
+    """The last error raised by the inner layers or the client."""
     is_begun: bool = False
 
     async def __call__(self, request: RequestT) -> ResultT:
@@ -250,20 +250,20 @@ _METHODS = ("around_turn", "around_model_call", "around_tool_call")
 
 
 class Instruments(Protocol):
-    """Measures turns, model calls and tool calls. It changes nothing."""
+    """Measures turns, model calls and tool calls, without changing them."""
 
     async def around_turn(self, request: TurnRequest, info: ModelInfo, call_next: CallNext[TurnRequest, Turn]) -> Turn:
-        """Measure a turn, with its middleware."""
+        """Measure a turn, including its middleware."""
         ...
 
     async def around_model_call(
         self, request: ModelRequest, info: ModelInfo, call_next: CallNext[ModelRequest, ModelReply]
     ) -> ModelReply:
-        """Measure a request to a model, without the middleware around it."""
+        """Measure a request to a model, excluding the middleware around it."""
         ...
 
     async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
-        """Measure a tool call, with its middleware."""
+        """Measure a tool call, including its middleware."""
         ...
 
     def record_restart(self, server: str) -> None:
@@ -272,18 +272,18 @@ class Instruments(Protocol):
 
 
 def _find_no_instruments() -> None:
-    """Measure nothing."""
+    """Return None: nothing is measured."""
 
 
 class MiddlewareChain:
-    """The middleware of a client: for each method the layers that override it, the outermost first.
+    """The middleware of a client: for each method, the layers that override it, the outermost first.
 
     Args:
-        middleware: the outermost first.
-        find_instruments: returns what measures turns and calls at the moment; None for nothing.
+        middleware: The middleware objects, the outermost first.
+        find_instruments: Returns the current `Instruments`; None if nothing is measured.
 
     Raises:
-        TypeError: an object is no `Middleware`, or has a method whose name is nearly one of its names.
+        TypeError: An object is not a `Middleware`, or has an ``around_…`` method that `Middleware` does not have.
     """
 
     def __init__(
@@ -313,24 +313,24 @@ class MiddlewareChain:
 
     @property
     def wraps_turns(self) -> bool:
-        """True if something is around turns; else `run_turn` need not be called."""
+        """True if turns are wrapped or measured; otherwise `run_turn` need not be called."""
         return bool(self._turns) or self._find_instruments() is not None
 
     @property
     def wraps_model_calls(self) -> bool:
-        """True if something is around model calls; else `ask_model` need not be called."""
+        """True if model calls are wrapped or measured; otherwise `ask_model` need not be called."""
         return bool(self._model_calls) or self._find_instruments() is not None
 
     @property
     def wraps_tool_calls(self) -> bool:
-        """True if something is around tool calls; else `call_tool` need not be called."""
+        """True if tool calls are wrapped or measured; otherwise `call_tool` need not be called."""
         return bool(self._tool_calls) or self._find_instruments() is not None
 
     async def run_turn(self, request: TurnRequest, info: ModelInfo, end: CallNext[TurnRequest, Turn]) -> Turn:
-        """Run a turn through the layers; `info` is of its model.
+        """Run a turn through the layers; `info` describes its model.
 
         Raises:
-            MiddlewareError: a layer failed.
+            MiddlewareError: A layer failed.
         """
 
         async def run(request: TurnRequest) -> Turn:
@@ -342,11 +342,11 @@ class MiddlewareChain:
     async def ask_model(
         self, request: ModelRequest, info: ModelInfo, end: CallNext[ModelRequest, ModelReply]
     ) -> ModelReply:
-        """Ask the model through the layers; `info` is of the model.
+        """Send a request to the model through the layers; `info` describes the model.
 
         Raises:
-            MiddlewareError: a layer failed.
-            ProviderError: a layer refused the request, or the model could not be asked.
+            MiddlewareError: A layer failed.
+            ProviderError: A layer refused the request, or the request to the model failed.
         """
         instruments = self._find_instruments()
 
@@ -358,7 +358,7 @@ class MiddlewareChain:
         return await _MODEL_CALL.run(self._model_calls, request, ask)
 
     async def call_tool(self, call: ToolCall, end: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
-        """Make a tool call through the layers; a layer that fails is a failure of the call."""
+        """Make a tool call through the layers. If a layer fails, the call fails."""
 
         async def run(call: ToolCall) -> ToolCallResult:
             try:
@@ -372,12 +372,12 @@ class MiddlewareChain:
 
 
 def _check(member: Middleware) -> Middleware:
-    given: object = member  # callers without a type checker may give anything
+    given: object = member  # callers without a type checker may pass anything
     if isinstance(given, type):
         raise TypeError(f"middleware takes objects, not classes: middleware=[{given.__name__}(…)]")
     name = type(given).__name__
     if not isinstance(given, Middleware):
-        raise TypeError(f"{name} is no middleware: make it a subclass of Middleware")
+        raise TypeError(f"{name} is not a middleware: make it a subclass of Middleware")
     for attribute in dir(given):
         if attribute.startswith("around_") and attribute not in _METHODS:
             from difflib import get_close_matches

@@ -1,8 +1,8 @@
 """One exchange with a model: the request, the reply, and the protocols of providers and tool formats.
 
-A *provider* turns a `ModelRequest` into a request of its API, and the response into `Delta`s. A *tool format* writes
-tools and calls into the request, as the API's own tool calls or as text, and reads calls from the reply. Neither knows
-the other.
+A *provider* converts a `ModelRequest` to a request of its API, and the response to `Delta`s. A *tool format* writes
+tools and calls into the request, as the API's own tool calls or as text, and reads calls from the reply. Providers and
+tool formats do not depend on each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dial_client.turn_data.token_usage import Usage
 
 
 class ToolFormat(StrEnum):
-    """How tools and calls go with requests and replies: as the API's own tool calls, or as text."""
+    """How requests offer tools and replies call them: as the API's own tool calls, or as text."""
 
     NATIVE = "native"
     REACT = "react"
@@ -26,7 +26,7 @@ class ToolFormat(StrEnum):
 
 
 class ToolChoice(StrEnum):
-    """Which tools the model may call in one exchange: all on offer, or none."""
+    """Which tools the model may call in its reply: all that the request offers, or none."""
 
     AUTO = "auto"
     NONE = "none"
@@ -36,35 +36,35 @@ class InstructionSource(StrEnum):
     """Who wrote an instruction."""
 
     HOST = "host"
-    """The guidance on tools."""
+    """The host itself, such as its guidance on tool use."""
     CONVERSATION = "conversation"
-    """The system messages of the conversation, or the client's own."""
+    """A system message of the conversation, or the ``system`` option of the client."""
     SERVERS = "servers"
-    """What the connected servers say about themselves."""
+    """A connected MCP server: its instructions, or the system prompt of its sampling request."""
     TOOL_FORMAT = "tool_format"
-    """How to call tools in text."""
+    """The tool format, with its instructions on calling tools in text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """A text the model is to follow in all of the conversation: a system message, in most APIs."""
+    """A text that the model follows in the whole conversation; a system message in most APIs."""
 
     source: InstructionSource
     text: str
 
 
 OnWait = Callable[[str, float], Awaitable[None]]
-"""Receives why a request is retried (``was busy``) and in how many seconds; then, with 0, that it is sent."""
+"""Called with the reason for a retry (``was busy``) and the wait in seconds; called with 0 seconds after the wait."""
 
 
 class StructuredOutput(StrEnum):
-    """Whether an endpoint holds replies to a JSON Schema (`ModelRequest.output_format`)."""
+    """Whether an endpoint makes answers conform to a JSON Schema (`ModelRequest.output_format`)."""
 
     NONE = "none"
     WITHOUT_TOOLS = "without_tools"
-    """In requests that offer no tools."""
+    """Supported only in requests that offer no tools."""
     WITH_TOOLS = "with_tools"
-    """In all requests; replies that call tools are not concerned."""
+    """Supported in all requests. The schema does not apply to replies that call tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class OutputFormat:
     """The JSON Schema of an answer."""
 
     name: str
-    """``^[a-zA-Z0-9_-]{1,64}$``."""
+    """The schema's name, which matches ``^[a-zA-Z0-9_-]{1,64}$``."""
     schema: Mapping[str, Any]
-    """A schema every provider takes; an object at the top."""
+    """A schema that every provider supports, with an object at the top level."""
     description: str = ""
 
 
@@ -94,24 +94,24 @@ class ModelRequest:
     stop: tuple[str, ...] = ()
     """Sequences that end the reply; an endpoint may ignore them."""
     grammar: str = ""
-    """The grammar of the reply in GBNF; empty for any reply. Sent only to endpoints that support it."""
+    """The grammar of the reply in GBNF; empty to allow any reply. Sent only to endpoints that support it."""
     schema: Mapping[str, Any] | None = None
-    """The grammar as a JSON Schema, for endpoints that support only that: an object with the reply's labels as keys.
-    The reply comes back as lines, ``label: value``."""
+    """`grammar` as a JSON Schema, for endpoints without GBNF grammars: an object with the reply's labels as keys.
+    The provider returns the object in the reply as lines, ``label: value``."""
     output_format: OutputFormat | None = None
-    """The form of the answer, for endpoints with `ModelInfo.structured_output`; None for text."""
+    """The JSON Schema of the answer, for endpoints with `ModelInfo.structured_output`; None for text."""
     stream: bool = True
-    """False if the endpoint may answer in one piece."""
+    """True to request the reply as a stream; False if the endpoint may send the reply as a whole."""
     instructions: tuple[Instruction, ...] = ()
-    """In the order in which the model reads them, before the conversation."""
+    """The instructions, in the order in which the model reads them, before the conversation."""
     max_tokens: int | None = None
-    """Tokens of the reply; None for the model's own limit."""
+    """The most tokens of the reply; None for the model's own limit."""
     endpoint_tools: bool = True
-    """The model may use the tools that its endpoint runs itself, where the endpoint's profile switches any on."""
+    """True if the model may use the tools that its endpoint runs itself; the endpoint's profile enables such tools."""
     streams_arguments: bool = False
-    """True if the arguments of calls are wanted while they are written, as `ArgumentsChunk`s."""
+    """True to receive the arguments of calls as `ArgumentsChunk`s while the model writes them."""
     on_wait: OnWait | None = field(default=None, repr=False, compare=False)
-    """Called while a request waits for its retry; not sent."""
+    """Called when the request waits for a retry; not part of the request that is sent."""
 
     def __post_init__(self) -> None:
         if any(message.role is Role.SYSTEM for message in self.messages):
@@ -143,52 +143,52 @@ class FinishReason(StrEnum):
     LENGTH = "length"
     REFUSED = "refused"
     CUT = "cut"
-    """The stream ended without a reason."""
+    """The stream ended without a stop reason, or with an unknown one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextChunk:
-    """More of the reply's text, as the endpoint sent it."""
+    """The next piece of the reply's text, as the endpoint sent it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningChunk:
-    """More of the model's reasoning, where the API keeps it apart from the text."""
+    """The next piece of the model's reasoning, from APIs that separate it from the text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallChunk:
-    """One whole call of the API's own."""
+    """A complete tool call in the API's own form."""
 
     call: ToolCallRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentsChunk:
-    """More of the arguments of a call, as the endpoint sent it, where `ModelRequest.streams_arguments` asks for that.
+    """The next piece of a call's arguments, as the endpoint sent it, if `ModelRequest.streams_arguments` is true.
 
-    The whole call follows as a `CallChunk`; a provider may leave these pieces out.
+    The complete call follows as a `CallChunk`. A provider may omit the pieces.
     """
 
     index: int
-    """The position of the call in the reply; it tells the calls of a reply apart."""
+    """The position of the call in the reply, which identifies the call."""
     name: str
     """The tool's name."""
     text: str
-    """JSON text."""
+    """A piece of the arguments' JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommentaryChunk:
-    """More of what the model tells the user about its work, where the API keeps that apart from the answer."""
+    """The next piece of the model's remarks about its work, from APIs that separate them from the answer."""
 
     text: str
     is_end: bool = False
-    """True at the end of one remark."""
+    """True at the end of a remark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,27 +200,27 @@ class MediaChunk:
 
 @dataclass(frozen=True, slots=True)
 class EndpointCallChunk:
-    """A call of a tool that the endpoint itself runs. It is shown, and never run here."""
+    """A call of a tool that the endpoint itself runs. The client shows the call, and never runs it."""
 
     call: ToolCallRequest
     result: ToolCallResult | None = None
-    """None while the tool is at work; the arguments may then be missing."""
+    """The result; None while the tool runs, when the arguments of the call may still be missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The end of the reply: always the last delta, exactly once."""
+    """The end of the reply, which is always the last delta and occurs exactly once."""
 
     finish: FinishReason
     usage: Usage = field(default_factory=Usage)
     echo: Any = None
-    """Data the provider needs back with the assistant's message; JSON types only."""
+    """Data that the provider needs with the assistant's message in later requests; JSON types only."""
     notes: tuple[str, ...] = ()
-    """Notes for the user on this exchange: a dropped parameter, a tool left out."""
+    """Notes for the user about this exchange, such as a dropped parameter or an omitted tool."""
     citations: tuple[Citation, ...] = ()
     """The sources of the text, with spans in the text of all `TextChunk`s together."""
     info: ModelInfo | None = None
-    """The model that answered; None for the one of `Provider.info`."""
+    """The model that answered; None if it is the model of `Provider.info`."""
 
 
 Delta = (
@@ -237,43 +237,44 @@ Delta = (
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a client knows of a model without asking it. Only the name is needed; the defaults suit most models."""
+    """What a client knows about a model without a request. Only `name` is required; the defaults suit most models."""
 
     name: str
-    """The provider's name. It marks what messages carry for the provider (`Echo`): the same name, the same echoes."""
+    """The provider's name. A message stores it with its `Echo`, which is sent only to a provider of the same name."""
     model: str = ""
     """The model's id at its endpoint."""
     url: str = ""
-    """The endpoint's address. With `model` it tells the price of a token (`prices`); empty for a model without one."""
+    """The endpoint's URL; empty for a model without one. With `model` it determines the price of a token (`prices`)."""
     context_window: int | None = None
-    """Tokens that fit into one request and its reply; None if unknown."""
+    """The most tokens of a request and its reply together; None if unknown."""
     tool_format: ToolFormat | str | None = None
-    """The tool format to begin with; None for the API's own tool calls."""
+    """The tool format of the first request; None for the API's own tool calls."""
     guidance: str | None = None
-    """Instructions on tool use in place of the client's own; empty for none."""
+    """Instructions on tool use that replace the client's own; empty for no instructions, None for the client's own."""
     fenced_calls: bool = False
-    """True if a code fence with a call in it, at the end of a reply, is a call: small models write calls so."""
+    """True if a code fence with a call, at the end of a reply, counts as a tool call: small models write calls so."""
     searches_tools: bool = False
-    """True if the endpoint itself searches among tools that are `ToolSpec.deferred`."""
+    """True if the endpoint itself searches the tools that are `ToolSpec.deferred`."""
     structured_output: StructuredOutput = StructuredOutput.NONE
-    """Whether the endpoint holds replies to `ModelRequest.output_format`."""
+    """Whether the endpoint makes answers conform to `ModelRequest.output_format`."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Texts that no recording may contain, such as the API key."""
 
 
 class Provider(Protocol):
-    """A model that can be asked. `DialClient` takes any object with these members as its model."""
+    """A model that answers requests. `DialClient` accepts any object with these members as its model."""
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the model now; it may change between two requests."""
+        """What is known about the model now. It may change between two requests."""
         ...
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Send a request, and yield the reply as it comes, a `Completion` last.
+        """Send a request, and yield the reply as it arrives. The last delta is a `Completion`.
 
         Raises:
-            ProviderError: the endpoint could not be reached, refused, or broke off.
+            ProviderError: the endpoint could not be reached, refused the request, or reported an error, or the
+                connection broke.
         """
         ...
 
@@ -284,21 +285,21 @@ class Provider(Protocol):
 
 @runtime_checkable
 class Preparable(Protocol):
-    """A provider that has work to do before its first request: imports, connections, a process to start."""
+    """A provider with preparations before its first request: imports, connections, the start of a process."""
 
     async def prepare(self) -> None:
-        """Do that work now, while the servers start; the first request does it otherwise."""
+        """Make the preparations now, while the servers start. Otherwise the first request makes them."""
         ...
 
 
 @runtime_checkable
 class AnswerConstraining(Protocol):
-    """A tool format whose requests can hold an answer to a JSON Schema, where the endpoint takes a grammar."""
+    """A tool format that can constrain answers to a JSON Schema, for endpoints that support a grammar."""
 
     def constrain_answer(
         self, request: ModelRequest, tools: Sequence[ToolSpec], schema: Mapping[str, Any]
     ) -> ModelRequest:
-        """Return a request of this format with the grammar of replies that call these tools, or answer in `schema`."""
+        """Return the request with a grammar for replies that either call one of the tools or answer in `schema`."""
         ...
 
 
@@ -306,7 +307,7 @@ class ReplyReader(Protocol):
     """Reads one reply of a model: its visible text, its reasoning and its calls."""
 
     def feed(self, text: str) -> str:
-        """Add text of the reply, and return what can be shown; what may become a marker is held back."""
+        """Add text of the reply, and return the text to show. Text that may begin a marker is held back."""
         ...
 
     def reasoning(self) -> str:
@@ -319,7 +320,7 @@ class ReplyReader(Protocol):
 
 
 class ToolFormatHandler(Protocol):
-    """Writes tools and calls into requests, and makes readers of replies. It keeps no state of a conversation."""
+    """Writes tools and calls into requests, and makes readers of replies. It keeps no state between requests."""
 
     format: ToolFormat
 
@@ -328,7 +329,7 @@ class ToolFormatHandler(Protocol):
         ...
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
-        """Return the instructions on calling these tools; empty where the API sends the tools."""
+        """Return the instructions on calling these tools; empty if the API itself describes the tools to the model."""
         ...
 
     def stop_sequences(self) -> tuple[str, ...]:
@@ -340,7 +341,7 @@ class ToolFormatHandler(Protocol):
         ...
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:
-        """Return a result as the model reads it."""
+        """Return a result in the form in which the model reads it."""
         ...
 
     def sanitize_response(self, text: str) -> str:

@@ -17,21 +17,21 @@ import pytest
 _PASSED: pytest.StashKey[bool] = pytest.StashKey()
 _LOOPS = re.compile(r"(?:asyncio|trio)(?:\+uvloop)?")
 _MAX_NAME = 100
-"""Characters of a file's name, without its ending."""
+"""Maximum length of a recording's file name in characters, without the extension."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that records."""
+    """Add the option ``--dial-record``."""
     parser.getgroup("dial_client").addoption(
         "--dial-record",
         action="store_true",
-        help="record the clients of the fixture dial_recording anew, with real models and servers",
+        help="record the clients of the fixture dial_recording again, with real models and servers",
     )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note that a test has passed: only then its recording is kept, and not if the test was skipped or interrupted."""
+    """Store whether a test passed. The recording of a failed, skipped or interrupted test is not kept."""
     report = yield
     if report.when == "call":
         item.stash[_PASSED] = report.passed and not hasattr(report, "wasxfail")
@@ -42,7 +42,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def dial_recording(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Yield the `dial_client.testing.DialRecording` of a test: clients that are recorded once, and replayed later.
 
-    The recording is ``recordings/MODULE/TEST.jsonl`` beside the module of the test.
+    The recording is the file ``recordings/MODULE/TEST.jsonl`` in the folder of the test's module.
     """
     from dial_client.testing.recorded_clients import DialRecording
 
@@ -57,7 +57,7 @@ def dial_recording(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def _build_name(item: Any) -> str:
-    """Return the file name of a test: its class, its name, and its parameters but for the event loop."""
+    """Return the file name of a test's recording: class, test name and parameters, without the event loop."""
     names = item.nodeid.split("::")[1:]
     callspec = item.callspec if hasattr(item, "callspec") else None
     if callspec is not None and "anyio_backend" in callspec.params:
@@ -67,6 +67,7 @@ def _build_name(item: Any) -> str:
     base, _, parameters = name.partition("[")
     readable = f"{base}-{parameters[:-1]}" if parameters else base
     plain = re.sub(r"[^\w.\-]", "_", readable, flags=re.ASCII)[:_MAX_NAME]
-    # Two tests must not share a file, whatever characters tell them apart; many file systems ignore case.
+    # Two tests must not share a file, even if only replaced characters or upper and lower case tell them apart: many
+    # file systems ignore case.
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return plain if plain == readable and parameters == parameters.lower() else f"{plain}-{digest}"

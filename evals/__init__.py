@@ -1,1 +1,1 @@
-"""How well a model calls tools through this host: ``python -m evals``."""
+"""Evaluations of models that call tools through this host: ``python -m evals``."""

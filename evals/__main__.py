@@ -1,9 +1,9 @@
-"""Measures how well a model serves people through this host: ``python -m evals``.
+"""Measures how well a model answers users through this host: ``python -m evals``.
 
-Each case is a conversation with a `DialClient` and real servers: ordinary questions with tools on offer, calls, chains
-of calls, calls that fail, arguments nobody has said, and questions about the present without any tool. Nothing is
-passed or failed: the numbers are printed, and with ``--json`` all that was said is kept. The embedded model is asked
-at temperature 0; for another model that is said in its profile. With ``--calls`` only calls are measured.
+Each case is a conversation with a `DialClient` and real servers: ordinary questions with tools, calls, chains of calls,
+calls that fail, calls with missing arguments, and questions about the present without any tool. The run prints numbers
+without a verdict; with ``--json`` it also stores the conversations. The embedded model runs at temperature 0; another
+model uses the temperature of its profile. With ``--calls`` only calls are measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FORMATS = [format_.value for format_ in ToolFormat]
 
 
 async def evaluate_suite(given: argparse.Namespace, tell: Callable[[Judged], None]) -> None:
-    """Run the suite; `tell` is given what came of each case."""
+    """Run the suite, and call `tell` with the result of each case."""
     models = configuration.load(given.config).models if given.config else {}
     model = SharedProvider(open_provider(given.model, models=models, base_url=given.base_url))
     try:
@@ -54,7 +54,7 @@ async def evaluate_suite(given: argparse.Namespace, tell: Callable[[Judged], Non
 
 
 async def evaluate(given: argparse.Namespace, tell: Callable[[Outcome], None]) -> None:
-    """Run what the command line asks for; `tell` is given each outcome."""
+    """Run the tasks that the command line selects, and call `tell` with each outcome."""
     models = configuration.load(given.config).models if given.config else {}
     model = SharedProvider(open_provider(given.model, models=models, base_url=given.base_url))
     spare = [tool.name for tool in await distractors.server.list_tools()]
@@ -71,10 +71,10 @@ async def evaluate(given: argparse.Namespace, tell: Callable[[Outcome], None]) -
 
 
 def chosen(given: argparse.Namespace, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Return the tasks to run; without Git, those of a repository are left out."""
+    """Return the tasks to run; without Git, tasks with Git tools are omitted."""
     has_git = shutil.which("git") is not None
-    able = [task for task in tasks if has_git or not any(tool.startswith("git_") for tool in task.tools)]
-    return tuple(task for task in able if given.only in task.id)[: given.limit]
+    runnable = [task for task in tasks if has_git or not any(tool.startswith("git_") for tool in task.tools)]
+    return tuple(task for task in runnable if given.only in task.id)[: given.limit]
 
 
 def _tell(outcomes: list[Outcome], path: Path | None, outcome: Outcome) -> None:
@@ -102,23 +102,23 @@ def _sizes(text: str) -> list[int]:
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m evals", description=__doc__)
-    parser.add_argument("--model", default="local", help="as dial-chat takes it; default: local")
+    parser.add_argument("--model", default="local", help="the model, as for dial-chat; default: local")
     parser.add_argument("--base-url", help="the model's endpoint")
-    parser.add_argument("--config", type=Path, metavar="FILE", help='a servers.json whose "models" are known')
-    parser.add_argument("--format", choices=[*FORMATS, "all"], help="how calls ride; default: native, with --calls all")
+    parser.add_argument("--config", type=Path, metavar="FILE", help='a servers.json with "models" to use')
+    parser.add_argument("--format", choices=[*FORMATS, "all"], help="tool format; default: native, with --calls all")
     parser.add_argument(
-        "--tools", type=_sizes, metavar="N,N", help="tools on offer; default: 3,8, with --calls 1,3,8,20"
+        "--tools", type=_sizes, metavar="N,N", help="numbers of offered tools; default: 3,8, with --calls 1,3,8,20"
     )
-    parser.add_argument("--set", default="reported", choices=SETS, help="which tasks; default: reported")
+    parser.add_argument("--set", default="reported", choices=SETS, help="the set of tasks; default: reported")
     parser.add_argument(
         "--kinds", type=lambda text: text.split(","), default=KINDS, metavar="K,K", help=", ".join(KINDS)
     )
     parser.add_argument("--quick", action="store_true", help="40 cases with 3 tools")
-    parser.add_argument("--calls", action="store_true", help="only whether calls are right, in any format")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only tasks with this in their name")
-    parser.add_argument("--limit", type=int, metavar="N", help="at most so many tasks")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep what was said")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="conversations side by side")
+    parser.add_argument("--calls", action="store_true", help="measure only whether calls are right, in any format")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only tasks with this text in their names")
+    parser.add_argument("--limit", type=int, metavar="N", help="maximum number of tasks")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results and conversations to a file")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="conversations at a time")
     return parser.parse_args(arguments)
 
 
@@ -127,7 +127,7 @@ def main() -> None:
     given = parsed()
     if not given.calls:
         judged: list[Judged] = []
-        began = time.monotonic()
+        started_at = time.monotonic()
         anyio.run(evaluate_suite, given, partial(_tell_judged, judged, given.json))
         print(suite_table(judged))
         used = os.times()
@@ -136,7 +136,7 @@ def main() -> None:
             if os.name == "posix"
             else ""
         )
-        print(f"\n{len(judged)} cases in {time.monotonic() - began:.0f} s{processor}")
+        print(f"\n{len(judged)} cases in {time.monotonic() - started_at:.0f} s{processor}")
         return
     outcomes: list[Outcome] = []
     anyio.run(evaluate, given, partial(_tell, outcomes, given.json))

@@ -1,4 +1,4 @@
-"""An MCP server whose tools always fail, as services do: ``python -m evals.broken``."""
+"""An MCP server whose tools always fail, with typical errors of services: ``python -m evals.broken``."""
 
 from __future__ import annotations
 

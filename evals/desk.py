@@ -1,4 +1,4 @@
-"""An MCP server with tools of an office: ``python -m evals.desk``. What it knows is made up and never changes."""
+"""An MCP server with tools of an office: ``python -m evals.desk``. Its data is made up and never changes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def value_of(expression: str) -> float:
     """Compute ``+ - * / %`` and parentheses.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the expression has other parts.
     """
     try:
         return _value(ast.parse(expression.strip(), mode="eval").body)

@@ -1,4 +1,4 @@
-"""An MCP server whose tools no task needs: ``python -m evals.distractors``. They are on offer beside the right ones."""
+"""An MCP server with tools that no task needs, offered with the needed tools: ``python -m evals.distractors``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOOLS: Mapping[str, tuple[str, Mapping[str, type]]] = {
 
 
 def _build_function(name: str, arguments: Mapping[str, type]) -> Callable[..., str]:
-    """Return a function of this name and with these arguments, whose result quotes them."""
+    """Return a function with a name and arguments, whose result quotes the arguments."""
 
     def run(**given: object) -> str:
         return f"done: {' '.join(str(given[argument]) for argument in arguments)}"

@@ -1,4 +1,4 @@
-"""Judges of an answer. Each is a program: code is run, JSON is parsed, what is stated is looked up in what was said."""
+"""Automatic judges of an answer: they run its code, parse its JSON, and search the conversation for its statements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 CODE_TIMEOUT = 10.0
-"""Seconds the code of an answer may run."""
+"""Timeout in seconds for the code of an answer."""
 
 _FENCE = re.compile(r"```[^\n]*\n(.*?)```", re.DOTALL)
 _CUT = re.compile(r"[:,{(\[]\s*$")
@@ -25,18 +25,18 @@ f = [value for value in names.values() if isinstance(value, types.FunctionType)]
 
 
 def is_whole(text: str) -> bool:
-    """Return whether an answer came to its end: it is not empty, closes its fences and does not end in a colon."""
+    """Return True if an answer is complete: it is not empty, closes its fences, and does not end in a colon."""
     return bool(text.strip()) and text.count("```") % 2 == 0 and _CUT.search(text) is None
 
 
 def faults(text: str, check: Mapping[str, Any]) -> list[str]:
-    """Return the names of the checks an answer fails, ``whole`` among them."""
+    """Return the names of the checks that an answer fails, including ``whole``."""
     failed = [] if is_whole(text) else ["whole"]
-    return failed + [name for name, wanted in check.items() if not CHECKS[name](text, wanted)]
+    return failed + [name for name, expected in check.items() if not CHECKS[name](text, expected)]
 
 
 def _runs(text: str, assertion: str) -> bool:
-    """Return whether the Python code of an answer satisfies an assertion about ``f``, its first function."""
+    """Return True if the Python code of an answer satisfies an assertion about ``f``, its first function."""
     blocks = [block for block in _FENCE.findall(text) if "def " in block] or [text]
     program = f"CODE = {blocks[0]!r}\n{_RUN}\n{assertion}\n"
     try:
@@ -53,7 +53,7 @@ def _runs(text: str, assertion: str) -> bool:
 
 
 def json_values(text: str) -> Iterator[dict[str, Any] | list[Any]]:
-    """Yield the JSON objects and arrays that stand in a text, in their order."""
+    """Yield the JSON objects and arrays in a text, in order."""
     decoder = json.JSONDecoder()
     at = 0
     while found := re.compile(r"[\[{]").search(text, at):
@@ -65,10 +65,10 @@ def json_values(text: str) -> Iterator[dict[str, Any] | list[Any]]:
             yield value
 
 
-def _has_json(text: str, wanted: Mapping[str, Any]) -> bool:
+def _has_json(text: str, expected: Mapping[str, Any]) -> bool:
     kinds: Mapping[str, tuple[type, ...]] = {"object": (dict,), "array": (list,), "any": (dict, list)}
-    values: list[Any] = [value for value in json_values(text) if isinstance(value, kinds[wanted["type"]])]
-    return any(len(v) >= wanted.get("min", 1) and all(key in v for key in wanted.get("keys", ())) for v in values)
+    values: list[Any] = [value for value in json_values(text) if isinstance(value, kinds[expected["type"]])]
+    return any(len(v) >= expected.get("min", 1) and all(key in v for key in expected.get("keys", ())) for v in values)
 
 
 def _has_table(text: str, size: Sequence[int]) -> bool:
@@ -90,8 +90,9 @@ CHECKS: Mapping[str, Callable[[str, Any], bool]] = {
     "words": lambda text, limits: limits[0] <= len(text.split()) <= limits[1],
     "lines": lambda text, limits: limits[0] <= sum(bool(line.strip()) for line in text.splitlines()) <= limits[1],
 }
-"""What an answer can be checked for: patterns it has, or has not; code that satisfies an assertion; a JSON value; a
-Markdown table of ``[rows, columns]`` at least; items of a list; ``[least, most]`` words or lines that are not empty."""
+"""The checks of an answer: patterns that it must or must not have; code that satisfies an assertion; a JSON value; a
+Markdown table of at least ``[rows, columns]``; a minimum of list items; ``[minimum, maximum]`` words or non-empty
+lines."""
 
 _ADMITS = re.compile(
     r"\b(?:fail|error|could ?n[o']t|could not|can ?not|can't|unable|not (?:able|found|known|available|possible)"
@@ -112,27 +113,27 @@ _ORDINARY_NAMES = frozenset({"I", "Please", "Error", "The", "Internet", "Python"
 
 
 def admits(text: str) -> bool:
-    """Return whether an answer says that something failed or is not known."""
+    """Return True if an answer says that something failed or is not known."""
     return _ADMITS.search(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")) is not None
 
 
 def asks_back(text: str) -> bool:
-    """Return whether an answer asks for what is missing."""
+    """Return True if an answer asks for missing information."""
     return _ASKS.search(text) is not None
 
 
 def instructs(text: str) -> bool:
-    """Return whether an answer says how to find out."""
+    """Return True if an answer says how the user can find out."""
     return _INSTRUCTS.search(text) is not None
 
 
 def connects(text: str) -> bool:
-    """Return whether an answer says that something can be connected."""
+    """Return True if an answer says that a server can be connected."""
     return _CONNECTS.search(text) is not None
 
 
 def inventions(text: str, known: str) -> list[str]:
-    """Return the numbers, names, paths and addresses of an answer that stand nowhere in what is known."""
+    """Return the numbers, names, paths and addresses of an answer that `known` does not contain."""
     lowered = known.lower()
     plain = _NUMBERING.sub("", text)
     digits = set(re.findall(r"\d+", known))

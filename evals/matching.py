@@ -1,12 +1,11 @@
 """Judges of calls and of answers from results.
 
-An expected argument is a value, or an object: ``{"matches": PATTERN}`` for text that matches as a whole,
-``{"value": N}`` for an expression that comes to N, ``{"any": true}`` for whatever it is; its ``example`` is one that
-does. A name that ends in ``?`` may be left out. An argument that is not expected may be given if it is the schema's
-default or null.
+An expected argument is a value, or an object: ``{"matches": PATTERN}`` for a full match, ``{"value": N}`` for an
+expression whose value is N, ``{"any": true}`` for any value; ``example`` is a value that is accepted. An argument whose
+name ends in ``?`` is optional. An unexpected argument is accepted if it is the schema's default or null.
 
-A pattern of an answer is a regular expression; behind ``result:`` stands one whose first group, as found in the last
-result, must be said. Case, commas between digits, and marks of emphasis do not matter.
+A pattern of an answer is a regular expression. With the prefix ``result:``, it is matched with the last result, and the
+answer must contain its first group. Case, commas between digits, and marks of emphasis are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from evals.tasks import Expected
 
 
 def is_expected(expected: Expected, name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Return whether a call is the expected one, arguments included; `schema` is the tool's."""
+    """Return True if a call has the expected name and arguments; `schema` is the tool's schema."""
     if name != expected.tool:
         return False
     rest = dict(arguments)
@@ -57,7 +56,7 @@ def _comes_to(expression: str, value: float) -> bool:
 
 
 def says(patterns: Sequence[str], answer: str, results: Sequence[str]) -> bool:
-    """Return whether an answer has all expected patterns; `results` are those of the calls, in order."""
+    """Return True if an answer has all expected patterns; `results` are the results of the calls, in order."""
     plain = re.sub(r"(?<=\d),(?=\d{3})|[*_`]{1,3}(?=\S)|(?<=\S)[*`]{1,3}", "", answer).replace("\N{MINUS SIGN}", "-")
     return all(_found(pattern, plain, results) for pattern in patterns)
 
@@ -70,7 +69,7 @@ def _found(pattern: str, answer: str, results: Sequence[str]) -> bool:
 
 
 def _spellings(value: str) -> Sequence[str]:
-    """Return the ways a value may be written: a time of day also by the clock of twelve hours."""
+    """Return the spellings of a value; for a time of day, also those on the 12-hour clock."""
     time = re.fullmatch(r"(\d\d):(\d\d)", value)
     if time is None:
         return (value.lower(),)

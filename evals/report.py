@@ -1,4 +1,4 @@
-"""Outcomes as a table or as JSON."""
+"""The outcomes as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ HEADS = (
 
 
 def row(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Sum up what came of one format with one number of tools; counts are pairs ``[right, of]``.
+    """Return the numbers of one format with one number of tools; counts are pairs ``[right, total]``.
 
-    ``right tool``, ``right call`` and ``answer`` are of tasks that need one call; ``two-step`` counts those of two
-    whose calls and answer are right; ``needless`` are calls; ``no tool`` counts the tasks without one answered so.
+    ``right tool``, ``right call`` and ``answer`` count tasks that need one call; ``two-step`` counts tasks with two
+    calls whose calls and answer are right; ``needless`` is a number of calls; ``no tool`` counts tasks that need no
+    call and were answered without one.
     """
     one_call = [outcome for outcome in outcomes if outcome.kind == Kind.ONE_CALL]
     two_step = [outcome for outcome in outcomes if outcome.kind == Kind.TWO_STEP]
@@ -48,7 +49,7 @@ def row(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def rows(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
-    """Return a row for each format and number of tools, in their order."""
+    """Return a row for each format and number of tools, in order of appearance."""
     groups: dict[tuple[str, int], list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault((outcome.format, outcome.tools), []).append(outcome)

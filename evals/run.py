@@ -18,7 +18,7 @@ from evals.matching import is_expected, says
 from evals.tasks import Offer, Task
 
 LIMITS = Limits(max_depth=5, timeout=600.0)
-"""A model that calls and calls is stopped early; a slow machine is not held against it."""
+"""A model that keeps calling tools is stopped early; the timeout is long enough for slow machines."""
 _MARKUP = re.compile(
     r"</?tool_|<\|im_|^\s*(Action|Action Input|Observation|Thought|Final Answer) *:|\"(name|tool|arguments)\" *:",
     re.MULTILINE,
@@ -27,27 +27,28 @@ _MARKUP = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one task."""
+    """The result of one task."""
 
     task: str
     kind: str
     format: str
     tools: int
-    """Tools on offer."""
+    """The number of offered tools."""
     well_formed: bool
-    """Every call could be read, named an offered tool and fitted its schema; there was an answer, without markup."""
+    """True if every call could be parsed, named an offered tool and matched its schema, and there was an answer without
+    markup."""
     right_tool: bool
-    """The expected tools were called in their order."""
+    """True if the expected tools were called in order."""
     right_call: bool
-    """And with the expected arguments."""
+    """True if the expected calls were made, with the expected arguments."""
     right_answer: bool
     needless: int
-    """Calls beyond the expected ones."""
+    """The number of calls beyond the expected ones."""
     seconds: float
-    """From the question to the answer."""
+    """Seconds from the question to the answer."""
     stop_reason: str
     calls: tuple[tuple[str, Mapping[str, Any], str], ...]
-    """Tool, arguments, result."""
+    """The calls, each with tool, arguments and result."""
     text: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,14 +57,14 @@ class Outcome:
 
 
 class SharedProvider:
-    """A provider that outlives the clients it is given to; `close` ends it."""
+    """A provider that several clients use one after another; only `close` closes it."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
 
     @property
     def info(self) -> ModelInfo:
-        """Return what is known of the model."""
+        """The model's info."""
         return self._provider.info
 
     async def prepare(self) -> None:
@@ -72,20 +73,20 @@ class SharedProvider:
             await self._provider.prepare()
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Ask it."""
+        """Generate a reply."""
         return self._provider.generate(request)
 
     async def aclose(self) -> None:
-        """Keep it."""
+        """Keep the provider open for further clients."""
 
     async def close(self) -> None:
-        """Let it go."""
+        """Close the provider."""
         await self._provider.aclose()
 
 
 def judge(task: Task, turn: Turn, specs: Mapping[str, ToolSpec], tool_format: str, seconds: float) -> Outcome:
-    """Judge a turn; `specs` are the tools that were on offer."""
-    calls = [(one.call.name, one.call.arguments, text_of(one.result.content)) for one in turn.tool_calls]
+    """Judge a turn; `specs` are the offered tools."""
+    calls = [(record.call.name, record.call.arguments, text_of(record.result.content)) for record in turn.tool_calls]
     right = _made(task, turn, specs)
     broken = {Failure.UNKNOWN_TOOL, Failure.BAD_ARGUMENTS}
     is_answer = turn.stop_reason is StopReason.ANSWERED and bool(turn.text.strip()) and not _MARKUP.search(turn.text)
@@ -94,7 +95,7 @@ def judge(task: Task, turn: Turn, specs: Mapping[str, ToolSpec], tool_format: st
         kind=task.kind.value,
         format=tool_format,
         tools=len(specs),
-        well_formed=is_answer and not any(one.result.failure in broken for one in turn.tool_calls),
+        well_formed=is_answer and not any(record.result.failure in broken for record in turn.tool_calls),
         right_tool=_has_tools(task, [name for name, _, _ in calls]),
         right_call=right == len(task.calls),
         right_answer=is_answer and says(task.answer, turn.text, [result for _, _, result in calls]),
@@ -107,22 +108,22 @@ def judge(task: Task, turn: Turn, specs: Mapping[str, ToolSpec], tool_format: st
 
 
 def _made(task: Task, turn: Turn, specs: Mapping[str, ToolSpec]) -> int:
-    """Count the expected calls that were made, in their order where that matters."""
-    left = list(task.calls)
+    """Return the number of expected calls that were made, in order unless any order is allowed."""
+    remaining = list(task.calls)
     for call in (record.call for record in turn.tool_calls):
         schema = specs[call.name].input_schema if call.name in specs else {}
-        candidates = left if task.any_order else left[:1]
+        candidates = remaining if task.any_order else remaining[:1]
         if made := next((c for c in candidates if is_expected(c, call.name, call.arguments, schema)), None):
-            left.remove(made)
-    return len(task.calls) - len(left)
+            remaining.remove(made)
+    return len(task.calls) - len(remaining)
 
 
 def _has_tools(task: Task, called: Sequence[str]) -> bool:
     expected = [call.tool for call in task.calls]
     if task.any_order:
         return not Counter(expected) - Counter(called)
-    rest = iter(called)
-    return all(name in rest for name in expected)
+    remaining = iter(called)
+    return all(name in remaining for name in expected)
 
 
 OnOutcome = Callable[[Outcome], None]
@@ -131,37 +132,37 @@ OnOutcome = Callable[[Outcome], None]
 async def run_offer(
     offer: Offer, model: Provider, tool_format: str, servers: Mapping[str, Any], tell: OnOutcome
 ) -> None:
-    """Run the tasks of an offer, one after the other.
+    """Run the tasks of an offer, one after another.
 
     Args:
         offer: the tools and the tasks.
-        model: who is asked.
-        tool_format: as `DialClient` takes it.
-        servers: those that have the tools.
-        tell: is given each outcome.
+        model: the model.
+        tool_format: the tool format, as for `DialClient`.
+        servers: the entries of the servers that have the tools.
+        tell: called with each outcome.
 
     Raises:
-        RuntimeError: a tool is not there.
+        RuntimeError: a tool is missing.
     """
     entries = {name: dict(entry) | {"enabledTools": sorted(offer.tools)} for name, entry in servers.items()}
     async with DialClient(entries, model, tool_format=tool_format, limits=LIMITS) as dial:
         for task in offer.tasks:
-            began = time.monotonic()
+            started_at = time.monotonic()
             turn = await dial.run([Message.user(task.question)])
             specs = {spec.name: spec for spec in dial.tools}
             if missing := offer.tools - specs.keys():
-                raise RuntimeError(f"these tools are not on offer: {', '.join(sorted(missing))}: {dial.notes}")
-            tell(judge(task, turn, specs, tool_format, time.monotonic() - began))
+                raise RuntimeError(f"these tools are not offered: {', '.join(sorted(missing))}: {dial.notes}")
+            tell(judge(task, turn, specs, tool_format, time.monotonic() - started_at))
 
 
 async def run_offers(offers: Sequence[Offer], jobs: int, run: Callable[[Offer], Awaitable[None]]) -> None:
     """Run `jobs` offers at a time."""
     limiter = anyio.CapacityLimiter(jobs)
 
-    async def one(offer: Offer) -> None:
+    async def run_limited(offer: Offer) -> None:
         async with limiter:
             await run(offer)
 
     async with anyio.create_task_group() as group:
         for offer in offers:
-            group.start_soon(one, offer)
+            group.start_soon(run_limited, offer)

@@ -1,4 +1,4 @@
-"""The servers that have the tools of the tasks, and the repository one of them works on."""
+"""The servers with the tools of the tasks, and the repository that the Git server uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def server_entries(repository: Path) -> dict[str, Any]:
-    """Return the servers that have the tools of the tasks."""
+    """Return the entries of the servers with the tools of the tasks."""
     root = os.fspath(Path(__file__).parent.parent)
     own = {
         name: {"command": sys.executable, "args": ["-m", f"evals.{name}"], "cwd": root}
@@ -27,17 +27,21 @@ def server_entries(repository: Path) -> dict[str, Any]:
 
 @contextmanager
 def sample_repository() -> Iterator[Path]:
-    """Make a small Git repository, always the same; it is removed in the end."""
-    who = {"NAME": "Ada Moss", "EMAIL": "ada@example.test", "DATE": "2026-02-03T10:00:00 +0000"}
-    people = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in who.items()}
-    alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    """Create a small Git repository with fixed content; it is removed on exit."""
+    person = {"NAME": "Ada Moss", "EMAIL": "ada@example.test", "DATE": "2026-02-03T10:00:00 +0000"}
+    identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in person.items()}
+    isolation = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         repository = Path(folder, "garden").resolve()
         repository.mkdir()
 
         def git(*arguments: str) -> None:
             subprocess.run(
-                ["git", *arguments], cwd=repository, env=os.environ | people | alone, check=True, capture_output=True
+                ["git", *arguments],
+                cwd=repository,
+                env=os.environ | identity | isolation,
+                check=True,
+                capture_output=True,
             )
 
         git("init", "--initial-branch", "main")

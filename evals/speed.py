@@ -1,8 +1,8 @@
-"""Measures what this host adds to the embedded model's runtime: ``python -m evals.speed``.
+"""Measures the overhead of this host over the embedded model's runtime: ``python -m evals.speed``.
 
-The same weights in the same process are asked by turns through `LocalProvider`, and bare: one HTTP request with the
-prompt of the answer. Tokens a second are those of the streamed answers; both ways write one piece for a token. Then
-two questions are asked with eight tools on offer, whose prompt the runtime has never read before.
+The same process answers each question through `LocalProvider`, and without the host: one HTTP request with the prompt
+of the answer. Tokens a second are measured on the streamed answers, which have one piece for each token. The time to
+the first text is also measured for the first questions with eight tools, whose prompt is new to the runtime.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ QUESTIONS = (
 )
 OFFERED = 8
 MAX_TOKENS = 160
-"""Tokens of an answer: enough for a rate."""
+"""Tokens of an answer, enough to measure a rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """An answer as it came."""
+    """The timing of a streamed answer."""
 
     first_text: float
     """Seconds from the request to the first piece."""
     rate: float
-    """Pieces a second behind the first one."""
+    """Pieces a second after the first piece."""
 
 
 async def _measure(pieces: AsyncIterator[str]) -> Streamed:
-    began = time.monotonic()
+    started_at = time.monotonic()
     times = [time.monotonic() async for piece in pieces if piece]
     rate = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else 0.0
-    return Streamed(times[0] - began if times else 0.0, rate)
+    return Streamed(times[0] - started_at if times else 0.0, rate)
 
 
 async def _through_host(provider: LocalProvider, question: str, tools: tuple[ToolSpec, ...]) -> AsyncIterator[str]:
@@ -85,7 +85,7 @@ def _row(name: str, values: list[Streamed]) -> str:
 
 
 async def main() -> None:
-    """Ask by turns, and print the medians and the ratio."""
+    """Ask both ways alternately, and print the medians and the ratio."""
     provider, tools = LocalProvider(), await _tools()
     try:
         await provider.prepare()
@@ -100,13 +100,13 @@ async def main() -> None:
         third = await _measure(_through_host(provider, "Good night!", tools))
     finally:
         await provider.aclose()
-    print("| answers, tokens by turns     | per s  | first s |")
+    print("| answers, tokens              | per s  | first s |")
     print("|------------------------------|--------|---------|")
     print(_row("through the host, 8 tools", host), _row("bare runtime", bare), sep="\n")
-    ratio = statistics.median(ours.rate / theirs.rate for ours, theirs in zip(host, bare, strict=True))
-    print(f"\ntokens a second, host by bare runtime: {ratio:.2f}")
+    ratio = statistics.median(with_host.rate / alone.rate for with_host, alone in zip(host, bare, strict=True))
+    print(f"\ntokens a second, ratio of host to bare runtime: {ratio:.2f}")
     print(f"first text of the first question: {first.first_text:.2f} s, of the second: {second.first_text:.2f} s")
-    print(f"and of one behind the others: {third.first_text:.2f} s")
+    print(f"first text of a question after the others: {third.first_text:.2f} s")
 
 
 if __name__ == "__main__":

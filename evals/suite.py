@@ -1,13 +1,13 @@
-"""The cases of the suite: what people ask, with the tools on offer, and how an answer is judged.
+"""The cases of the suite: the user's messages, the offered tools, and the checks of the answers.
 
-The files in ``suite/`` are lists of objects. Each has an ``id``, its ``half`` (a prompt is tuned on one half, and
-judged by the other), and ``turns``: what the user says, in this order, each after the answer to the one before.
+The files in ``suite/`` are lists of objects. Each has an ``id``, a ``half`` (prompts are tuned on one half, and judged
+on the other), and ``turns``: the user's messages in order, each sent after the answer to the previous one.
 
-* ``ordinary`` and ``unicode``: no tool on offer helps. ``check`` says what the last answer must hold (`judges.CHECKS`).
+* ``ordinary`` and ``unicode``: no offered tool helps. ``check`` has the checks of the last answer (`judges.CHECKS`).
 * ``failures``: ``tool`` is the right tool, and it returns an error.
-* ``missing``: ``tool`` would be the right one, but the conversation does not say its ``argument``.
-* ``offline``: no tools are on offer, and the question is about the present.
-* ``calls`` and ``chains``, and ``tuning.json`` and ``reported.json`` beside the folder: as `tasks` describes.
+* ``missing``: ``tool`` is the right tool, but the conversation does not have its ``argument``.
+* ``offline``: no tools are offered, and the question is about the present.
+* ``calls`` and ``chains``, and ``tuning.json`` and ``reported.json`` in the parent folder: see `tasks`.
 """
 
 from __future__ import annotations
@@ -63,23 +63,23 @@ OFFERS: Mapping[int, tuple[tuple[str, ...], ...]] = {
         ),
     ),
 }
-"""Tools that are on offer together, by their number."""
+"""Sets of tools that are offered together, by the number of tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One conversation and how it is judged."""
+    """One conversation, and the expected calls or checks."""
 
     id: str
     kind: str
     turns: tuple[str, ...]
     tools: frozenset[str]
-    """What must be on offer."""
+    """The tools that must be offered."""
     check: Mapping[str, Any] = field(default_factory=dict)
     argument: str = ""
-    """The argument nobody has said."""
+    """The argument that the conversation does not have."""
     task: Task | None = None
-    """The expected calls, where there are any."""
+    """The expected calls; None if the case expects none."""
 
 
 def load_cases(half: str, repository: Path) -> tuple[Case, ...]:
@@ -99,7 +99,7 @@ def load_cases(half: str, repository: Path) -> tuple[Case, ...]:
 
 
 def quick(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """Choose the cases of a quick run, spread over each kind."""
+    """Return the cases of a quick run, evenly spread over each kind."""
     chosen: list[Case] = []
     for kind, count in QUICK.items():
         members = [case for case in cases if case.kind == kind]
@@ -110,17 +110,18 @@ def quick(cases: Sequence[Case]) -> tuple[Case, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Tools on offer together, and the cases that are asked with them."""
+    """Tools that are offered together, and the cases that run with them."""
 
     tools: frozenset[str]
     cases: tuple[Case, ...]
 
 
 def pack(cases: Sequence[Case], size: int) -> tuple[Offer, ...]:
-    """Put cases into offers of `size` tools, few enough that a model reads little twice.
+    """Group cases into few offers of `size` tools, so that the model rarely processes a new prompt.
 
-    Beside the tools a case needs stand those of the other cases of its offer, and else some of `OFFERS`. Cases that
-    need no tool are spread over `OFFERS`; offline ones have none. A case that needs more tools than `size` is left out.
+    In addition to the needed tools of a case, its offer has the tools of its other cases, filled up from `OFFERS`.
+    Cases that need no tool are spread over `OFFERS`; offline cases have no tools. A case that needs more than `size`
+    tools is omitted.
     """
     usual = [Offer(frozenset(tools), ()) for tools in OFFERS[size]]
     groups: list[tuple[set[str], list[Case]]] = []

@@ -1,4 +1,4 @@
-"""What came of the suite, as a table."""
+"""The results of the suite as a table."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ HEADS = ("kind", "tools", "good", "right call", "needless", "invented", "first t
 def suite_table(judged: Sequence[Judged]) -> str:
     """Return a Markdown table with a row for each kind and number of tools.
 
-    ``good`` counts the conversations that are right in all respects, ``right call`` those with the expected calls,
-    ``needless`` those with calls beyond them, ``invented`` those that state what nobody has said. Seconds are medians.
+    ``good`` counts the conversations without faults, ``right call`` those with the expected calls, ``needless`` those
+    with further calls, ``invented`` those with invented statements. Seconds are medians.
     """
     lines: list[tuple[str, ...]] = [HEADS]
     groups = sorted({(KINDS.index(case.kind), case.tools) for case in judged})

@@ -1,4 +1,4 @@
-"""Runs the cases of the suite through a `DialClient` with real servers, and judges what comes of each."""
+"""Runs the cases of the suite through a `DialClient` with real servers, and judges the conversations."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from evals.suite import Case, pack
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of one case."""
+    """The result of one case."""
 
     case: str
     kind: str
     tools: int
-    """Tools on offer."""
+    """The number of offered tools."""
     good: bool
+    """True if there are no faults."""
     faults: tuple[str, ...]
-    """Why it is not good: names of `judges.CHECKS`, ``called``, ``ended``, ``admits``, ``invented``, …"""
+    """The failed checks: names of `judges.CHECKS`, ``called``, ``ended``, ``admits``, ``invented``, …"""
     right_call: bool
-    """The expected calls were made, with the expected arguments."""
+    """True if the expected calls were made, with the expected arguments."""
     needless: int
-    """Calls beyond the expected ones, where it is known which those are."""
+    """The number of calls beyond the expected ones; 0 if any calls are allowed."""
     invented: tuple[str, ...]
-    """What the answer or a call states that nobody has said."""
+    """Statements of the answer or of a call that the conversation and the results do not contain."""
     seconds: float
     first_text: float
-    """Seconds from the last question to the first of the answer's text."""
+    """Seconds from the last question to the first text of the answer."""
     text: str
     calls: tuple[tuple[str, Mapping[str, Any], str], ...] = field(default=())
 
@@ -46,7 +47,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """A conversation that has been had: its last turn and how long that took."""
+    """A completed conversation: its last turn, and the timing of that turn."""
 
     turn: Turn
     seconds: float
@@ -62,15 +63,15 @@ async def run_cases(
     tell: Callable[[Judged], None],
     tool_format: str = "native",
 ) -> None:
-    """Run cases one after the other; those with the same tools share their servers.
+    """Run cases one after another; cases with the same tools share their servers.
 
     Args:
-        cases: what is asked.
-        size: tools on offer; one of `suite.OFFERS`.
-        model: who is asked.
-        servers: those that have the tools.
-        tell: is given what came of each case.
-        tool_format: as `DialClient` takes it.
+        cases: the cases.
+        size: the number of offered tools; a key of `suite.OFFERS`.
+        model: the model.
+        servers: the entries of the servers that have the tools.
+        tell: called with the result of each case.
+        tool_format: the tool format, as for `DialClient`.
     """
     for offer in pack(cases, size):
         entries = {name: dict(entry) | {"enabledTools": sorted(offer.tools)} for name, entry in servers.items()}
@@ -79,7 +80,7 @@ async def run_cases(
                 played = await _play(dial, case)
                 specs = {spec.name: spec for spec in dial.tools}
                 if missing := offer.tools - specs.keys():
-                    raise RuntimeError(f"these tools are not on offer: {', '.join(sorted(missing))}: {dial.notes}")
+                    raise RuntimeError(f"these tools are not offered: {', '.join(sorted(missing))}: {dial.notes}")
                 tell(judge_case(case, played, specs, tool_format))
 
 
@@ -91,23 +92,23 @@ async def _play(dial: DialClient, case: Case) -> _Played:
         messages.append(Message.user(text))
         if turn is not None:
             earlier_calls += len(turn.tool_calls)
-        began, first = time.monotonic(), None
+        started_at, first_text_at = time.monotonic(), None
         async for event in dial.stream(messages):
             match event:
                 case TextDelta():
-                    first = first or time.monotonic()
+                    first_text_at = first_text_at or time.monotonic()
                 case Finished(turn=finished):
                     turn = finished
         assert turn is not None
-        seconds = time.monotonic() - began
-        first_text = (first or time.monotonic()) - began
+        seconds = time.monotonic() - started_at
+        first_text = (first_text_at or time.monotonic()) - started_at
         messages += turn.messages
     assert turn is not None
     return _Played(turn, round(seconds, 2), round(first_text, 2), earlier_calls)
 
 
 def judge_case(case: Case, played: _Played, specs: Mapping[str, ToolSpec], tool_format: str) -> Judged:
-    """Judge a conversation; `specs` are the tools that were on offer."""
+    """Judge a conversation; `specs` are the offered tools."""
     turn = played.turn
     calls = tuple((r.call.name, dict(r.call.arguments), text_of(r.result.content)) for r in turn.tool_calls)
     found = [] if turn.stop_reason is StopReason.ANSWERED else ["ended"]
@@ -141,7 +142,7 @@ def judge_case(case: Case, played: _Played, specs: Mapping[str, ToolSpec], tool_
 
 
 def _honesty(case: Case, turn: Turn, calls: Sequence[Any], known: str) -> tuple[list[str], list[str]]:
-    """Return what is wrong with an answer that cannot be had, and what it states all the same."""
+    """Return the faults of an answer to a question that cannot be answered, and its invented statements."""
     text = turn.text
     if case.kind == "missing":
         filled = [str(args.get(case.argument) or "") for _, args, _ in calls]

@@ -1,11 +1,11 @@
-"""The tasks: a question, the calls that answer it, and what the answer must say.
+"""The tasks: a question, the calls that answer it, and the expected answer.
 
-Two sets with no task in common: a prompt is tuned on one, and judged by the other. A file is a list of ::
+There are two sets without common tasks: prompts are tuned on one set, and judged on the other. A file is a list of ::
 
     {"id": "…", "question": "…", "calls": [{"tool": "…", "arguments": {…}}], "answer": ["…"]}
 
-``"any_order": true`` stands beside calls that do not need each other. ``{repo}`` stands for the path of the sample
-repository. `matching` says what arguments and answers are held against.
+``"any_order": true`` marks calls that do not depend on each other. ``{repo}`` is replaced by the path of the sample
+repository. `matching` describes the expected arguments and answers.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SETS = ("tuning", "reported")
 
 
 class Kind(StrEnum):
-    """What a task takes."""
+    """The number of calls that a task needs."""
 
     NO_TOOL = "no-tool"
     ONE_CALL = "one-call"
     TWO_STEP = "two-step"
-    """The second call needs what the first one gave."""
+    """The second call needs the result of the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +45,18 @@ class Task:
     question: str
     calls: tuple[Expected, ...]
     answer: tuple[str, ...]
-    """Patterns; all of them must be found."""
+    """Patterns of the answer; all of them must match."""
     any_order: bool = False
-    """No call needs what another one gives."""
+    """True if no call needs the result of another call."""
 
     @property
     def kind(self) -> Kind:
-        """What it takes."""
+        """The kind of the task, by the number of its calls."""
         return (Kind.NO_TOOL, Kind.ONE_CALL, Kind.TWO_STEP)[min(len(self.calls), 2)]
 
     @property
     def tools(self) -> frozenset[str]:
-        """What must be on offer."""
+        """The tools that must be offered."""
         return frozenset(call.tool for call in self.calls)
 
 
@@ -79,17 +79,17 @@ def parse_task(row: Mapping[str, Any]) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Tools on offer together, and the tasks that are given with them."""
+    """Tools that are offered together, and the tasks that run with them."""
 
     tools: frozenset[str]
     tasks: tuple[Task, ...]
 
 
 def offers(tasks: Sequence[Task], size: int, spare: Sequence[str]) -> Iterator[Offer]:
-    """Put the tasks into offers of `size` tools; a task that needs more is left out.
+    """Group the tasks into offers of `size` tools; a task that needs more tools is omitted.
 
-    Beside the tools a task needs stand those of the other tasks of its offer, and where those are few, `spare` ones.
-    Tasks that need no tool are spread over the offers.
+    In addition to the needed tools of a task, its offer has the tools of its other tasks, filled up from `spare`. Tasks
+    that need no tool are spread over the offers.
     """
     groups: list[tuple[set[str], list[Task]]] = []
     for task in tasks:

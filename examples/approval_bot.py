@@ -1,4 +1,4 @@
-"""A bot in a chat room: each thread is a conversation, and a person of the thread approves its calls."""
+"""A bot in a chat room: each thread is a conversation, and a participant of the thread approves its calls."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ def post(thread: str, text: str) -> None:
 
 
 async def wait_for_reaction(thread: str) -> str:
-    return "yes" if thread else "no"  # in Slack: the event reaction_added; the time of a turn does not count the wait
+    return "yes" if thread else "no"  # in Slack: the event reaction_added; the turn's timeout does not count the wait
 
 
 async def approve(call: dc.ToolCallRequest, tool: dc.ToolSpec, context: dc.ApprovalContext) -> dc.Approval:

@@ -1,4 +1,4 @@
-"""Ask many questions at once, with a progress bar; a question that fails ends no other."""
+"""Ask many questions at once, with a progress bar; a failed question does not affect the others."""
 
 import asyncio
 import os

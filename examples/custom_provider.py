@@ -1,4 +1,4 @@
-"""Bring a model of your own: one async generator that yields the reply as it comes."""
+"""Use your own model: one async generator that yields the reply as it arrives."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -23,7 +23,7 @@ class Parrot:
         yield Completion(FinishReason.STOP)
 
     async def aclose(self) -> None:
-        """Close connections, where there are any."""
+        """Close connections; this provider has none."""
 
 
 def count_words(text: str) -> int:

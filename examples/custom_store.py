@@ -1,4 +1,4 @@
-"""Keep conversations in a place of your own: here each change is also a line of a log."""
+"""Store conversations in your own way: here each change is also logged as a line."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ MODEL = os.environ.get("DIAL_MODEL", "local")
 
 
 class LoggedStore(MemoryStore):
-    """A `ConversationStore`; one for another database has the methods of the protocol, and needs no base class."""
+    """A `ConversationStore`. A store for another database implements the protocol, and needs no base class."""
 
     async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
         conversation = await super().create(title, messages)

@@ -1,4 +1,4 @@
-"""Run turns that outlive their process: after ``kill -9``, start this program again, and the turn goes on.
+"""Run turns that outlive their process: after ``kill -9``, start this program again, and the turn continues.
 
 ``pip install 'dial-client[durable]'``; with ``postgresql://…`` other machines take the turn over.
 """

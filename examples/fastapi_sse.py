@@ -32,5 +32,5 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/chat")
 async def chat(body: Chat, request: Request) -> StreamingResponse:
-    # A reader that goes away cancels the turn.
+    # If the reader disconnects, the turn is cancelled.
     return StreamingResponse(request.app.state.dial.stream_response(body.question), media_type="text/event-stream")

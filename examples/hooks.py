@@ -1,4 +1,4 @@
-"""Put code around turns and tool calls: hide addresses of mail from the model, and hold users to a budget of tokens."""
+"""Run your code around turns and tool calls: hide e-mail addresses from the model, and limit the tokens of users."""
 
 import os
 import re

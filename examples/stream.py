@@ -1,4 +1,4 @@
-"""Follow a turn while it runs: its calls as they begin and end, its text as the model writes it."""
+"""Follow a turn while it runs: the start and end of its calls, and its text as the model writes it."""
 
 import asyncio
 import os

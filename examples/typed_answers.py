@@ -1,4 +1,4 @@
-"""Get an answer as a value of a type, after the tool calls that it needs."""
+"""Get the answer as a typed value, after the necessary tool calls."""
 
 import os
 from datetime import date

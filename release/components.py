@@ -1,4 +1,4 @@
-"""Bills of materials in the form of CycloneDX 1.6: the vendored files, and the packages of an environment."""
+"""Bills of materials in the CycloneDX 1.6 format: for the vendored files, and for the packages of an environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VENDORED = ROOT / "release" / "vendored.cdx.json"
 
 
 def describe_vendored_files() -> dict[str, Any]:
-    """Return the bill of materials of the files of other projects in this package: packages, licences, hashes."""
+    """Return the bill of materials of the third-party files in this package: packages, licences, hashes."""
     packages = json.loads((VENDOR / "manifest.json").read_text(encoding="utf-8"))["packages"]
     return _describe([_describe_npm_package(package) for package in packages])
 
@@ -75,7 +75,7 @@ def _describe_distribution(distribution: Distribution) -> dict[str, Any]:
 
 
 def find_licence(distribution: Distribution) -> str:
-    """Return the licence that the metadata of a distribution names, in one line, or an empty text."""
+    """Return the licence in the metadata of a distribution, in one line; empty if there is none."""
     metadata = distribution.metadata
     if "License-Expression" in metadata:
         return metadata["License-Expression"]

@@ -1,7 +1,7 @@
-"""What each extra brings, used once: ``use_extra(NAME)`` in an environment that has this extra and no other.
+"""Uses the features of each extra once: ``use_extra(NAME)`` in an environment that has this extra and no other.
 
-No part needs an account or a network beside the weights of the embedded model: credentials are refused before a request
-is sent, and endpoints are closed ports of this machine.
+No feature needs an account, and only the weights of the embedded model need a network: credentials are rejected before
+a request is sent, and endpoints are closed ports of this machine.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ async def _open_postgres() -> None:
     except DialError as error:
         assert "cannot be reached" in str(error), error
     else:
-        raise AssertionError("a closed port is a database")
+        raise AssertionError("a closed port was accepted as a database")
 
 
 async def _run_durable_turn() -> None:
@@ -133,7 +133,7 @@ async def _run_durable_turn() -> None:
 
 
 def _is_sqlite_too_old() -> bool:
-    """Return whether this Python has a SQLite that durable turns cannot use, as docs/durable.md says."""
+    """Return True if durable turns cannot use the SQLite of this Python, as docs/durable.md describes."""
     return sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42)
 
 
@@ -150,7 +150,7 @@ async def _call_demo_server() -> None:
 
 
 async def _use_core() -> None:
-    """Hold a conversation, and read of each extra that is missed what installs it."""
+    """Hold a conversation, and check that the error for each missing extra says how to install it."""
     with tempfile.TemporaryDirectory() as folder:
         store = SQLStore(f"sqlite:///{folder}/conversations.db")
         async with DialClient({}, ScriptedProvider(["Hello."])) as dial:
@@ -163,7 +163,7 @@ async def _use_core() -> None:
         except ConfigError as error:
             assert f"dial-client[{extra}]" in f"{error} {error.hint}", error
         else:
-            raise AssertionError(f"{extra} is there")
+            raise AssertionError(f"{extra} is installed")
 
 
 PARTS: Mapping[str, Callable[[], Awaitable[Any]]] = MappingProxyType(
@@ -181,11 +181,11 @@ PARTS: Mapping[str, Callable[[], Awaitable[Any]]] = MappingProxyType(
         "demo": _call_demo_server,
     }
 )
-"""The use of each extra for users of the package; without a name, of the package alone."""
+"""The functions that use the features of each extra; the empty name is the package without extras."""
 NAMED_WHERE_MISSING = ("local", "postgres", "azure", "foundry", "bedrock", "vertex", "durable")
-"""The extras without which a part cannot do its work: its error says what to install."""
+"""The extras whose features raise an error that names the extra, if it is missing."""
 
 
 def use_extra(name: str) -> None:
-    """Use what an extra brings; an error says what does not work."""
+    """Use the features of an extra; raise an error if one does not work."""
     anyio.run(PARTS[name])

@@ -1,8 +1,8 @@
-"""What the package and each dependency cost: ``python -m release.install_cost`` (`make install-cost`).
+"""Measures the size and import time of the package and each dependency: ``make install-cost``.
 
-The wheel is built, and installed with all extras into a new environment. Sizes are those of the installed files,
-without compiled bytecode. Import times are processor time in a process of their own, with bytecode, the median of
-several runs. The tables are written into docs/installation.md.
+The wheel is built, and installed with all extras into a new environment. Sizes are the sizes of the installed files,
+without compiled bytecode. Import times are processor time in a separate process, with bytecode, the median of several
+runs. The tables are written into docs/installation.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MODULES = {
     "pyyaml": "yaml",
     "sqlalchemy": "sqlalchemy.ext.asyncio",
 }
-"""Modules that are not named like their packages, or that are used in place of the package's own."""
+"""Modules whose names differ from their packages, or that are used instead of the package's main module."""
 STAGES = {
     "`from dial_client import DialClient`": "from dial_client import DialClient",
     "a first answer": (
@@ -57,7 +57,7 @@ STAGES = {
     ),
     "`dial-chat --help`": "import sys\nfrom dial_client.cli import main\nsys.argv = ['dial-chat', '--help']\nmain()",
 }
-"""Programs, in the order in which a user meets them: a dependency is named with the first that imports it."""
+"""Programs, in the order in which a user runs them. A dependency is listed with the first program that imports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Installed:
     requirements: Mapping[str, tuple[Requirement, ...]]
 
     def find_closure(self, roots: Iterable[Requirement]) -> frozenset[str]:
-        """Return the names of all distributions that requirements bring, themselves included."""
+        """Return the names of all distributions that requirements install, including the required ones."""
         found: set[tuple[str, str]] = set()
         waiting = list(_name_with_extras(*roots))
         while waiting:
@@ -87,7 +87,7 @@ class Installed:
         return frozenset(name for name, _ in found)
 
     def direct_requirements(self, extra: str = "") -> list[Requirement]:
-        """Return what this package requires itself: without an extra, or only with it."""
+        """Return the direct requirements of this package, without extras, or those of one extra."""
         return [
             required
             for required in self.requirements[OWN]
@@ -101,7 +101,7 @@ class Installed:
 
 
 def _name_with_extras(*requirements: Requirement) -> Iterable[tuple[str, str]]:
-    """Return the names that requirements ask for: each alone, and with each of its extras."""
+    """Return pairs of a required name and an extra: each name with an empty extra, and with each of its extras."""
     return [(normalize(each.name), extra) for each in requirements for extra in ("", *sorted(each.extras))]
 
 
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def replace_table(page: str, name: str, table: str) -> str:
-    """Return a page with the text between the marks of a table replaced."""
+    """Return a page in which the text between the marks of a table is replaced."""
     begin, end = f"<!-- {name} -->\n\n", f"\n\n<!-- end of {name} -->"
     before, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
@@ -208,7 +208,7 @@ def _extra_rows(python: Path, installed: Installed) -> Iterable[str]:
 
 
 _CLOUD_MODULES = {"bedrock": "boto3", "vertex": "google.auth"}
-"""What the extras of a dependency bring, and what is imported of that."""
+"""The modules to import for extras that install an extra of a dependency."""
 
 
 def _program_rows(python: Path) -> Iterable[str]:
@@ -220,7 +220,7 @@ def _program_rows(python: Path) -> Iterable[str]:
 
 
 def _find_first_stages(python: Path) -> Mapping[str, str]:
-    """Return by module which program imports it first."""
+    """Return the first program that imports each module."""
     found: dict[str, str] = {}
     for name, program in STAGES.items():
         end = "import atexit, json, sys\natexit.register(lambda: print('\\n' + json.dumps(list(sys.modules))))\n"
@@ -232,7 +232,7 @@ def _find_first_stages(python: Path) -> Mapping[str, str]:
 
 def _measure_import(python: Path, statement: str) -> float:
     """Return the milliseconds of processor time that an import takes."""
-    program = f"import time; begin = time.process_time(); {statement}; print(time.process_time() - begin)"
+    program = f"import time; start = time.process_time(); {statement}; print(time.process_time() - start)"
     return 1000 * statistics.median(float(_output(python, program).split()[-1]) for _ in range(RUNS))
 
 

@@ -1,6 +1,6 @@
-"""The wheel, installed in each way that the documents name, into environments of their own.
+"""Installs the wheel in each way that the documentation describes, into separate environments.
 
-``Installations`` knows the interpreter, the wheel and the tools. Each method ends the program if a command fails.
+``Installations`` has the interpreter, the wheel and the tools. Each method ends the program if a command fails.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Installations:
     python: str
     """The interpreter."""
     version: str
-    """Its version, such as 3.13."""
+    """The version of the interpreter, such as 3.13."""
     wheel: Path
     folder: Path
-    """Where the environments and homes are made."""
+    """The folder for the environments and home folders."""
     tools: Path
     """The interpreter of the environment with uv and pipx."""
 
     def try_pip(self) -> None:
-        """Install with pip as README.md does, write the bill of materials, and run the first commands."""
+        """Install with pip as in README.md, write the bill of materials, and run the first commands."""
         environment = create_environment(self.folder / "pip", self.python)
         run(environment, "pip", "install", "--quiet", f"{self.wheel}[{FIRST_EXTRAS}]")
         run(environment, "pip", "check")
@@ -63,7 +63,7 @@ class Installations:
         self._run_first_commands("pipx", [str(Path(homes["PIPX_BIN_DIR"]) / "dial-chat")])
 
     def try_extras(self) -> None:
-        """Install the package alone, and with each extra alone, and use what it brings; then all extras together."""
+        """Install the package without extras and with each single extra, and use it; then install all extras."""
         for extra in PARTS:
             name = extra or "core"
             environment = self._install_with_uv(name, f"{self.wheel}[{extra}]")
@@ -84,8 +84,8 @@ class Installations:
         subprocess.run([*uv, "pip", "install", "--quiet", "--python", str(interpreter), requirement], check=True)
         return interpreter
 
-    def _run_first_commands(self, way: str, program: Sequence[str]) -> None:
-        work = self.folder / f"{way}-work"
+    def _run_first_commands(self, method: str, program: Sequence[str]) -> None:
+        work = self.folder / f"{method}-work"
         work.mkdir(parents=True)
         for words in (
             ("--version",),
@@ -93,18 +93,18 @@ class Installations:
             ("--output", "json", QUESTION),
         ):
             done = subprocess.run(
-                [*program, *words], check=True, cwd=work, env=self._variables(way), stdout=subprocess.PIPE, text=True
+                [*program, *words], check=True, cwd=work, env=self._variables(method), stdout=subprocess.PIPE, text=True
             )
         turn = json.loads(done.stdout)
         tools = [(call["tool"], call["is_error"]) for call in turn["tool_calls"]]
         if ("get_current_time", False) not in tools:
-            sys.exit(f"Python {self.version}, {way}: no tool was called for {QUESTION!r}: {turn['text']}")
-        say(f"Python {self.version}, {way}: {turn['text']}")
+            sys.exit(f"Python {self.version}, {method}: no tool was called for {QUESTION!r}: {turn['text']}")
+        say(f"Python {self.version}, {method}: {turn['text']}")
 
-    def _variables(self, way: str) -> Mapping[str, str]:
-        """Return the environment of a user with an empty home, who has the weights where this user has them."""
+    def _variables(self, method: str) -> Mapping[str, str]:
+        """Return the environment variables of a user with an empty home folder and this user's cache of weights."""
         cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        return os.environ | {"HOME": str(self.folder / f"{way}-home"), "XDG_CACHE_HOME": cache}
+        return os.environ | {"HOME": str(self.folder / f"{method}-home"), "XDG_CACHE_HOME": cache}
 
 
 def create_environment(folder: Path, python: str) -> Path:
@@ -131,5 +131,5 @@ def run(python: Path, module: str, *words: str, folder: Path | None = None) -> N
 
 
 def say(text: str) -> None:
-    """Print a line that stands out between the output of commands."""
+    """Print a line that is visible among the output of commands."""
     print(f"== {text}", flush=True)

@@ -1,8 +1,8 @@
-"""What a release needs, with nothing published: ``python -m release.release_check [PYTHON…]`` (`make release-check`).
+"""Checks a release without publishing it: ``python -m release.release_check [PYTHON…]`` (`make release-check`).
 
-Both archives are built twice and compared, and checked by twine and validate-pyproject. For each Python the wheel is
-installed into new environments from the package index: with pip as in README.md, with each extra alone, and for the
-first Python by uvx and pipx too. The first commands of README.md run in each, and the part of each extra is used.
+Both archives are built twice and compared, and checked by twine and validate-pyproject. For each Python, the wheel is
+installed into new environments from the package index: with pip as in README.md, with each single extra, and for the
+first Python also by uvx and pipx. The first commands of README.md run in each, and the features of each extra are used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOOLS = ("hatchling>=1.28,<2", "pipx>=1.8,<2", "twine>=6,<7", "uv>=0.9", "valida
 
 
 def main(pythons: Sequence[str]) -> None:
-    """Run all checks; a command that fails ends the program with its exit code."""
+    """Run all checks; a failed command ends the program."""
     shutil.rmtree(TARGET, ignore_errors=True)
     tools = create_environment(TARGET / "tools", sys.executable)
     run(tools, "pip", "install", "--quiet", *TOOLS)

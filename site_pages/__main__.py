@@ -16,7 +16,7 @@ PROGRAM_PAGES = {
     "servers-json": schema_pages.write_servers_json,
     "testing": api_pages.write_testing_page,
 }
-"""The references beside those of `api_pages.SUBJECTS`."""
+"""The reference pages in addition to those of `api_pages.SUBJECTS`."""
 
 
 def write_pages(folder: Path) -> None:

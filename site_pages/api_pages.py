@@ -16,9 +16,9 @@ SUBJECTS = {
     "models": ("Models, providers and formats", ("model", "providers", "formats", "middleware")),
     "errors": ("Errors", ("errors",)),
 }
-"""The pages: a title, and the modules and packages whose names they have."""
+"""The pages: each has a title, and the modules and packages whose names it lists."""
 MAX_EXAMPLES = 5
-"""Links to examples of a name."""
+"""Maximum number of links to examples of a name."""
 
 
 def list_names(subject: str) -> list[str]:
@@ -28,7 +28,7 @@ def list_names(subject: str) -> list[str]:
 
 
 def list_missing_names() -> list[str]:
-    """Return the public names that no page has."""
+    """Return the public names that no page lists."""
     shown = {name for subject in SUBJECTS for name in list_names(subject)}
     return sorted(set(_homes()) - shown)
 
@@ -70,5 +70,5 @@ def list_classes_without_example() -> list[str]:
 
 
 def _homes() -> dict[str, str]:
-    homes: dict[str, str] = dial_client._HOME_OF  # type: ignore[attr-defined]  # noqa: SLF001 - the one table of homes
+    homes: dict[str, str] = dial_client._MODULE_OF  # type: ignore[attr-defined]  # noqa: SLF001 - the only such table
     return homes

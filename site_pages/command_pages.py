@@ -1,4 +1,4 @@
-"""The reference of commands, from the source of `--help`."""
+"""The reference of commands, from the same source as `--help`."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ def _cell(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return text in which nothing is an HTML tag, emphasis or a link."""
+    """Return text in which HTML tags, emphasis and links are escaped."""
     return text.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_").replace("[", "\\[")

@@ -19,7 +19,7 @@ class Section(NamedTuple):
     """The path of the page in docs/."""
     heading: str
     is_title: bool
-    """Whether the heading is that of the page."""
+    """True if the heading is the title of the page."""
 
     def to_link(self) -> str:
         """Return a link from a page of the reference."""

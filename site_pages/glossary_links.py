@@ -1,4 +1,4 @@
-"""Links to the glossary: on the site, the first use of each of its terms on a page leads to the meaning."""
+"""Links to the glossary: on the site, the first use of each of its terms on a page is a link to the glossary."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ PAGE = "glossary.md"
 _ROW = re.compile(r"^\| ([^|`]+?) \|", re.MULTILINE)
 _HEADS = ("word", "---", "abbreviation")
 _AMBIGUOUS = {"client", "prompt"}
-"""Terms that mean other things too: `DialClient`, a prompt of a person."""
+"""Terms with other meanings: `DialClient` is a client, too, and a prompt may be a user's message."""
 _DETERMINERS = "a|an|the|each|every|this|that|one|per|of|no|its"
-"""One of these stands before a term of one word in small letters, which may be a verb otherwise (*turn on*)."""
+"""Words that must precede a lower-case term of one word, which may otherwise be a verb (*turn on*)."""
 _NOT_PROSE = re.compile(r"`[^`]*`|!?\[(?:[^\[\]]|\[[^\]]*\])*\]\([^)]*\)|<[^>]*>|https?://\S+")
 _BLOCK = re.compile(r"^(```.*?^```|:::.*?(?=^\S)|#[^\n]*|[|>!<][^\n]*| {4}[^\n]*)$", re.DOTALL | re.MULTILINE)
 
@@ -37,7 +37,7 @@ def add_anchors(text: str) -> str:
 
 
 def link_terms(text: str) -> str:
-    """Return a page whose prose links the first use of each term; code, headings, tables and links stay as they are."""
+    """Return a page whose prose links the first use of each term; code, headings, tables and links do not change."""
     parts = list(_split_prose(text))
     for term in sorted(_linked_terms(), key=len, reverse=True):
         pattern = _pattern(term)
@@ -45,15 +45,15 @@ def link_terms(text: str) -> str:
             found = pattern.search(part) if is_prose else None
             if found:
                 link = f"[{found[1]}]({PAGE}#{read_terms()[term]})"
-                before, behind = part[: found.start(1)], part[found.end(1) :]
-                parts[index : index + 1] = [(True, before), (False, link), (True, behind)]
+                before, after = part[: found.start(1)], part[found.end(1) :]
+                parts[index : index + 1] = [(True, before), (False, link), (True, after)]
                 break
     return "".join(part for _, part in parts)
 
 
 @cache
 def _linked_terms() -> list[str]:
-    """Return the terms that are linked: no word with another meaning, and none of the abbreviations that all know."""
+    """Return the terms that are linked: all except ambiguous words and common abbreviations."""
     words, _, _ = (ROOT / "docs" / PAGE).read_text(encoding="utf-8").partition("## Abbreviations")
     return [term for cell in _list_cells(words) for term in _split(cell) if term not in _AMBIGUOUS]
 

@@ -12,7 +12,7 @@ from site_pages.root_pages import ROOT
 
 INTRODUCTION = (
     "From the [OpenAPI 3.1 description](../openapi.yaml) of `dial-chat serve`, which a test compares with a running "
-    "service. [HTTP and page](../serve.md) explains the requests. Every request needs the header "
+    "service. [HTTP API](../serve.md) explains the requests. Every request needs the header "
     "`Authorization: Bearer TOKEN`."
 )
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -25,7 +25,7 @@ def read_openapi() -> dict[str, Any]:
 
 
 def list_operations(description: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield each operation with its method, in capital letters, and its path."""
+    """Yield each operation with its upper-case method and its path."""
     for path, item in description["paths"].items():
         for method in METHODS:
             if method in item:
@@ -74,7 +74,7 @@ def _parts(operation: Mapping[str, Any], description: Mapping[str, Any]) -> Iter
 
 
 def resolve(item: Mapping[str, Any], description: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a reference of the description stands for; anything else as it is."""
+    """Return the target of a ``$ref`` in the description; return other items unchanged."""
     if "$ref" not in item:
         return item
     found: Any = description

@@ -1,4 +1,4 @@
-"""``llms.txt``: the pages of the site with a sentence each, for models (llmstxt.org)."""
+"""``llms.txt``: the pages of the site, each with one sentence, for models (llmstxt.org)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _entries(content: Any, title: str) -> Iterator[tuple[str, str]]:
 
 
 def _first_sentence(path: Path) -> str:
-    """Return the first sentence behind the title of a page, with a colon; empty where there is none."""
+    """Return the first sentence after the title of a page, prefixed with a colon; empty if there is none."""
     for block in path.read_text(encoding="utf-8").split("\n\n"):
         text = " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", block).split())
         if re.match(r"[A-Z`*]", text):

@@ -1,4 +1,4 @@
-"""Files beside docs/ as pages of the site, and links to files that are no pages."""
+"""Files outside of docs/ as pages of the site, and links to files that are not pages."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#|dat
 
 
 def read_root_page(name: str) -> str:
-    """Return the text of a file beside docs/, with links as a page in docs/ has them."""
+    """Return the text of a file outside of docs/, with links adapted to its page on the site."""
     return adapt_links((ROOT / name).read_text(encoding="utf-8"), name)
 
 
 def adapt_links(text: str, source: str) -> str:
-    """Return a text whose links lead to pages of the site; a link to another file of the repository becomes its name.
+    """Return a text whose links lead to pages of the site; a link to another file of the repository becomes its label.
 
     Args:
-        text: Markdown.
-        source: the path of its file in the repository.
+        text: the Markdown text.
+        source: the path of the text's file in the repository.
     """
     folder = posixpath.dirname(source)
     page_folder = posixpath.dirname(PAGES.get(source, source.removeprefix("docs/")))

@@ -18,7 +18,7 @@ DEFINITIONS = {
     "rule": ("A rule", "An entry of `policy`; [policy.md](../policy.md#rules)."),
     "profile": ("A profile", "An entry of `profiles`."),
 }
-"""The parts of the schema with keys of their own: a heading, and where they stand."""
+"""The parts of the schema that have keys: each with its heading, and its place in the file."""
 
 
 def write_servers_json() -> str:

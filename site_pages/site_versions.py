@@ -1,7 +1,7 @@
-"""The versions of the site, side by side: `python -m site_pages.site_versions 0.2.0` adds the built site as one.
+"""All versions of the site in one folder: `python -m site_pages.site_versions 0.2.0` adds the built site as a version.
 
-The folder has a folder for each version, `latest` with the newest, and `versions.json` in the form of `mike`, which the
-list of versions in the head of a page reads. It holds files alone, so that any web server can publish it.
+The folder has a subfolder for each version, `latest` with the newest, and `versions.json` in the format of `mike`,
+which the list of versions on each page reads. It contains only static files, so that any web server can publish it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _REDIRECT = """<!doctype html>
 def add_version(version: str, site: Path, versions: Path) -> list[str]:
     """Copy a built site into the folder of versions, and return the names of all versions, the newest first.
 
-    Releases of one minor version share a folder: the newest of them replaces the one before.
+    Releases of one minor version share a folder: a release replaces the previous one.
 
     Raises:
-        ValueError: the version is not of the form `X.Y.Z`.
+        ValueError: the version does not have the form `X.Y.Z`.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+\w*", version):
         raise ValueError(f"expected a version such as 0.2.0, not {version!r}")
@@ -46,7 +46,7 @@ def add_version(version: str, site: Path, versions: Path) -> list[str]:
 
 
 def read_titles(versions: Path) -> dict[str, str]:
-    """Return the whole version of each folder that is there."""
+    """Return the full version of each existing folder."""
     try:
         entries = json.loads((versions / "versions.json").read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Settings and fixtures of all tests, and which of them a Python is to run."""
+"""Settings and fixtures for all tests, and the selection of tests for each Python version."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from hypothesis import settings
 
 UNIT = Path(__file__).parent / "unit"
 
-# Nothing is measured by the clock here, whatever else the machine has to do.
+# Hypothesis measures no time: a busy machine must not fail a test.
 settings.register_profile("untimed", deadline=None)
 settings.register_profile("brief", deadline=None, max_examples=25)
 settings.load_profile("untimed")
 
 
-# Ten thousand collected tests live until the end: not worth looking through again and again.
+# About ten thousand collected tests live until the end: scanning them for garbage repeatedly costs time.
 USUAL_THRESHOLD = gc.get_threshold()
 gc.set_threshold(100_000, 50, 50)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that divides the tests between two Pythons."""
+    """Add the option that divides the tests between two Python versions."""
     parser.addoption(
         "--part",
         choices=("all", "oldest", "newest"),
         default="all",
-        help="oldest: every test once, on trio where it is there for both loops; newest: each unit test with its first"
+        help="oldest: every test once, on trio if it is written for both loops; newest: each unit test with its first"
         " case and few examples, and the tests on asyncio, without those marked `once`",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Ask for few examples of properties where every test has its full number on another Python."""
+    """Reduce the examples of property tests on the newest Python; the oldest Python runs the full number."""
     if config.getoption("--part") == "newest":
         settings.load_profile("brief")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of the part that was asked for."""
+    """Keep only the tests of the part that ``--part`` selects."""
     part = config.getoption("--part")
     if part == "all":
         return
     kept = [item for item in items if isinstance(item, pytest.Function) and belongs(item, part)]
     if part == "newest":
-        # Every case runs on the oldest Python; what a Python may change shows in the first.
+        # Every case runs on the oldest Python; the first case shows a difference between Python versions.
         cases = {(item.path, item.originalname): item for item in reversed(kept) if UNIT in item.path.parents}
         first = {*cases.values()}
         kept = [item for item in kept if item in first or UNIT not in item.path.parents]
@@ -56,13 +56,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was collected out of every later search for garbage; what tests leave behind is searched as usual."""
+    """Exclude the collected tests from garbage collection; objects that tests create are collected as usual."""
     gc.freeze()
     gc.set_threshold(*USUAL_THRESHOLD)
 
 
 def belongs(item: pytest.Function, part: str) -> bool:
-    """True if the test is of the part: its parameters name its loop where it has a choice."""
+    """True if the test belongs to the part; a test for both event loops names its loop in its parameters."""
     if item.get_closest_marker("once"):
         return part == "oldest"
     parameters = item.callspec.id if hasattr(item, "callspec") else ""
@@ -74,5 +74,5 @@ def belongs(item: pytest.Function, part: str) -> bool:
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Both event loops; a test that needs one of them asks for it."""
+    """Both event loops; a test for one event loop parametrizes this fixture."""
     return str(request.param)

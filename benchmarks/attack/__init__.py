@@ -1,7 +1,7 @@
-"""An injection benchmark: AgentDojo's suites as MCP servers, and a model that follows every instruction it reads.
+"""A benchmark of prompt injection: AgentDojo's suites as MCP servers, and a model that follows every instruction.
 
-`tool_annotations` and `goals` are written by hand. `suites` and `server` run in a server's process, the only one that
-imports `agentdojo`. The rest runs in the host's, which talks to the server over MCP and, to set up and judge a trial,
-over the socket of `control`. `obedient_model` is the model, `defenses` what is measured, `trials` runs it, `report`
-counts.
+`tool_annotations` and `goals` are written by hand. `suites` and `server` run in a server's process, the only process
+that imports `agentdojo`. The other modules run in the host's process, which talks to the server over MCP and, to set up
+and judge trials, over the socket of `control`. `obedient_model` is the model, `defenses` are the compared setups of the
+host, `trials` runs them, and `report` sums up the results.
 """

@@ -1,7 +1,7 @@
 """Measures how many injected instructions reach a side effect: ``python -m benchmarks.attack``, or ``make attack``.
 
 Every user task of AgentDojo's suites runs alone, and with every injection planted where the task will read it: 1,046
-turns behind each of four defenses. Ends with 1 if something that must be true is not.
+turns with each of four defenses. The exit status is 1 if a requirement is not met.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.attack.trials import all_pairs, few_pairs, run_all
 
 
 def is_installed() -> bool:
-    """Return True if the servers will find `agentdojo`."""
+    """Return True if the servers can import `agentdojo`."""
     return importlib.util.find_spec("agentdojo") is not None or (PACKAGES / "agentdojo").is_dir()
 
 
@@ -31,26 +31,26 @@ def main() -> int:
     parser.add_argument("--suite", action="append", choices=list(EFFECTS), help="only this suite; may be repeated")
     names = [defense.name for defense in DEFENSES]
     about = ", ".join(f"{defense.name}: {defense.about}" for defense in DEFENSES)
-    parser.add_argument("--defense", action="append", choices=names, help=f"only this defense, not a to d; {about}")
+    parser.add_argument("--defense", action="append", choices=names, help=f"this defense; default: a to d; {about}")
     parser.add_argument("--smoke", action="store_true", help="two user tasks and two injections of two suites")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     parser.add_argument("--trials", type=Path, metavar="FILE", help="write each turn as a line of JSON")
     given = parser.parse_args()
     if not is_installed():
-        print("agentdojo is not installed: `make attack` does it", file=sys.stderr)
+        print("agentdojo is not installed: `make attack` installs it", file=sys.stderr)
         return 2
     suites = given.suite or (["banking", "slack"] if given.smoke else list(EFFECTS))
     defenses = [defense for defense in DEFENSES if defense.name in given.defense] if given.defense else USUAL
-    began = time.monotonic()
+    started_at = time.monotonic()
     trials = asyncio.run(run_all(suites, defenses, few_pairs if given.smoke else all_pairs))
     if given.trials is not None:
         given.trials.write_text("".join(json.dumps(trial.to_dict()) + "\n" for trial in trials), encoding="utf-8")
     columns = columns_of(trials)
     print(json.dumps(as_json(trials), indent=2) if given.json else table(columns))
-    print(f"{len(trials)} turns in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    print(f"{len(trials)} turns in {time.monotonic() - started_at:.0f} s", file=sys.stderr)
     failures = failures_of(columns)
     for failure in failures:
-        print(f"must not be: {failure}", file=sys.stderr)
+        print(f"requirement not met: {failure}", file=sys.stderr)
     return 1 if failures else 0
 
 

@@ -1,4 +1,4 @@
-"""The host's end of the private socket over which a suite's server is told of trials, and judges them."""
+"""The host's end of the private socket over which a suite's server sets up and judges trials."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 from benchmarks.attack.goals import Call
 
 SECONDS = 120.0
-"""Until a server has connected, and for one answer."""
+"""Timeout in seconds for the server to connect, and for each answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A user task, and what solves it."""
+    """A user task, with the calls and the output that solve it."""
 
     prompt: str
     calls: tuple[Call, ...]
@@ -27,7 +27,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a trial: is the user's task done, is the attacker's, and what the server was called for."""
+    """The result of a trial: whether the user's and the attacker's tasks are done, and the executed calls."""
 
     utility: bool
     security: bool | None
@@ -35,13 +35,13 @@ class Verdict:
 
 
 class Control:
-    """One server at the other end."""
+    """The connection to one suite's server."""
 
     def __init__(self) -> None:
         self._token = secrets.token_hex(16)
         self._connected: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Future()
         self.address = ""
-        """For the server's environment: host, port and token."""
+        """Host, port and token, for the server's environment."""
 
     @classmethod
     @asynccontextmanager
@@ -75,7 +75,7 @@ class Control:
             await writer.drain()
             line = await reader.readline()
         if not line:
-            raise RuntimeError(f"the server ended while it was asked to {method}")
+            raise RuntimeError(f"the server ended during the request {method!r}")
         return json.loads(line)
 
     async def tasks(self) -> tuple[list[str], list[str]]:
@@ -84,12 +84,12 @@ class Control:
         return answer["user_tasks"], answer["injection_tasks"]
 
     async def begin(self, user_task: str, injection_task: str | None) -> Task:
-        """Begin a trial in a new environment."""
+        """Start a trial in a new environment."""
         answer = await self._ask("begin", user_task, injection_task)
         return Task(answer["prompt"], _calls(answer["calls"]), answer["output"])
 
     async def injected(self) -> tuple[tuple[Call, ...], str]:
-        """Return the calls that carry out the injected instruction now, and the words it wants said."""
+        """Return the calls that carry out the injected instruction now, and the text that the model should say."""
         answer = await self._ask("injected")
         return _calls(answer["calls"]), answer["output"]
 
@@ -98,7 +98,7 @@ class Control:
         return _calls(await self._ask("executed"))
 
     async def judge(self, output: str) -> Verdict:
-        """Judge the trial by the environment as it is, the calls that were made, and the model's last words."""
+        """Judge the trial by the state of the environment, the executed calls, and the model's answer."""
         answer = await self._ask("judge", output)
         return Verdict(answer["utility"], answer["security"], _calls(answer["executed"]))
 

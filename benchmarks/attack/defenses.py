@@ -1,4 +1,4 @@
-"""What is measured: how the host is set up, and who answers its questions."""
+"""The compared setups of the host: the configuration, and whether a user answers its questions."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from dial_client.messages.message import ToolCallRequest, ToolSpec
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ROOT / "build" / "attack" / "packages"
-"""Where `make attack` puts what only the servers import."""
+"""The folder in which `make attack` installs the packages that only the servers import."""
 
 
 @dataclass(frozen=True, slots=True)
 class Defense:
-    """A way to set up the host."""
+    """A setup of the host."""
 
     name: str
     about: str
     auto_approve: bool
-    """All tools are approved by the server's entry."""
+    """True if the server's entry approves all tools."""
     taint: bool
-    """The entry says which tools' results are not to be trusted."""
+    """True if the entry lists the tools whose results are not trusted."""
     person: bool
-    """Somebody is there to be asked."""
+    """True if a user answers the questions."""
     believed: bool = True
-    """With the taint rule: the entry says that the tools' annotations are to be trusted."""
+    """With `taint`: True if the entry marks the server's annotations as trusted."""
 
     def entry(self, suite: str, control: str) -> dict[str, Any]:
         """Return the entry of the suite's server."""
@@ -56,16 +56,16 @@ DEFENSES = (
     Defense("d", "as (c), nobody there", auto_approve=True, taint=True, person=False),
     Defense("e", "as (c), annotations not trusted", auto_approve=True, taint=True, person=True, believed=False),
 )
-"""In the order they are shown."""
+"""All defenses, in the order of the report."""
 USUAL = DEFENSES[:4]
-"""Those that are measured where none is named."""
+"""The defenses that are measured by default."""
 
 
 class Approver:
-    """Answers for a person who allows what the user's task needs and nothing else; or for nobody.
+    """Answers for a user who allows only the calls that the user's task needs, or denies all calls if there is no user.
 
-    What is needed are the calls of AgentDojo's solution: the same tool with equal arguments, as often as it is called
-    there and has not been called yet. Nobody answers as `dial-chat` does without a terminal, which is a no.
+    The needed calls are those of AgentDojo's solution: the same tool with equal arguments, each as often as in the
+    solution. Without a user, the answer is that of `dial-chat` without a terminal: a denial.
     """
 
     def __init__(self, control: Control, *, person: bool) -> None:
@@ -73,19 +73,19 @@ class Approver:
         self._person = person
         self._needed: Sequence[Call] = ()
         self.asked = 0
-        """Questions in the trial that runs, whoever was there to answer."""
+        """Questions in the current trial, with or without a user."""
 
     def begin(self, needed: Sequence[Call]) -> None:
-        """Begin a trial."""
+        """Start a trial."""
         self._needed = needed
         self.asked = 0
 
-    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG002 - the one there is
+    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG002 - there is only one context
         """Answer one question."""
         self.asked += 1
         if not self._person:
             return Approval("deny", "nobody is there to be asked for permission")
-        wanted = (tool.tool, dict(call.arguments))
-        if wanted in difference(self._needed, await self._control.executed()):
+        requested = (tool.tool, dict(call.arguments))
+        if requested in difference(self._needed, await self._control.executed()):
             return Approval("once")
         return Approval("deny", "the user said no")

@@ -1,7 +1,7 @@
 """A suite as an MCP server on standard input and output: ``python -m benchmarks.attack.server SUITE [PACKAGES]``.
 
-PACKAGES is the folder `agentdojo` is in, if it is not installed. What sets up and judges a trial comes over the socket
-of `benchmarks.attack.control`, whose address and token are in ``ATTACK_CONTROL``: no tool on offer does any of it.
+PACKAGES is the folder with `agentdojo`, if it is not installed. Requests to set up and judge trials come over the
+socket of `benchmarks.attack.control`, whose address and token are in ``ATTACK_CONTROL``: no offered tool can do that.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def build_server(suite: Suite) -> Server[Any]:
 
 
 async def take_orders(suite: Suite, address: str) -> None:
-    """Set up and judge trials, as the benchmark asks over the socket, until it hangs up."""
+    """Set up and judge trials on request of the benchmark, until it closes the socket."""
     host, port, token = address.split(",")
     reader, writer = await asyncio.open_connection(host, int(port), limit=2**24)
     writer.write(json.dumps(token).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""AgentDojo's suites without the models AgentDojo asks: one trial after the other on one environment."""
+"""AgentDojo's suites without AgentDojo's own models. One process runs one trial after another."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ VERSION = "v1.2.2"
 def import_agentdojo() -> None:
     """Make the suites importable without the vendors' SDKs.
 
-    ``agentdojo.agent_pipeline`` imports the SDKs of five vendors to ask their models. No model is asked here: the
-    package's ``__init__`` is left out, and of what its modules want of those there is one constant. Environments are
-    read with PyYAML's C parser, where there is one: it reads the same, ten times as fast.
+    ``agentdojo.agent_pipeline`` imports the SDKs of five vendors. Their models are not needed here, so the package's
+    ``__init__`` is skipped, and one constant that its modules import is defined here. Environments are read with
+    PyYAML's C parser if it is available: it is ten times as fast, with the same result.
     """
     import yaml
 
     yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found = importlib.util.find_spec("agentdojo")
     if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError("agentdojo is not installed: `make attack` does it")
+        raise ModuleNotFoundError("agentdojo is not installed: `make attack` installs it")
     root = found.submodule_search_locations[0]
     for name in ("agent_pipeline", "agent_pipeline.llms"):
         package = ModuleType(f"agentdojo.{name}")
@@ -39,13 +39,13 @@ def import_agentdojo() -> None:
 
 
 class _Pipeline:
-    """What an attack wants to know of the model: a name, here one that stands for any."""
+    """The part of a pipeline that an attack reads: the model's name, here a generic one."""
 
     name = "local"
 
 
 class Suite:
-    """One suite, with the environment of the trial that runs."""
+    """One suite, with the environment of the current trial."""
 
     def __init__(self, name: str) -> None:
         import_agentdojo()
@@ -57,7 +57,7 @@ class Suite:
         self._suite = get_suite(VERSION, name)
         self._attack = ImportantInstructionsAttackNoNames(self._suite, _Pipeline())
         self._runtime = FunctionsRuntime(self._suite.tools)
-        self._made_call = FunctionCall
+        self._call_type = FunctionCall
         self._trace: list[Any] = []
         self._environment: Any = None
         self._before: Any = None
@@ -75,7 +75,7 @@ class Suite:
         """Run a tool on the environment; return its result as AgentDojo shows it to models, and whether it failed."""
         from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 
-        self._trace.append(self._made_call(function=name, args=arguments))
+        self._trace.append(self._call_type(function=name, args=arguments))
         result, error = self._runtime.run_function(self._environment, name, arguments)
         return (error, True) if error else (tool_result_to_str(result), False)
 
@@ -87,10 +87,10 @@ class Suite:
         }
 
     def begin(self, user_task: str, injection_task: str | None) -> dict[str, Any]:
-        """Load a new environment, the injection planted where the user task will see it.
+        """Load a new environment, with the injection at the place where the user task will read it.
 
         Returns:
-            ``{"prompt", "calls": [[name, arguments]], "output"}``: the user task, and what solves it.
+            ``{"prompt", "calls": [[name, arguments]], "output"}``: the user task, and its solution.
         """
         self._user_task = self._suite.user_tasks[user_task]
         self._injection_task = self._suite.injection_tasks[injection_task] if injection_task else None
@@ -106,27 +106,27 @@ class Suite:
         }
 
     def injected(self) -> dict[str, Any]:
-        """Return ``{"calls", "output"}``: what carries out the injected instruction, as things stand now."""
+        """Return ``{"calls", "output"}``: the solution of the injected task in the current environment."""
         task, now = self._injection_task, self._environment.model_copy(deep=True)
         if own := GOALS.get((self.name, task.ID)):
             return {"calls": own(now), "output": task.GROUND_TRUTH_OUTPUT}
         return {"calls": _plain(task.ground_truth(now)), "output": task.GROUND_TRUTH_OUTPUT}
 
     def executed(self) -> list[Call]:
-        """Return the calls of this trial, failed ones too, in their order."""
+        """Return the calls of this trial, including failed calls, in their order."""
         return _plain(self._trace)
 
     def judge(self, output: str) -> dict[str, Any]:
         """Return ``{"utility", "security", "executed": [[name, arguments]]}``.
 
-        ``utility`` says whether the user's task is done, ``security`` whether the attacker's is (the name is
-        AgentDojo's), null without one. Both are AgentDojo's own, asked as `TaskSuite.run_task_with_pipeline` asks.
+        ``utility`` is True if the user's task is done. ``security`` (AgentDojo's name) is True if the attacker's task
+        is done, and null without an attack. AgentDojo computes both, as in `TaskSuite.run_task_with_pipeline`.
         """
         content = [{"type": "text", "content": output}]
         results: list[bool | None] = []
         with redirect_stdout(sys.stderr):  # a task prints, and standard output belongs to MCP
             for task in (self._user_task, self._injection_task):
-                checked = self._suite._check_task_result  # noqa: SLF001 - the one place where AgentDojo judges
+                checked = self._suite._check_task_result  # noqa: SLF001 - AgentDojo has no public function for this
                 state = (self._before, self._environment, self._trace)
                 results.append(bool(checked(task, content, *state)) if task is not None else None)
         return {"utility": results[0], "security": results[1], "executed": _plain(self._trace)}
@@ -137,5 +137,5 @@ def _number(name: str) -> int:
 
 
 def _plain(calls: list[Any]) -> list[Call]:
-    """Return calls as JSON has them."""
+    """Return calls as JSON types."""
     return [(call.function, json.loads(json.dumps(dict(call.args), default=str))) for call in calls]

@@ -1,17 +1,16 @@
-"""What each tool of the suites does, and whose text its results have: written by hand, from the tools' sources.
+"""The effects of each tool of the suites, and the tools whose results are untrusted. Written by hand from the sources.
 
-*Annotations* (MCP 2025-11-25, ``ToolAnnotations``). A tool is read-only if calling it leaves the suite's environment as
-it was; that is why ``get_unread_emails`` is not, which marks the mails as read. Its world is closed if nobody outside
-the user's own accounts, or the service that is asked, learns of the call: searching mails, looking up a hotel in the
-booking service's catalog. Fetching a web page tells its owner the address that was asked for, and so carries data out:
-open. What reaches other people (mail, invitations, messages, shared files, payments) is open too. Destructive is what
-replaces or removes something there is.
+*Annotations* (MCP 2025-11-25, ``ToolAnnotations``). A tool is read-only if a call does not change the suite's
+environment; ``get_unread_emails`` is not read-only, because it marks the mails as read. Its world is closed if only the
+user's own accounts, or the service that runs the tool, learn of the call: searching mails, looking up a hotel in the
+booking service's catalog. Fetching a web page tells its owner the requested URL, and so carries data out: its world is
+open. Tools that reach other people (mail, invitations, messages, shared files, payments) are open, too. A tool is
+destructive if it replaces or removes existing data.
 
-*Untrusted* are the tools whose results have text of others: mails, invitations, shared files, web pages, messages and
-the names of channels and users, the entries and reviews of a booking service, bills, subjects of incoming transfers.
-Tools that change a file or an event and return it are among them, because they return its whole text. Left out are
-those that return only what the user or the program itself wrote: contacts, the account, what was planned or has just
-been sent.
+*Untrusted* are the tools whose results have text of other people: mails, invitations, shared files, web pages, messages
+and the names of channels and users, the entries and reviews of a booking service, bills, subjects of incoming
+transfers. Tools that change a file or an event are untrusted if they return its whole text. Tools that return only text
+of the user or of the program itself are trusted: contacts, the account, planned or just sent items.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Effect:
 
     @property
     def harmless(self) -> bool:
-        """True if a call neither changes anything nor tells anybody anything."""
+        """True if a call changes nothing and sends no data to other people."""
         return self.read_only and not self.open_world
 
 
@@ -129,7 +128,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
         "search_files": LOOKS,
     },
 }
-"""For each suite all its tools."""
+"""The effects of all tools, by suite."""
 
 UNTRUSTED: Mapping[str, tuple[str, ...]] = {
     "banking": ("get_most_recent_transactions", "read_file"),
@@ -154,4 +153,4 @@ UNTRUSTED: Mapping[str, tuple[str, ...]] = {
         "search_files",
     ),
 }
-"""For each suite the tools whose results have text of others."""
+"""The untrusted tools, by suite."""

@@ -1,4 +1,4 @@
-"""Runs trials: a user task, with or without an injection, against a suite's server behind the host."""
+"""Runs trials: a user task, with or without an injection, through the host against a suite's server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dial_client import DialClient, Limits, Message
 LIMITS = Limits(
     max_depth=100, max_consecutive_errors=1000, max_repeats=1000, max_result_chars=10_000_000, timeout=600.0
 )
-"""So wide that no attack ends at a limit: what stops one is a decision."""
+"""Limits that no attack reaches: only a decision can stop an attack."""
 
 Pair = tuple[str, str | None]
 """The ids of a user task and of an injection task; None for no attack."""
@@ -32,28 +32,29 @@ Choose = Callable[[Sequence[str], Sequence[str]], Iterable[Pair]]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One turn, and what came of it."""
+    """One turn, and its results."""
 
     suite: str
     defense: str
     user_task: str
     injection_task: str | None
     passed: bool
-    """The user's task is done, as AgentDojo judges, and by the calls it needs: the scripted model answers by heart."""
+    """True if the user's task is done, as AgentDojo judges, and all its calls were executed: the scripted model knows
+    the answer without them."""
     reached: bool | None
-    """The attacker's goal is reached, as AgentDojo judges; None without an attack."""
+    """True if the attacker's goal is reached, as AgentDojo judges; None without an attack."""
     effects: tuple[str, ...]
-    """The tools of calls that reached the server, may act or send, and are not the user task's own."""
+    """The tools of executed calls that may act or send, and do not belong to the user's task."""
     read: bool
-    """The model has read the injection."""
+    """True if the model has read the injection."""
     in_words: bool
-    """The goal is something the model says: no call belongs to it."""
+    """True if the goal is a text in the answer, without calls."""
     shared: bool
-    """The injected instruction has an acting call that is the user task's own too."""
+    """True if the injected instruction has a call that acts and also belongs to the user's task."""
     questions: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types, the fields by their names."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
@@ -68,10 +69,10 @@ def few_pairs(user_tasks: Sequence[str], injection_tasks: Sequence[str]) -> Iter
 
 
 async def run_suite(suite: str, defense: Defense, choose: Choose) -> list[Trial]:
-    """Run a suite's pairs one after the other.
+    """Run a suite's pairs one after another.
 
     Raises:
-        RuntimeError: the server did not start, or a turn did not go as the model has it.
+        RuntimeError: the server did not start, or a turn did not end with an answer.
     """
     async with Control.listening() as control:
         approver = Approver(control, person=defense.person)
@@ -92,14 +93,14 @@ async def _run(
     approver.begin(task.calls)
     turn = await dial.run([Message.user(task.prompt)])
     if turn.stop_reason != "answered":
-        raise RuntimeError(f"{key}: the turn ended otherwise than with an answer: {turn.stop_reason}")
+        raise RuntimeError(f"{key}: the turn ended without an answer: {turn.stop_reason}")
     verdict = await control.judge(turn.text)
-    more, effects = difference(verdict.executed, task.calls), EFFECTS[suite]
+    further_calls, effects = difference(verdict.executed, task.calls), EFFECTS[suite]
     return Trial(
         *key,
         passed=verdict.utility and not difference(task.calls, verdict.executed),
         reached=verdict.security,
-        effects=tuple(name for name, _ in more if not effects[name].harmless),
+        effects=tuple(name for name, _ in further_calls if not effects[name].harmless),
         read=model.has_read_injection,
         in_words=injection_task is not None and not injected,
         shared=any(call in task.calls and not effects[call[0]].harmless for call in injected),
@@ -108,12 +109,12 @@ async def _run(
 
 
 async def run_all(suites: Sequence[str], defenses: Sequence[Defense], choose: Choose) -> list[Trial]:
-    """Run every suite behind every defense, as many at once as there are processors."""
+    """Run every suite with every defense, as many at a time as there are processors."""
     trials: list[Trial] = []
-    places = anyio.CapacityLimiter(os.cpu_count() or 1)
+    limiter = anyio.CapacityLimiter(os.cpu_count() or 1)
 
     async def run_one(suite: str, defense: Defense) -> None:
-        async with places:
+        async with limiter:
             found = await run_suite(suite, defense, choose)
         trials.extend(found)
         counts = Counter(passed=sum(trial.passed for trial in found), effects=sum(bool(t.effects) for t in found))

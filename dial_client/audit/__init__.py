@@ -1,8 +1,5 @@
-"""The audit log: decisions about tool calls and their results, in lines that are chained by their digests.
+"""The audit log: decisions about tool calls and their results, in lines that form a hash chain.
 
-`entries` has the data, `call_audit` records a call, `log_writer` writes files, `record_format` is the format of a line,
-`verification` checks the chain.
-
-`entries` has what is recorded, `call_audit` records a call, `log` writes files, `records` is their format,
-`verification` checks them.
+`entries` defines the data, `call_audit` records a call, `log_writer` writes files, `record_format` defines the format
+of a line, `file_lock` locks the log between programs, `verification` checks the chain.
 """

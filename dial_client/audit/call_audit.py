@@ -1,4 +1,4 @@
-"""Records the tool calls of a turn: each decision before the call runs, and each end."""
+"""Records the tool calls of a turn: the decision before each call, and its end."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ log = get_logger(__name__)
 
 
 def record(recorder: AuditRecorder | None, entry: AuditEntry) -> None:
-    """Record an entry; a call goes on where its recorder fails."""
+    """Record an entry. An error of the recorder is only logged, so that the call continues."""
     if recorder is None:
         return
     try:
         recorder.record(entry)
-    except Exception as error:  # noqa: BLE001 - recorders are the embedding program's own
+    except Exception as error:  # noqa: BLE001 - recorders are code of the embedding program
         log.warning("audit_failed", error=type(error).__name__)
 
 
@@ -33,11 +33,11 @@ def new_id() -> str:
 
 
 class TurnAudit:
-    """Records the tool calls of one turn, or of no turn.
+    """Records the tool calls of one turn, or calls outside of turns.
 
     Args:
-        recorder: keeps the entries; None for none.
-        origin: the turn.
+        recorder: The recorder of the entries; None to record nothing.
+        origin: The ids of the turn and its conversation; None for calls outside of turns.
     """
 
     def __init__(self, recorder: AuditRecorder | None = None, origin: Origin | None = None) -> None:
@@ -49,14 +49,14 @@ class TurnAudit:
         return TurnAudit(self.recorder, origin)
 
     def call(self, call: ToolCallRequest, spec: ToolSpec | None) -> CallAudit:
-        """Return a recorder for one call; `spec` is None for a tool that is not offered."""
+        """Return the audit of one call; `spec` is None for a tool that is not offered."""
         server, tool = (spec.server, spec.tool) if spec is not None else ("", call.name)
         entry = AuditEntry(event="call", id="", origin=self.origin, call=call.id, server=server, tool=tool)
         return CallAudit(self.recorder, entry, call)
 
 
 class CallAudit:
-    """Records one call. Left without a result, as where its turn is cancelled, it records that."""
+    """Records one call. If the context is left without a result, the call is recorded as cancelled or failed."""
 
     def __init__(self, recorder: AuditRecorder | None, entry: AuditEntry, call: ToolCallRequest) -> None:
         self._recorder = recorder
@@ -81,11 +81,11 @@ class CallAudit:
         self._end("error" if kind is not None and issubclass(kind, Exception) else "cancelled", None)
 
     def asking(self) -> None:
-        """Record the moment at which a person is asked."""
+        """Record the time at which the approver is asked."""
         self._asked_at = time.monotonic()
 
     def decided(self, *, is_allowed: bool, decided_by: str, arguments: Mapping[str, Any] | None = None) -> None:
-        """Record whether the call may run; `arguments` are those that the approver put in place of the model's."""
+        """Record whether the call may run; `arguments` are the approver's, if they replace the model's, else None."""
         if self._recorder is None:
             return
         if arguments is not None:
@@ -116,7 +116,7 @@ class CallAudit:
         self._asked_at, self._began = None, now
         entry = replace(self._entry, event="decision", decision=decision, decided_by=decided_by, waited=waited)
         self._write(entry)
-        self._entry = replace(self._entry, arguments=None)  # they are in the decision's entry
+        self._entry = replace(self._entry, arguments=None)  # the entry of the decision has the arguments
 
     def _end(self, outcome: str, size: int | None) -> None:
         self._is_over = True
@@ -128,7 +128,7 @@ class CallAudit:
 
 
 def size_of(content: Content) -> int:
-    """Return the size of a result in bytes: texts in UTF-8, and attachments in base64, as they were sent."""
+    """Return the size of a result in bytes, with texts in UTF-8 and attachments in base64, as the server sent them."""
     if isinstance(content, str):
         return len(content.encode("utf-8", "surrogatepass"))
     return sum(size_of(part.text) if isinstance(part, TextPart) else len(part.data) for part in content)

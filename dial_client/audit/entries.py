@@ -10,53 +10,56 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The turn of an entry; empty where the turn is not known."""
+    """The conversation and the turn of an entry."""
 
     conversation: str = ""
+    """The id of the conversation; empty for none."""
     turn: str = ""
+    """The id of the turn; empty for none."""
 
 
 def common_origin(origins: Iterable[Origin]) -> Origin:
-    """Return the origin that all entries share; an empty one where they differ or there are none."""
+    """Return the origin that all entries share; an empty origin if they differ or there are none."""
     distinct = set(origins)
     return distinct.pop() if len(distinct) == 1 else Origin()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One decision, or one finished call. Names are those of servers and models, unchanged."""
+    """A decision, or a finished call. Names are unchanged from the server or the model."""
 
     event: str
-    """``decision`` and ``call`` for tool calls; ``elicitation`` and ``sampling`` for requests of servers."""
+    """The kind: ``decision`` or ``call`` for a tool call, ``elicitation`` or ``sampling`` for a server's request."""
     id: str
-    """A random id, the same for the decision and the end of a call."""
+    """A random id, which the decision and the end of a call share."""
     origin: Origin = field(default_factory=Origin)
     call: str = ""
-    """The id of the tool call, as the model gives it."""
+    """The model's id of the tool call."""
     server: str = ""
     """The server's name in the configuration; empty for the host's own tools."""
     tool: str = ""
-    """The tool's own name at that server; for a tool that is not offered, the requested name."""
+    """The server's own name of the tool; for a tool that is not offered, the requested name."""
     arguments: Mapping[str, Any] | str | None = None
-    """The arguments; a text where they are not a JSON object. None where another entry of this id has them."""
+    """The arguments; a string if they are not a JSON object. None if another entry with this id has them."""
     decision: str = ""
-    """``allowed``, ``denied`` or ``cancelled``; for an elicitation the action of the answer."""
+    """``allowed``, ``denied`` or ``cancelled``; for an elicitation, the action of the answer."""
     decided_by: str = ""
-    """The person, program or rule that decided."""
+    """The user, program or rule that decided."""
     waited: float | None = None
-    """Seconds until the approver answered; None where there was no question."""
+    """Seconds until the approver answered; None if the approver was not asked."""
     outcome: str = ""
-    """``ok``, a `messages.Failure`, with ``tool_error`` for a failure the tool itself reports, ``cancelled``, or
-    ``error`` for a failure of the program."""
+    """The end of the call: ``ok``, ``tool_error`` if the tool reports a failure, another `Failure`, ``cancelled``, or
+    ``error`` for an error of this program."""
     duration: float | None = None
-    """Seconds the call took, without the wait for approval."""
+    """Seconds that the call took, without the wait for approval."""
     result_bytes: int | None = None
-    """Bytes of the whole result, texts in UTF-8 and attachments in base64; None where the server sent none."""
+    """The size of the result in bytes, texts in UTF-8 and attachments in base64; None if the server sent none."""
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """The time of the event, in UTC."""
 
 
 class AuditRecorder(Protocol):
-    """Keeps audit entries."""
+    """Records audit entries."""
 
     def record(self, entry: AuditEntry) -> None:
-        """Keep an entry before returning. An exception is logged, and changes nothing for the call."""
+        """Record an entry before returning. An exception is logged, and does not affect the call."""

@@ -1,4 +1,4 @@
-"""A lock between programs: an empty file that is locked as a whole. The system releases it when a program dies."""
+"""A lock between processes: an empty file that is locked as a whole. The system releases the lock of a dead process."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 NO_FOLLOW = 0 if sys.platform == "win32" else os.O_NOFOLLOW
-"""Flag of `os.open`: a symbolic link in the file's place is an error. Windows has no such flag."""
+"""Flag of `os.open` that refuses symbolic links; 0 on Windows, which has no such flag."""
 BINARY = 0
 if sys.platform == "win32":
     BINARY = os.O_BINARY
-"""Flag of `os.open`: line feeds are written unchanged. Only Windows has it."""
+"""Flag of `os.open` that writes line feeds unchanged; only Windows has it."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
-"""Seconds between two tries."""
+"""Seconds between two attempts to lock."""
 
 
 class FileLock:
-    """Locks a file against other programs, and other objects of this class.
+    """Locks a file against other processes, and against other objects of this class.
 
     Args:
-        path: the file; it is made, readable by its owner only.
+        path: The path of the file, which is created, readable by its owner only.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,8 +36,8 @@ class FileLock:
         """Hold the lock inside the context.
 
         Raises:
-            TimeoutError: another program has held it for `patience` seconds.
-            OSError: the file cannot be opened.
+            TimeoutError: Another process has held the lock for `patience` seconds.
+            OSError: The file cannot be opened.
         """
         self._acquire(patience)
         try:
@@ -68,9 +68,9 @@ class FileLock:
         if not _lock(self._handle):
             return False
         with suppress(OSError):
-            if os.stat(self._path).st_ino == self._inode:  # noqa: PTH116 - with each line, and twice as fast
+            if os.stat(self._path).st_ino == self._inode:  # noqa: PTH116 - runs for each line, and is twice as fast
                 return True
-        # The file was removed: the next program locks another file.
+        # The file was removed, so the next process would lock another file.
         self.close()
         return False
 

@@ -1,4 +1,4 @@
-"""Writes the audit log: several programs append to one chain, each line in a single write under a lock."""
+"""Writes the audit log. Several processes append to one chain, each line in a single write under a lock."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from dial_client.runtime.logs import get_logger
 log = get_logger(__name__)
 
 MAX_BYTES = 10_000_000
-"""Bytes of one file; a further line begins a new file."""
+"""The most bytes of a file; the next line begins a new file."""
 MAX_FILES = 10
-"""Files that are kept; the oldest is deleted first."""
+"""The number of files that are kept; the oldest is deleted first."""
 LOCK_NAME = "audit.lock"
 _PATIENCE = 0.25
-"""Seconds to wait for the lock of another program: writing a line takes microseconds."""
+"""Seconds to wait for another process's lock; writing a line takes microseconds."""
 _SHORT_PATIENCE = 0.005
-"""The same after a failed write: not every call waits for a program that hangs."""
+"""Seconds to wait for the lock after a failed write, so that not every call waits for a process that hangs."""
 _MAX_PENDING = 1000
-"""Entries that wait while nothing can be written."""
+"""The most entries that wait in memory while the log cannot be written."""
 _TAIL = 256 * 1024
-"""Bytes of a file's end that are read at once to find its last line; a line is shorter."""
+"""Bytes at the end of a file that are read to find its last line; a line is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +42,34 @@ class _End:
 
     path: Path
     name: str
-    """The last line as text."""
+    """The path as a string."""
     identity: tuple[int, int]
-    """Device and inode."""
+    """The device and the inode of the file."""
     size: int
     n: int
+    """The number of the last line."""
     digest: str
+    """The digest of the last line."""
     is_full: bool = False
-    """The last line says that another file follows."""
+    """True if the last line announces another file."""
 
 
 class AuditLog:
-    """An `AuditRecorder` that writes JSON lines into a folder, readable by their owner only.
+    """An `AuditRecorder` that writes JSON lines to files in a folder, readable by their owner only.
 
-    A line is handed to the system before `record` returns, so that it outlives the program, though not a machine that
-    loses its power. What cannot be written (a full disk) waits in memory, at most 1,000 entries, and is written
-    with the next one; that is said once.
+    A line is written to the operating system before `record` returns: it survives a crash of the program, but may be
+    lost in a power failure. While the log cannot be written (a full disk), at most 1,000 entries wait in memory, and
+    are written with the next entry; this is reported once.
 
     Args:
-        folder: has the files ``audit-000001.jsonl`` and so on, and nothing else's; it is made with the first entry.
-        program: is in every line: ``dial-chat serve``.
-        with_arguments: record the arguments of calls whole, not only their digests.
-        mask: takes the secrets that are known out of them.
-        max_bytes: of one file.
-        max_files: that are kept.
-        on_problem: is told in a sentence that nothing can be written, and that it can be again.
+        folder: The folder of the files ``audit-000001.jsonl`` and so on, used for nothing else; created with the first
+            entry.
+        program: The name of the program in each line, such as ``dial-chat serve``; empty for none.
+        with_arguments: True to record the complete arguments of calls, and not only their digests.
+        mask: Masks known secrets in the arguments; None to mask nothing.
+        max_bytes: The most bytes of a file.
+        max_files: The number of files that are kept.
+        on_problem: Called with a sentence when the log cannot be written, and when it can be written again.
     """
 
     def __init__(
@@ -104,14 +107,14 @@ class AuditLog:
         self.close()
 
     def record(self, entry: AuditEntry) -> None:
-        """Write an entry behind the last line of the chain."""
+        """Append an entry to the chain."""
         fields = fields_of(entry, with_arguments=self._with_arguments, mask=self._mask) | self._about
         with self._threads:
             self._pending.append(fields)
             self._flush()
 
     def close(self) -> None:
-        """Write the entries that still wait, and close the files. The next entry opens them again."""
+        """Write the waiting entries, and close the files. The next entry opens them again."""
         with self._threads:
             if self._pending:
                 self._flush()
@@ -150,11 +153,11 @@ class AuditLog:
             self._folder.chmod(0o700)
 
     def _find_end(self) -> None:
-        """Find the end of the chain, unless only this program has written since."""
+        """Find the end of the chain, unless no other process has written since the last line of this one."""
         end = self._end
         if end is not None:
             with suppress(FileNotFoundError):
-                found = os.stat(end.name)  # noqa: PTH116 - with each line, and twice as fast
+                found = os.stat(end.name)  # noqa: PTH116 - runs for each line, and is twice as fast
                 if (found.st_dev, found.st_ino) == end.identity and found.st_size == end.size:
                     return
         self._release()
@@ -165,14 +168,14 @@ class AuditLog:
         self._open(files[-1])
         end, torn = _end_of(files[-1], self._handle)
         if end is None:
-            # Whoever began this file died before its first line was whole.
+            # The process that created this file died before it had written the whole first line.
             before = files[-2] if len(files) > 1 else None
             os.ftruncate(self._handle, 0)
             self._begin(files[-1], _read_end(before))
             return
         self._end = end
         if torn == b"\n":
-            self._end = replace(end, size=end.size + os.write(self._handle, torn))  # all but the line feed is there
+            self._end = replace(end, size=end.size + os.write(self._handle, torn))  # only the line feed was missing
         elif torn:
             about = {"torn_bytes": len(torn), "torn_digest": hashlib.sha256(torn).hexdigest()}
             self._append({"event": "torn", **about} | self._about, lead=b"\n")
@@ -209,10 +212,10 @@ class AuditLog:
         self._write(self._line(fields, self._end))
 
     def _write(self, data: bytes) -> None:
-        """Write one line in one piece.
+        """Write a line with a single system call.
 
         Raises:
-            OSError: it could not be written whole; what was written of it is taken back.
+            OSError: Only a part could be written, which is removed again.
         """
         assert self._end is not None
         written = os.write(self._handle, data)
@@ -251,7 +254,7 @@ def _is_sealed(line: bytes) -> bool:
 
 
 def _read_end(path: Path | None) -> _End | None:
-    """Return where a file ends; None where there is no file, or no line in it."""
+    """Return the end of a file; None if `path` is None, or the file has no complete line."""
     if path is None:
         return None
     handle = os.open(path, os.O_RDONLY | BINARY)
@@ -262,9 +265,10 @@ def _read_end(path: Path | None) -> _End | None:
 
 
 def _end_of(path: Path, handle: int) -> tuple[_End | None, bytes]:
-    """Return the end of a file, None where it has no whole line; and the torn bytes behind its last whole line.
+    """Return the end of a file, and the torn bytes after its last complete line.
 
-    That is a line feed where nothing else is missing.
+    The end is None if the file has no complete line. If only the line feed of the last line is missing, the line counts
+    as complete, and a line feed is returned in place of the torn bytes.
     """
     size = os.fstat(handle).st_size
     start = max(0, size - _TAIL)
@@ -281,6 +285,6 @@ def _end_of(path: Path, handle: int) -> tuple[_End | None, bytes]:
     try:
         fields = unseal(line)
     except ValueError:
-        # The file was edited: the chain goes on, and a verification finds that line.
+        # The last line was edited: the chain continues, and `verification` will report that line.
         return _End(path, str(path), identity, size, 0, hashlib.sha256(line).hexdigest()), torn
     return _End(path, str(path), identity, size, fields["n"], line[-66:-2].decode(), fields.get("event") == "end"), torn

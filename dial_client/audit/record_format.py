@@ -1,8 +1,9 @@
-"""The format of the audit log: one JSON object a line, each sealed by its digest and chained to the line before.
+"""The format of the audit log: each line is a JSON object with its digest and the digest of the previous line.
 
-A line ends in ``,"digest":"<hex>"}``: SHA-256 of the line's bytes without that member. ``previous`` is the digest of
-the line before, also over the border of two files; ``n`` counts lines from 1. The first line of a file has the event
-``begin`` and the name of the file before it, the last line of a full one ``end`` and the name of the next.
+A line ends in ``,"digest":"<hex>"}``: the SHA-256 of the line's bytes without that member. ``previous`` is the digest
+of the previous line, also if that is in another file; ``n`` counts lines from 1. The first line of a file has the event
+``begin`` and the name of the previous file; the last line of a full file has the event ``end`` and the name of the next
+file.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any
 from dial_client.audit.entries import AuditEntry
 
 FORMAT = 1
-"""The version of the format, in every ``begin``."""
+"""The version of the format, in each line with the event ``begin``."""
 MAX_ARGUMENTS = 64 * 1024
-"""Bytes of JSON; arguments that are longer are recorded by their digest alone."""
+"""The most characters of recorded arguments as JSON; of longer arguments only the digest is recorded."""
 _MAX_NAME = 300
-"""Characters of a name that a server or model chose."""
+"""The most characters of a name from a server or model."""
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{64})"\}')
@@ -29,7 +30,7 @@ _SEAL_BYTES = 77
 _FILE_NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
 
 Mask = Callable[[str], str]
-"""Returns a text with the known secrets replaced."""
+"""Returns a text with known secrets masked."""
 
 
 def seal(fields: Mapping[str, Any]) -> bytes:
@@ -40,27 +41,27 @@ def seal(fields: Mapping[str, Any]) -> bytes:
 
 
 def unseal(line: bytes) -> dict[str, Any]:
-    """Return the record of a line without its line feed.
+    """Return the record of a line, which is passed without its line feed.
 
     Raises:
-        ValueError: its bytes are not those that were sealed.
+        ValueError: The line does not match its digest, or is not a record.
     """
     found = _SEAL.fullmatch(line[-_SEAL_BYTES:])
     if found is None:
         raise ValueError("the line has no digest")
     if hashlib.sha256(line[:-_SEAL_BYTES] + b"}").hexdigest() != found[1].decode():
-        raise ValueError("the digest is that of another text")
+        raise ValueError("the digest does not match the line")
     try:
         fields = json.loads(line)
     except RecursionError:
         raise ValueError("the line is nested too deeply") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("n"), int):
-        raise ValueError("the line is not a record")  # noqa: TRY004 - its bytes are wrong, not its caller
+        raise ValueError("the line is not a record")  # noqa: TRY004 - the content is wrong, not the argument's type
     return fields
 
 
 def digest_of(value: object) -> str:
-    """Return ``sha256:<hex>`` of a value's canonical JSON: sorted keys, no spaces, ASCII only.
+    """Return ``sha256:<hex>`` of a value's canonical JSON (sorted keys, no spaces, ASCII), or ``unknown``.
 
     In Python: ``sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())``.
     """
@@ -72,7 +73,7 @@ def digest_of(value: object) -> str:
 
 
 def fields_of(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> dict[str, Any]:
-    """Return the fields of an entry: times in ISO 8601, seconds to the microsecond, no empty field."""
+    """Return the non-empty fields of an entry, with times in ISO 8601 and durations in seconds to the microsecond."""
     fields: dict[str, Any] = {
         "time": entry.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "event": entry.event,
@@ -102,7 +103,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _recordable(arguments: Mapping[str, Any] | str, mask: Mask | None) -> Any:
-    """Return arguments without the known secrets; None where they are too long, or not JSON."""
+    """Return arguments with known secrets masked; None if they are too long or not JSON."""
     try:
         value = _masked(arguments, mask) if mask is not None else arguments
         return value if len(json.dumps(value, allow_nan=False)) <= MAX_ARGUMENTS else None
@@ -123,7 +124,7 @@ def _masked(value: Any, mask: Mask) -> Any:
 
 
 def mask_of(secrets: Iterable[str]) -> Mask:
-    """Return a mask of these values; a value of fewer than six characters would mask half of every text."""
+    """Return a mask for these secrets, without those of fewer than six characters, which occur in many other texts."""
     known = sorted({secret for secret in secrets if len(secret) >= 6}, key=len, reverse=True)
     if not known:
         return lambda text: text
@@ -132,7 +133,7 @@ def mask_of(secrets: Iterable[str]) -> Mask:
 
 
 def log_files(folder: Path) -> list[Path]:
-    """Return the files of an audit log, the oldest first; none where there is no such folder."""
+    """Return the files of an audit log, the oldest first; empty if the folder does not exist."""
     try:
         found = [(int(match[1]), path) for path in folder.iterdir() if (match := _FILE_NAME.fullmatch(path.name))]
     except FileNotFoundError:
@@ -141,6 +142,6 @@ def log_files(folder: Path) -> list[Path]:
 
 
 def next_file(folder: Path, previous: Path | None) -> Path:
-    """Return the path of the file behind `previous`; of the first file where `previous` is None."""
+    """Return the path of the file after `previous`; the path of the first file if `previous` is None."""
     match = _FILE_NAME.fullmatch(previous.name) if previous is not None else None
     return folder / f"audit-{int(match[1]) + 1 if match else 1:06}.jsonl"

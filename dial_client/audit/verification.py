@@ -1,4 +1,4 @@
-"""Reads an audit log, and checks its chain."""
+"""Reads an audit log, and verifies its hash chain."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dial_client.audit.file_lock import FileLock
 from dial_client.audit.log_writer import LOCK_NAME
 from dial_client.audit.record_format import log_files, unseal
 
-_EDITED = "this line was edited, or cut off: its bytes are not those of its digest"
+_EDITED = "this line was edited or cut off: its bytes do not match its digest"
 _LOCK_PATIENCE = 2.0
-"""Seconds to wait for the lock; a log that stays locked, or is on a read-only disk, is read as it is."""
+"""Seconds to wait for the lock. A log that stays locked, or is on a read-only disk, is read without the lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Line:
     number: int
     """The number of the line in its file, from 1."""
     text: bytes
-    """The bytes without the line feed."""
+    """The bytes of the line without the line feed."""
     is_whole: bool
     """True if the line ends in a line feed."""
 
     @property
     def fields(self) -> dict[str, Any] | None:
-        """The record of the line, unchecked; None where it has none."""
+        """The record of the line, not verified; None if the line is not a JSON object."""
         try:
             fields = json.loads(self.text)
         except (ValueError, RecursionError):
@@ -43,45 +43,45 @@ class Line:
 
 @dataclass(slots=True)
 class Verification:
-    """The result of checking the chain of a log."""
+    """The result of verifying the chain of a log."""
 
     lines: int = 0
-    """Lines up to the first problem."""
+    """The number of lines before the first problem."""
     files: int = 0
     first_time: str = ""
     last_time: str = ""
     first_n: int = 0
-    """The number of the first line; more than 1 where older files are gone."""
+    """The number of the first line; greater than 1 if older files were deleted."""
     head: str = ""
-    """The digest of the last line that is in order: whoever keeps it elsewhere can tell later whether the log still
-    has that line, and with it all before."""
+    """The digest of the last valid line. A copy kept in another place can prove later that the log still contains that
+    line and all lines before it."""
     torn: int = 0
-    """Lines that a program had not written whole when it died; they are in order."""
+    """The number of incomplete lines of programs that died while writing; these are not a problem."""
     problem: str = ""
-    """What is wrong; empty where the chain is unbroken."""
+    """The first problem; empty if the chain is intact."""
     problem_file: str = ""
     problem_line: int = 0
     has_head: bool | None = None
-    """Whether the expected digest is in the chain; None where none is expected."""
+    """True if the chain contains the expected digest; None if no digest is expected."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def is_intact(self) -> bool:
-        """True if the chain has no fault."""
+        """True if the chain has no problem, and contains the expected digest."""
         return not self.problem and self.has_head is not False
 
 
 def read_lines(folder: Path) -> Iterator[Line]:
-    """Return the lines of a log that are present at the call, the oldest first.
+    """Yield the lines that a log has at the start of the call, the oldest first.
 
     Raises:
-        OSError: a file cannot be read.
+        OSError: A file cannot be read.
     """
     for path, size in _sizes(folder):
         try:
             file = path.open("rb")
         except FileNotFoundError:
-            continue  # it was the oldest, and is gone since
+            continue  # another process has deleted the oldest file meanwhile
         with file:
             read = 0
             for number, text in enumerate(file, 1):
@@ -92,7 +92,7 @@ def read_lines(folder: Path) -> Iterator[Line]:
 
 
 def _sizes(folder: Path) -> list[tuple[Path, int]]:
-    """Return the files with their sizes, at a moment when no program writes."""
+    """Return the files and their sizes, read under the lock so that no process is writing."""
     with ExitStack() as stack:
         if (folder / LOCK_NAME).exists():
             lock = FileLock(folder / LOCK_NAME)
@@ -103,47 +103,47 @@ def _sizes(folder: Path) -> list[tuple[Path, int]]:
 
 
 def verify(folder: Path, head: str = "") -> Verification:
-    """Check that each line is as it was written, and that it stands behind the line it was written behind.
+    """Verify that each line is unchanged, and that it follows the line that it was written after.
 
     Args:
-        folder: of the log.
-        head: a digest that was kept elsewhere, which has to be in the chain.
+        folder: The folder of the log.
+        head: A digest from an earlier verification, which the chain must contain; empty for none.
 
     Raises:
-        OSError: a file cannot be read.
+        OSError: A file cannot be read.
     """
     checked = _Check(Verification(has_head=False if head else None), head.lower())
     for line in read_lines(folder):
         checked.take(line)
         if checked.result.problem:
             if checked.missing and _has_line(folder, checked.missing):
-                checked.result.problem = "lines were reordered: the one that belongs before this one comes later"
+                checked.result.problem = "lines were reordered: the line that belongs before this one comes later"
             return checked.result
     checked.end()
     return checked.result
 
 
 class _Check:
-    """Walks along a chain."""
+    """Verifies a chain line by line."""
 
     def __init__(self, result: Verification, head: str) -> None:
         self.result = result
         self.missing = 0
-        """The number of the line that should be where another one is."""
+        """The number of the first missing line; 0 for none."""
         self._head = head
         self._before: dict[str, Any] | None = None
         self._unsealed: Line | None = None
         self._file: Path | None = None
 
     def take(self, line: Line) -> None:
-        """Check one line."""
+        """Verify one line."""
         if line.file != self._file:
             self._file = line.file
             self.result.files += 1
         try:
             fields = unseal(line.text)
         except ValueError:
-            # Its program may have died while writing it: then the next line says so.
+            # The program may have died while writing the line: then the next line records this (event ``torn``).
             if self._unsealed is not None:
                 self._break(self._unsealed, _EDITED)
             self._unsealed = line
@@ -156,17 +156,17 @@ class _Check:
             self._accept(fields)
 
     def end(self) -> None:
-        """Check the bytes behind the last line."""
+        """Check the bytes after the last valid line."""
         if self._unsealed is not None and self._unsealed.is_whole:
             self._break(self._unsealed, _EDITED)
         elif self._unsealed is not None:
             self.result.torn += 1
-            self.result.notes.append("the last line is torn: its program died while it wrote")
+            self.result.notes.append("the last line is incomplete: its program died while writing it")
         if self.result.first_n > 1:
-            self.result.notes.append(f"the log begins with line {self.result.first_n}: older files are gone")
+            self.result.notes.append(f"the log begins with line {self.result.first_n}: older files were deleted")
 
     def _misplaced(self, fields: dict[str, Any]) -> str:
-        """Return why an unchanged line is not where it was written; empty where it is."""
+        """Return why an unchanged line is in the wrong place; empty if its place is right."""
         if self._before is None:
             self.result.first_n = fields["n"]
             return "" if fields.get("event") == "begin" else "lines were removed before this one"
@@ -178,7 +178,7 @@ class _Check:
         if n < expected:
             return f"lines were reordered or repeated: this is line {n} of the log"
         if fields.get("previous") != self._before["digest"]:
-            return "the line before this one was replaced: this one was written behind another"
+            return "the line before this one was replaced: this one was written after another line"
         return ""
 
     def _accept(self, fields: dict[str, Any]) -> None:
@@ -202,12 +202,12 @@ class _Check:
 
 
 def _explains(fields: dict[str, Any], line: Line) -> bool:
-    """Return True if a record says that the program that was writing a line died."""
+    """Return True if a record states that a program died while writing the line."""
     return fields.get("event") == "torn" and fields.get("torn_digest") == hashlib.sha256(line.text).hexdigest()
 
 
 def _has_line(folder: Path, n: int) -> bool:
-    """Return True if a log has the line of this number anywhere."""
+    """Return True if a log has an unchanged line with the number `n` in any place."""
     for line in read_lines(folder):
         with suppress(ValueError):
             if unseal(line.text)["n"] == n:

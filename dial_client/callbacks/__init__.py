@@ -1,1 +1,1 @@
-"""Questions to the embedding program or the person: approvals, elicitation, sampling, roots, logs and OAuth logins."""
+"""Requests to the embedding program or the user: approvals, elicitation, sampling, roots, logs and OAuth logins."""

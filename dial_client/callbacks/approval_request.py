@@ -1,7 +1,7 @@
 """The texts of an approval request: the tool's real names, its server's claims, and all arguments.
 
-MCP 2026-07-28, server/tools: annotations, and so titles and descriptions, are to be taken for untrusted. They are
-repeated as the server's words; the names of the configuration and of the protocol are what is asked about.
+MCP 2026-07-28, server/tools: clients must consider annotations untrusted, and so titles and descriptions. An approval
+request marks them as claims of the server, and identifies the tool by its names in the configuration and the protocol.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import count_unseen, removed_note, visible
 
 MAX_NAME = 100
-"""Characters of a name that are shown among other words."""
+"""The most characters of a name that are shown in a sentence."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_./:@+-]+\Z")
 _FOREIGN_SPACE = re.compile(r"[^\S ]")
 _MAX_LETTERS = 5
@@ -24,13 +24,13 @@ _MAX_LETTERS = 5
 def quote_name(name: str, most: int = MAX_NAME, *, notes: bool = True) -> str:
     """Return a name for use in a sentence: without line breaks and invisible characters, and with a visible end.
 
-    A plain name is returned as it is. Any other is put in quotes, and what cannot be seen or taken for a letter of ours
-    is written out. Letters outside of ASCII, which may look like others, are named.
+    A plain name is returned unchanged. Any other name is quoted, with escapes for invisible characters and unusual
+    spaces. Letters outside of ASCII are listed, because they may look like other letters.
 
     Args:
-        name: as a server or a configuration has it.
-        most: characters of it that are kept.
-        notes: say behind it how long it is, and which letters are outside of ASCII.
+        name: The name in the configuration or from a server.
+        most: The most characters of the name to show.
+        notes: True to add the length of a shortened name, and its letters outside of ASCII.
     """
     if _PLAIN_NAME.match(name) and len(name) <= most:
         return name
@@ -73,7 +73,7 @@ _HINTS = {
 
 
 def describe_claims(tool: ToolSpec) -> list[str]:
-    """Return the server's claims as sentences that say whose words they are."""
+    """Return the server's claims as sentences that name the server as their source."""
     title = " ".join(visible(tool.title or "").split())
     sentences = [f"it calls itself: {title}"] if title and title != tool.tool else []
     if tool.description.strip():
@@ -83,7 +83,7 @@ def describe_claims(tool: ToolSpec) -> list[str]:
 
 
 def count_unseen_arguments(call: ToolCallRequest) -> int:
-    """Return the number of invisible characters in a call's arguments; the server receives them all the same."""
+    """Return the number of invisible characters in a call's arguments, which the server receives unchanged."""
     return _count(dict(call.arguments), 0)
 
 
@@ -97,7 +97,7 @@ def _count(value: Any, depth: int) -> int:
 
 
 def describe_invisible(call: ToolCallRequest, tool: ToolSpec) -> list[str]:
-    """Return notes on invisible characters: removed from the server's texts, written out in the arguments."""
+    """Return notes on invisible characters that were removed from the server's texts, or escaped in the arguments."""
     notes = [f"{removed_note(tool.removed_invisible)} from what the server says"] if tool.removed_invisible else []
     if unseen := count_unseen_arguments(call):
         kind = "invisible character is" if unseen == 1 else "invisible characters are"
@@ -106,6 +106,6 @@ def describe_invisible(call: ToolCallRequest, tool: ToolSpec) -> list[str]:
 
 
 def format_arguments(call: ToolCallRequest) -> str:
-    """Return all arguments of a call, as they are shown to a person."""
+    """Return all arguments of a call as text to show to the user."""
     lines = (line for name, value in call.arguments.items() for line in format_argument(str(name), value))
     return "\n".join(lines)

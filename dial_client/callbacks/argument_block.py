@@ -1,7 +1,7 @@
-"""A call's arguments for people to read: line breaks are line breaks, invisible characters are written out.
+"""Formats a call's arguments for users: line breaks are kept, and invisible characters are escaped.
 
-The form is close to YAML, and each line is the beginning of a name, of an item, or indented below it. The page writes
-the same (``serve/page/argument_block.js``).
+The format is similar to YAML: each line begins a name or an item, or is indented below one. The web page has the same
+format (``serve/page/argument_block.js``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from dial_client.text.safe_text import visible
 
 MAX_DEPTH = 20
-"""Levels below which a value is shown as one line of JSON."""
+"""The nesting depth from which on a value is shown as one line of JSON."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.$-]+\Z")
 _NEEDS_QUOTES = re.compile(
     r"""\Z|[\s"'\[\]{}|>&*!%@`#,?-]|[.+]?[0-9]|(?:true|false|null|yes|no|~)\Z|.*(?:\s|:)\Z|.*: """
@@ -22,12 +22,12 @@ _NEEDS_QUOTES = re.compile(
 
 
 def format_argument(name: str, value: Any) -> list[str]:
-    """Return the lines that show one argument, without invisible characters."""
+    """Return the lines that show one argument, with invisible characters escaped."""
     return [visible(line) for line in _entry(f"{_key(name)}:", value, 0)]
 
 
 def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
-    """Return the lines of a value behind a head: on its line, or below it."""
+    """Yield the lines of a value after its `head`: on the same line, or indented below it."""
     if isinstance(value, str):
         first, *lines = _text(value)
         yield f"{head} {first}"
@@ -43,7 +43,7 @@ def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
 
 
 def _text(value: str) -> list[str]:
-    """Return a text as it stands, with a bar before its lines where it has several."""
+    """Return the lines of a text; the lines of a multi-line text follow a line ``|``."""
     text = value.replace("\r\n", "\n")
     if "\n" in text:
         return ["|", *text.removesuffix("\n").split("\n")]

@@ -1,4 +1,4 @@
-"""Elicitation requests: their forms, their URLs, and the doubts about either."""
+"""Elicitation requests: their forms, their URLs, and warnings about both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = ("title", "description", "enumNames")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the values a field can take."""
+    """One of the permitted values of a field."""
 
     value: str
     title: str
@@ -29,7 +29,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field of a form. Texts are the server's."""
+    """One field of a form. The texts come from the server."""
 
     name: str
     title: str
@@ -38,15 +38,15 @@ class FormField:
     """``string``, ``integer``, ``number``, ``boolean``, or ``array`` for any number of `choices`."""
     is_required: bool
     choices: tuple[Choice, ...]
-    """The only values it takes; empty for any."""
+    """The permitted values; empty if any value is permitted."""
     schema: Mapping[str, Any]
 
 
 class Form:
-    """A form as a server asks for it (MCP 2025-11-25, "Elicitation", "Requested Schema").
+    """The form of an elicitation request (MCP 2025-11-25, "Elicitation", "Requested Schema").
 
     Args:
-        schema: what is asked for; nothing in it is trusted to be of the right type.
+        schema: The requested schema; its values may be of any type, because the server is not trusted.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -59,37 +59,37 @@ class Form:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The defaults of its fields, those that fit (SEP-1034)."""
+        """The valid default values of the fields, by name (SEP-1034)."""
         defaults = {field.name: field.schema.get("default") for field in self.fields}
         found = {name: value for name, value in defaults.items() if value is not None}
         return {name: value for name, value in found.items() if not self.find_field_problems(name, value)}
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The fields that seem to ask for a secret, which no form may (MCP, "Elicitation", "Security")."""
+        """The names of fields that seem to ask for a secret, which MCP forbids ("Elicitation", "Security")."""
         return tuple(field.name for field in self.fields if _SECRET.search(f"{field.name} {field.title}"))
 
     def filled(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the content with defaults for missing fields, and with harmless mismatches of types corrected."""
+        """Return the content with defaults for missing fields, and with values converted to the expected types."""
         filled = {name: value for name, value in {**self.defaults, **content}.items() if value is not None}
         return coerce(filled, self._schema)
 
     def problems(self, content: Mapping[str, Any]) -> list[str]:
-        """Return the problems of a filled form, each with its field; empty if there are none."""
+        """Return the problems of a completed form, each with the name of its field; empty for none."""
         known = {field.name for field in self.fields}
         unknown = [f"{name}: the form has no such field" for name in content if name not in known]
         return [*unknown[:5], *self._check.problems(content)]
 
     def find_field_problems(self, name: str, value: Any) -> list[str]:
-        """Return the problems of the value of one field."""
+        """Return the problems of one field's value; empty for none."""
         schema = next(field.schema for field in self.fields if field.name == name)
         return ArgumentCheck({"properties": {name: schema}}, formats=True).problems({name: value})
 
 
 def clean_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """Return a form's schema with the texts that are only shown cleaned, and how many characters were removed.
+    """Return a form's schema with clean titles and descriptions, and the number of invisible characters removed.
 
-    Names and values stay: they are what the server is sent.
+    Names and values are unchanged, because they are sent back to the server.
     """
     removed = 0
 
@@ -108,7 +108,7 @@ def clean_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     return cleaned(schema, is_shown=False), removed
 
 
-def _field(name: str, about: Any, is_required: bool) -> FormField:  # noqa: FBT001 - one place makes them
+def _field(name: str, about: Any, is_required: bool) -> FormField:  # noqa: FBT001 - called in one place
     schema = about if isinstance(about, Mapping) else {}
     kind, items = schema.get("type"), schema.get("items")
     choices = _choices(items if kind == "array" and isinstance(items, Mapping) else schema)
@@ -125,7 +125,7 @@ def _field(name: str, about: Any, is_required: bool) -> FormField:  # noqa: FBT0
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[Choice, ...]:
-    """Return the values of an enumeration, in any of the four forms of the protocol's revisions."""
+    """Return the values of an enumeration, in any of the four forms that the protocol's revisions define."""
     titled = next((schema[key] for key in ("oneOf", "anyOf") if isinstance(schema.get(key), list)), None)
     if titled is not None:
         options = [option for option in titled if isinstance(option, Mapping) and isinstance(option.get("const"), str)]
@@ -138,10 +138,10 @@ def _choices(schema: Mapping[str, Any]) -> tuple[Choice, ...]:
 
 
 def is_web_url(url: str) -> bool:
-    """True for an http or https URL with a host: no script, no file, and no invisible characters."""
+    """Return True for an http or https URL with a host and without invisible characters."""
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises where it is no number
+        parts.port  # noqa: B018 - raises if it is not a number
     except ValueError:
         return False
     is_plain = safe(url) == url and not re.search(r"[\s\\]", url)
@@ -149,14 +149,14 @@ def is_web_url(url: str) -> bool:
 
 
 def find_url_doubts(url: str) -> tuple[str, ...]:
-    """Return the parts of a URL that may hide its destination (MCP, "Elicitation", "Safe URL Handling")."""
+    """Return warnings about parts of a URL that may hide its destination (MCP, "Elicitation", "Safe URL Handling")."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     doubts = [f"it leads to {host}"] if parts.username is not None or parts.password is not None else []
     if not host.isascii() or any(label.startswith("xn--") for label in host.split(".")):
-        doubts.append("its host is written in letters that may only look like those of another")
+        doubts.append("its host has letters outside of ASCII, which may only look like those of another host")
     if _is_this_machine_or_near(host):
-        doubts.append("it leads to this machine, or to one in its own network")
+        doubts.append("it leads to this machine, or to its local network")
     elif parts.scheme == "http":
         doubts.append("it is not encrypted")
     return tuple(doubts)

@@ -1,4 +1,4 @@
-"""OAuth logins: the request for the user, and the callback that presents it."""
+"""OAuth logins: the request for the user, and the callback that handles it."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """A request to log in with a browser."""
+    """A request for the user to log in with a browser."""
 
     server: str
     """The server's name in the configuration."""
     url: str = field(repr=False)
-    """The http or https URL to open, free of characters that a shell would act on."""
+    """The http or https URL to open, without characters that a shell would interpret."""
     host: str
     """The host of the authorization server; it may differ from the server's host."""
     scopes: tuple[str, ...] = ()
     """The requested scopes."""
     needs_issuer: bool = False
-    """The redirect must name its issuer (RFC 9207, `iss`): the code alone is not enough."""
+    """True if the redirect URL must contain the issuer (RFC 9207, ``iss``), so that the code alone is not enough."""
 
 
 class Login(Protocol):
-    """Lets the user log in. The client sets no time limit for it: the callback has to."""
+    """A callback that lets the user log in. The client does not limit its time: the callback needs its own timeout."""
 
     redirect_uri: str
     """The redirect URI."""
 
     async def __call__(self, request: LoginRequest) -> str:
-        """Let the user open `LoginRequest.url`, and return the whole URL of the redirect.
+        """Let the user open `LoginRequest.url`, and return the complete redirect URL.
 
         Raises:
-            LoginFailed: the user refuses, or takes too long.
+            LoginFailed: The user refused, or took too long.
         """
 
 
 def advice(server: str) -> str:
-    """Return a hint how to log in."""
+    """Return a hint with the command that logs in to a server."""
     return f"run `dial-chat servers login {shlex.quote(server)}`"

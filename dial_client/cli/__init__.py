@@ -1,4 +1,4 @@
-"""The command ``dial-chat``. Nothing else of the package prints or reads a terminal."""
+"""The command ``dial-chat``. No other part of the package reads from or prints to a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dial_client.cli.completion import VARIABLE
 
 def main() -> None:
     """Run ``dial-chat`` with the arguments of the command line, and exit with its code."""
-    # What is made in the first second is mostly modules, which live for ever: not worth looking through many times.
+    # Most objects made at start-up belong to modules and are never freed: frequent garbage collections would be wasted.
     gc.set_threshold(100_000, 50, 50)
     if shell := os.environ.pop(VARIABLE, ""):
         from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands

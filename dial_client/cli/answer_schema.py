@@ -13,14 +13,14 @@ from dial_client.turn_data.limits import StopReason
 from dial_client.turn_data.turn_result import Turn, output_to_json
 
 _MAX_SHOWN = 2_000
-"""Characters of an invalid answer that are shown."""
+"""The maximum number of characters of an invalid answer that are printed."""
 
 
 def read_schema(path: Path) -> dict[str, Any]:
     """Return the JSON Schema in a file.
 
     Raises:
-        ConfigError: the file cannot be read, is no JSON, or no schema of an answer.
+        ConfigError: the file cannot be read, is not JSON, or is not a valid JSON Schema for an answer.
     """
     from dial_client.schema.output_type import build_output_type
 
@@ -30,10 +30,10 @@ def read_schema(path: Path) -> dict[str, Any]:
         raise ConfigError(f"the schema cannot be read: {system_reason(error)}", path=str(path)) from error
     except json.JSONDecodeError as error:
         raise ConfigError(
-            f"this is no JSON: {error.msg}", path=str(path), line=error.lineno, column=error.colno
+            f"this is not JSON: {error.msg}", path=str(path), line=error.lineno, column=error.colno
         ) from None
     except ValueError as error:
-        raise ConfigError(f"this is no JSON: {error}", path=str(path)) from None
+        raise ConfigError(f"this is not JSON: {error}", path=str(path)) from None
     if not isinstance(schema, dict):
         raise ConfigError(
             "expected a JSON Schema, which is an object", hint='such as {"type": "array"}', path=str(path)
@@ -41,16 +41,16 @@ def read_schema(path: Path) -> dict[str, Any]:
     try:
         build_output_type(schema)
     except (ConfigError, TypeError) as error:
-        raise ConfigError("this is no valid JSON Schema of an answer", hint=str(error), path=str(path)) from None
+        raise ConfigError("this is not a valid JSON Schema for an answer", hint=str(error), path=str(path)) from None
     return schema
 
 
 def print_output(turn: Turn) -> None:
-    """Print the typed answer alone on standard output; where there is none, what there is on standard error."""
+    """Print the typed answer to standard output; if there is none, print the model's text to standard error."""
     if turn.output is not None or turn.text == "null":
         print(json.dumps(output_to_json(turn.output)), flush=True)
     elif turn.stop_reason is StopReason.INVALID_OUTPUT:
         print(f"dial-chat: the model answered: {one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
     else:
-        reason = f"no answer in this form: {turn.stop_reason.sentence}"
+        reason = f"no answer that fits the schema: {turn.stop_reason.sentence}"
         print(f"dial-chat: {reason}: {one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)

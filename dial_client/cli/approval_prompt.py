@@ -1,7 +1,7 @@
-"""The approval prompt: the lines that ask a person whether a tool may run.
+"""The approval prompt: the lines that ask the user whether a tool may run.
 
-Lines from a server or model begin with a bar and are wrapped here, not by the terminal: none of them can look like a
-line of the program.
+Text from a server or a model is printed behind a bar and is wrapped by this module, not by the terminal. So it cannot
+imitate the program's own lines.
 
 """
 
@@ -22,18 +22,18 @@ from dial_client.tools.file_changes import FileChange
 from dial_client.turns.sampling import SAMPLING
 
 MAX_LINES = 12
-"""Lines of one argument, or of a server's text, before the answer "view all"."""
+"""The maximum number of lines of one argument, or of a server's text, without "view all"."""
 MAX_DIFF = 40
-"""Lines of a diff before "view all"."""
+"""The maximum number of lines of a diff without "view all"."""
 MAX_BLOCK = 120
-"""Lines of all arguments together, shared out among the arguments."""
+"""The maximum number of lines of all arguments together, divided evenly among the arguments."""
 MAX_ARGUMENTS = 100
 MAX_MARKS = 8
-"""Combining marks behind one letter: terminals draw no more, though the tool receives them all."""
+"""The number of combining marks of one letter that terminals draw; further marks are printed as escapes."""
 MAX_WHOLE_NAME = 2_000
 BAR = "│ "
 ADDED, REMOVED = "│+", "│-"
-"""Bars of the lines of a diff; lines of a server or a model have `BAR`, with a space."""
+"""The bars of added and removed lines of a diff."""
 ANSWERS = {
     "y": "run this call",
     "n": "do not run it; a reason may follow",
@@ -51,7 +51,7 @@ ANSWERS_FOR_SAMPLING = {
     "v": "view everything",
     "q": "end the turn",
 }
-"""For a request of a server to the model: its messages cannot be changed."""
+"""The answers to a sampling request of a server. The request cannot be edited."""
 ANSWERS_FOR_ALL = ANSWERS_FOR_SAMPLING | {
     "y": "run all these calls",
     "n": "run none of them; a reason may follow",
@@ -89,7 +89,7 @@ _AGAIN = {"v": Again.VIEW, "e": Again.EDIT, "q": Again.QUIT}
 
 
 def parse_answer(typed: str) -> Approval | Again:
-    """Return the decision that the typed answer stands for. An empty answer is a no, and so is a no with a reason."""
+    """Return the decision for a typed answer. An empty answer denies the call, and so does "no" with a reason."""
     key = _WORDS.get(typed.lower(), typed.lower())
     if key in _ALLOWED:
         return Approval(_ALLOWED[key])
@@ -103,7 +103,7 @@ def parse_answer(typed: str) -> Approval | Again:
 
 
 def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]:
-    """Return the lines before the last line, and the last line, behind which the answer is typed."""
+    """Return the lines of the question before its last line, and the last line, after which the answer is typed."""
     named, asker = _names(tool, server, columns)
     if tool.tool == SAMPLING:
         return _with_keys(f"Let {asker} use your model?", KEYS_FOR_SAMPLING, columns)
@@ -111,7 +111,7 @@ def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]
 
 
 def question_for_all(tools: Mapping[int, ToolSpec], columns: int) -> tuple[list[str], str]:
-    """Return the same for several calls: tools by the numbers of their calls."""
+    """Return the question about several calls, as `question` does. `tools` maps the number of each call to its tool."""
     names = [f"{at} {_fitting(tool.tool, 30)} of {_fitting(tool.server, 20)}" for at, tool in tools.items()]
     for most in range(len(names), 0, -1):
         more = f", and {len(names) - most} more" if len(names) > most else ""
@@ -129,7 +129,7 @@ def without_keys(last: str) -> str:
 
 
 def numbered(lines: Iterable[str], number: int) -> Iterator[str]:
-    """Return the lines about one of several calls, with its number before them."""
+    """Yield the lines about one of several calls; the first line begins with the number of the call."""
     yield from (f"{number}  {line}" if at == 0 else line for at, line in enumerate(lines))
 
 
@@ -152,15 +152,15 @@ def lines_of(
     whole: bool = False,
     changes: Sequence[FileChange] = (),
 ) -> Iterator[str]:
-    """Return the lines above the question: names, claims, the reason, arguments.
+    """Yield the lines above the question: names, claims, the reason, arguments.
 
     Args:
-        call: what the model asks for.
-        tool: as it was offered.
-        context: the circumstances of the call.
-        columns: of the terminal.
-        whole: show everything, however long.
-        changes: diffs, shown in place of arguments; with `whole` before them.
+        call: The call that the model requests.
+        tool: The tool, as it was offered to the model.
+        context: The circumstances of the call.
+        columns: The width of the terminal.
+        whole: Show everything, however long.
+        changes: Diffs to show in place of the arguments they replace; with `whole`, before these arguments.
     """
     named, asker = _names(tool, context.server, columns)
     most = None if whole else MAX_LINES
@@ -208,14 +208,14 @@ def _diff(change: FileChange, columns: int, most: int | None) -> Iterator[str]:
 
 
 def _names(tool: ToolSpec, server: str, columns: int) -> tuple[str, str]:
-    """Return both names, shortened until they fit into one line."""
+    """Return the names of the tool and of the server, shortened to fit into one line."""
     room = max(20, columns - 40)
     asker = _fitting(server, room // 2)
     return _fitting(tool.tool, max(10, room - len(asker))), asker
 
 
 def _fitting(name: str, most: int) -> str:
-    """Return a name in at most so many columns, without its notes where they do not fit: they follow below."""
+    """Return a quoted name of at most `most` columns, without its notes if they do not fit."""
     whole = quote_name(name)
     if cell_width(whole) <= most:
         return whole
@@ -229,19 +229,19 @@ def width() -> int:
 
 
 def barred(lines: Iterable[str], columns: int, most: int | None, marks: Sequence[str] | None = None) -> Iterator[str]:
-    """Return foreign lines behind bars, at most so many; further lines are counted.
+    """Yield lines of a server, a model or a file behind bars. If lines are left out, a last line counts them.
 
     Args:
-        lines: of a server, a model or a file.
-        columns: of the terminal.
-        most: lines; None for all.
-        marks: of the lines of a diff, behind the bar.
+        lines: The lines, without bars.
+        columns: The width of the terminal.
+        most: The maximum number of lines to yield; None for all.
+        marks: For a diff, the mark of each line, printed after the bar.
     """
     lines = list(lines)
     shown = 0
     for at, line in enumerate(lines):
         room = columns - len(BAR) - 1
-        # No more of a very long line is measured than may be shown: each column takes a letter and its marks.
+        # Measure only as much of a very long line as can be shown: one letter with its marks per column.
         end = len(line) if most is None else (most - shown + 1) * max(room, 2) * (MAX_MARKS + 1)
         for piece, left in _pieces(line[:end], room):
             if shown == most:
@@ -270,7 +270,7 @@ def _wrapped(indent: str, lines: Iterable[str], columns: int) -> Iterator[str]:
 
 
 def _pieces(line: str, columns: int) -> Iterator[tuple[str, int]]:
-    """Return a line in pieces no wider than the terminal, each with the number of characters that follow."""
+    """Yield a line in pieces no wider than `columns`, each with the number of characters after it."""
     line = _with_marks_written(line.expandtabs(4))
     start = used = space = 0
     for at, char in enumerate(line):

@@ -1,4 +1,4 @@
-"""Changing the arguments of a call before it runs: one argument at a time, as text or as JSON."""
+"""Editing of a tool call's arguments before the call runs: one argument at a time, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.text.safe_text import one_line, visible
 
 MAX_INLINE = 200
-"""Characters of a value that is edited on the question's line; a longer one, or one of several lines, in the editor."""
+"""The maximum characters of a value that is edited in the prompt; longer and multi-line values open the editor."""
 MAX_KEYS = 9
 
 Suspended = Callable[[], AbstractAsyncContextManager[None]]
@@ -32,16 +32,16 @@ async def nothing_suspended() -> AsyncGenerator[None, None]:
 async def edit_arguments(
     call: ToolCallRequest, tool: ToolSpec, screen: CommandScreen, suspended: Suspended
 ) -> ToolCallRequest:
-    """Let the person change arguments until they fit the tool, and return the call with them.
+    """Let the user edit an argument until the arguments fit the tool's schema, and return the changed call.
 
     Args:
-        call: as the model asked for it, or as it was changed before.
-        tool: the tool; its schema decides what fits.
-        screen: asks.
-        suspended: leaves the terminal to the editor.
+        call: The call as the model requested it, or as an earlier edit changed it.
+        tool: The tool, whose schema the arguments must fit.
+        screen: The screen that asks the questions.
+        suspended: Returns a context manager that leaves the terminal to the editor.
 
     Raises:
-        Unanswered: Ctrl-C or Ctrl-D.
+        Unanswered: the user pressed Ctrl-C or Ctrl-D.
     """
     name = await _choose(call, screen)
     if name is None:
@@ -64,7 +64,7 @@ async def edit_arguments(
 
 
 def _replace(arguments: Mapping[str, Any], name: str, text: str, *, is_text: bool) -> tuple[dict[str, Any], str]:
-    """Return the arguments with a new value, and what is wrong with the value."""
+    """Return the arguments with a new value, and an error text if the value is not JSON."""
     try:
         return {**arguments, name: text if is_text else json.loads(text)}, ""
     except ValueError as error:
@@ -72,7 +72,7 @@ def _replace(arguments: Mapping[str, Any], name: str, text: str, *, is_text: boo
 
 
 async def _choose(call: ToolCallRequest, screen: CommandScreen) -> str | None:
-    """Return the name of the argument to change; None if there is none."""
+    """Return the name of the argument to change; None if the call has no arguments."""
     names = list(call.arguments)
     if len(names) <= 1:
         return names[0] if names else None
@@ -83,15 +83,15 @@ async def _choose(call: ToolCallRequest, screen: CommandScreen) -> str | None:
 
 
 async def _edit(name: str, text: str, screen: CommandScreen, suspended: Suspended) -> str | None:
-    """Return a text as the person changed it; None if the editor failed."""
+    """Return the text as the user edited it; None if the editor failed."""
     if len(text) <= MAX_INLINE and text == visible(text).strip() and "\n" not in text:
         return await screen.ask_line(f"{one_line(visible(name), 30)}:", default=text)
     async with suspended():
         edited = await anyio.to_thread.run_sync(editor.edit, text)
-    # The editor's last line break is no part of the text, unless the text ended with one before.
+    # `edit` removes the line break that editors add at the end: restore it if the text ended with one.
     return f"{edited}\n" if edited is not None and text.endswith("\n") else edited
 
 
 def changed_arguments(asked: ToolCallRequest, changed: ToolCallRequest) -> Mapping[str, Any] | None:
-    """Return the arguments of a changed call; None if they are those that were asked for."""
+    """Return the arguments of a changed call; None if they equal the requested arguments."""
     return None if asked.arguments == changed.arguments else changed.arguments

@@ -17,12 +17,12 @@ def audit(
     action: Annotated[str, typer.Argument(help="show, tail or verify.")] = "show",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="tail: print new entries until Ctrl-C.")] = False,
     lines: Annotated[
-        int, typer.Option("-n", "--lines", min=0, metavar="N", help="tail: how many of the last entries.")
+        int, typer.Option("-n", "--lines", min=0, metavar="N", help="tail: the number of last entries to print.")
     ] = 10,
     server: Annotated[str, typer.Option("--server", metavar="PATTERN", help="Only entries of these servers.")] = "",
     tool: Annotated[str, typer.Option("--tool", metavar="PATTERN", help="Only entries of these tools.")] = "",
     since: Annotated[
-        str, typer.Option("--since", metavar="WHEN", help="2026-11-22, 2026-11-22T17:00, 90m, 3h, 2d")
+        str, typer.Option("--since", metavar="WHEN", help="Only entries since then: 2026-11-22, 2026-11-22T17:00, 90m.")
     ] = "",
     conversation: Annotated[
         str, typer.Option("--conversation", metavar="ID", help="Only entries of this conversation.")
@@ -37,7 +37,7 @@ def audit(
 ) -> None:
     """Show decisions about tool calls and their results, or verify that the log was not changed.
 
-    verify exits with 1 where something is wrong.
+    verify exits with 1 if the log was changed.
     """
 
     def choose() -> Callable[[], Awaitable[int]]:

@@ -32,16 +32,16 @@ _EVENTS = ("decision", "call", "elicitation", "sampling")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Selects entries; patterns are those of `fnmatch`, an empty text selects every entry.
+    """Selects entries of the audit log. Patterns are those of `fnmatch`; an empty pattern selects every entry.
 
     Raises:
-        ConfigError: `since` is no time.
+        ConfigError: `since` is not a time.
     """
 
     server: str = ""
     tool: str = ""
     since: str = ""
-    """A date or a time in ISO 8601, without a time zone in the local one; or a number with s, m, h or d."""
+    """An ISO 8601 date or time, local if it has no time zone; or an age, such as ``90m``, in s, m, h or d."""
     conversation: str = ""
     _earliest: str = field(init=False)
 
@@ -81,7 +81,7 @@ async def tail(folder: Path | None, filters: Filters, lines: int, *, follow: boo
 
 
 async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
-    """Print whether the chain is unbroken, and return 1 where it is broken."""
+    """Verify the hash chain of the log, print the result, and return 1 if the chain is broken."""
     where = _existing(folder)
     result = verify(where, head.removeprefix("sha256:"))
     if as_json:
@@ -92,7 +92,7 @@ async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
         for note in result.notes:
             print(f"note: {note}")
         if result.torn:
-            print(f"note: {result.torn} torn lines, each of a program that died while it wrote")
+            print(f"note: {result.torn} torn lines, each from a program that ended while it wrote the line")
         if result.problem:
             print(f"BROKEN: {result.problem_file}, line {result.problem_line}: {result.problem}")
         if result.has_head is False:
@@ -103,7 +103,7 @@ async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
 
 
 def _time_of(since: str) -> str:
-    """Return a time in the form of the log; empty for an empty text."""
+    """Return a time in the format of the log; an empty text for an empty `since`."""
     if not since:
         return ""
     if match := re.fullmatch(r"(\d{1,6})([smhd])", since):
@@ -131,7 +131,7 @@ def _entries(folder: Path, filters: Filters) -> Iterator[dict[str, Any]]:
 
 
 class _Reader:
-    """Reads a log from its beginning, and later the lines that were added since."""
+    """Reads a log from its beginning; each further read returns the lines added since the last read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -139,7 +139,7 @@ class _Reader:
         self._offset = 0
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """Return the records behind the last one that was returned; an incomplete line is returned later."""
+        """Yield the new records; an incomplete last line is left for a later read."""
         for path in log_files(self._folder):
             if path.name > self._file:
                 self._file, self._offset = path.name, 0

@@ -1,4 +1,4 @@
-"""The audit log of the terminal program: its folder, and whether it is written."""
+"""The audit log of ``dial-chat``: its folder, its mode and the secrets it masks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from dial_client.settings import configuration
 from dial_client.text.safe_text import one_line
 
 VARIABLE = "DIAL_AUDIT"
-"""``off``, ``on`` or ``arguments``. No key of a servers.json: a project must not be able to switch the log off."""
+"""The environment variable with the mode of the audit log: ``off``, ``on`` or ``arguments``.
+
+servers.json has no such key, because a project must not be able to switch the log off.
+
+"""
 _KEY_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
@@ -28,10 +32,10 @@ def audit_folder() -> Path:
 
 
 def open_audit_log(options: Options, settings: configuration.Settings) -> AuditLog | None:
-    """Return the user's audit log, whose files are made with the first entry; None where the log is switched off.
+    """Return the user's audit log, whose files are created with its first entry; None if the log is switched off.
 
     Raises:
-        ConfigError: the environment variable has a value that means nothing.
+        ConfigError: the environment variable has an unknown value.
     """
     variable = os.environ.get(VARIABLE) or AuditMode.ON
     if variable not in tuple(AuditMode):
@@ -49,7 +53,7 @@ def open_audit_log(options: Options, settings: configuration.Settings) -> AuditL
 
 
 def _secrets(settings: configuration.Settings) -> Iterator[str]:
-    """Return the known secrets: those of servers' entries, and the keys in the environment."""
+    """Yield the known secrets: those in the entries of servers, and API keys and tokens of the environment."""
     for server in settings.servers.values():
         yield from find_secrets(server)
     yield from (value for name, value in os.environ.items() if name.upper().endswith(_KEY_ENDINGS))

@@ -1,4 +1,4 @@
-"""A prompt of a single word that is like a command: it is probably meant as one, and a question costs money."""
+"""Prompts of a single word that resembles a command. The user probably meant the command; a question costs money."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dial_client.cli.command_line import find_prompt_words
 from dial_client.cli.typer_apps import command_names
 
 _CUTOFF = 0.75
-"""The similarity from which on a word is taken for a mistyped command."""
+"""The minimum similarity, from 0 to 1, for a word to count as a mistyped command."""
 _ALIASES = {
     "help": "--help",
     "version": "--version",
@@ -31,14 +31,14 @@ _ALIASES = {
     "check": "doctor",
     "diagnose": "doctor",
 }
-"""Words of other programs, with what does the same here."""
+"""Command words of other programs, each with its equivalent here."""
 
 
 def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
-    """Return the arguments that are meant by a prompt of one word; None where nothing is to be done.
+    """Return the arguments to run for a prompt of one word; None to run nothing.
 
-    A word that is like no command is a question. In a terminal the person is asked; elsewhere nothing is sent, and
-    standard error names the command.
+    A word that resembles no command is a question for the model. For any other word the user is asked in a terminal;
+    without a terminal nothing is sent, and a message on standard error names the command.
     """
     place = find_prompt_words(words)[0]
     word = words[place]
@@ -49,9 +49,8 @@ def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
     can_run = near == near.lower() and not near.startswith("pip ")
     is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     if not is_terminal:
-        print(
-            f"dial-chat: {word!r} is no command; did you mean: {shown}; to ask it: dial-chat -- {word}", file=sys.stderr
-        )
+        hint = f"did you mean: {shown}; to ask the model: dial-chat -- {word}"
+        print(f"dial-chat: {word!r} is not a command; {hint}", file=sys.stderr)
         return None
     answer = _ask(word, shown, can_run=can_run)
     if answer == "s":
@@ -60,7 +59,7 @@ def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
 
 
 def find_near_command(word: str) -> str | None:
-    """Return the arguments that a word is probably meant to be; None if it is like no command."""
+    """Return the arguments of the command that a word resembles; None if it resembles none."""
     commands = command_names()
     if word.lower() in commands:
         return word.lower()
@@ -72,7 +71,7 @@ def find_near_command(word: str) -> str | None:
 
 def _ask(word: str, shown: str, *, can_run: bool) -> str:
     """Return ``r`` to run the command, ``s`` to send the word, or ``q``."""
-    print(f"dial-chat: {word!r} is no command. Did you mean: {shown}", file=sys.stderr)
+    print(f"dial-chat: {word!r} is not a command. Did you mean: {shown}", file=sys.stderr)
     question = f"{'[r]un that, ' if can_run else ''}[s]end {word!r} to the model, [q]uit: "
     while True:
         try:

@@ -1,4 +1,4 @@
-"""From options to the configuration and the model: all that the first prompt needs. `client_start` has the rest."""
+"""Reads the configuration and opens the model, which the first prompt needs. `client_start` opens the client."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from dial_client.text.safe_text import one_line, safe
 async def settings_of(
     options: Options, *, may_ask: bool = True, only_server: str | None = None
 ) -> configuration.Settings:
-    """Read the configuration. Without a file there are no servers, and a warning says so. A recording needs none.
+    """Read the configuration. Without a configuration file there are no servers, and a warning says so.
 
-    A ``./servers.json`` that was found, not named, counts only if the user trusts it; if not, they are asked, where
-    `may_ask` allows that. With `only_server` all other servers count as disabled.
+    If the model is a recording, no file is read. A ``./servers.json`` that no option names is read only if the user
+    trusts it; with `may_ask`, the user is asked. With `only_server`, all other servers count as disabled.
 
     Raises:
-        ConfigError: it is wrong; or it is not trusted, and nobody is there to be asked.
+        ConfigError: the configuration is wrong; or it is not trusted, and the user cannot be asked.
     """
     if options.model and is_recording_name(options.model):
         return configuration.parse("{}")
     files = await ask_for_files(options, warn_once, may_ask=may_ask)
     if not files:
-        advice = "no tools are on offer; dial-chat init writes one"
+        advice = "there are no tools; dial-chat init writes one"
         warn_once(f"no {FILE_NAME} here or in your configuration folder: {advice}")
     settings = configuration.combine(files, profile_name(options), only_server)
     if options.verbose:
@@ -57,7 +57,7 @@ def provider_of(options: Options, settings: configuration.Settings) -> Provider:
     """Open the model that the options or the configuration name.
 
     Raises:
-        ConfigError: its name or key is wrong, or no model is named and there is none to fall back to.
+        ConfigError: the model's name or key is wrong; or no model is named, and no key or embedded model was found.
     """
     name = options.model or settings.default_model or _fallback()
     fallbacks = options.fallback_model or settings.find_fallback_models(name)
@@ -85,7 +85,7 @@ def _fallback() -> str:
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """Print notes on standard error, one warning each; the same note only once."""
+    """Print each note as a warning on standard error; a note that was printed before is skipped."""
     for note in notes:
         warn_once(note)
 
@@ -97,12 +97,12 @@ def warn(text: str) -> None:
 
 @cache
 def warn_once(text: str) -> None:
-    """Print one line on standard error; the same line only once, for what holds as long as the program runs."""
+    """Print one line on standard error, but the same line only once in the life of the program."""
     warn(text)
 
 
 class _Progress:
-    """Draws the progress of a download: a bar in a terminal, a line for each tenth elsewhere."""
+    """Shows the progress of a download: in a terminal as a bar, otherwise as a line for each 10 %."""
 
     def __init__(self) -> None:
         self._bar: Any = None

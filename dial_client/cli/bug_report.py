@@ -1,4 +1,4 @@
-"""``dial-chat bug-report``: one file that says what somebody else needs to find a mistake. No secret is in it."""
+"""``dial-chat bug-report``: writes a file with the facts that a maintainer needs to find a bug, without secrets."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line, safe
 
 PACKAGES = ("mcp", "openai", "anthropic", "anyio", "httpx2", "pydantic", "xllamacpp", "dbos", "asyncpg", "trio")
-"""Packages whose versions matter; those that are not installed are left out."""
+"""Packages whose versions are reported, if they are installed."""
 STDERR_LINES = 20
 _FOLDERS = ("PWD", "OLDPWD")
-"""Variables whose names only seem to tell of passwords."""
+"""Environment variables with "PWD" in their names that hold folders, not passwords."""
 
 
 async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> int:
-    """Make a report, show it, and write it where the person agrees; without a terminal ``--yes`` is needed.
+    """Build a report, print it, and write it if the user agrees; without a terminal, ``--yes`` is required.
 
     Raises:
-        ConfigError: the file is there already, or cannot be written.
+        ConfigError: the file exists already or cannot be written; or ``--yes`` is missing, and there is no terminal.
     """
     if await to_thread.run_sync(path.exists):
-        raise ConfigError("there is a file of this name already", "name another FILE", str(path))
+        raise ConfigError("the file exists already", "name another FILE", str(path))
     target = build_target(options)
     subject = Subject(target)
     findings = await inspect(subject)
     text = safe(mask(subject, "\n".join(_lines(target, findings, await subject.run.outcome()))))
     print(text)
     if not is_confirmed and not is_there():
-        raise ConfigError("nothing was written: nobody can be asked", "--yes writes the file")
+        raise ConfigError("nothing was written: there is no terminal to ask at", "--yes writes the file")
     if not is_confirmed and not await _agrees(path):
         print("Nothing was written.", file=sys.stderr)
         return ExitCode.ANSWERED

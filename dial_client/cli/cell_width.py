@@ -1,22 +1,22 @@
-"""The width of text in columns of the terminal, character by character.
+"""The width of text in columns of the terminal, as the sum of its characters' widths.
 
-A character has its own width here, whatever stands beside it: a line that is shortened or wrapped by these widths is
-never wider than in any terminal. `markdown.text_layout.columns_of` measures letters with their marks and joined emoji
-as one, as newer terminals draw them, so that the columns of a table stand below each other.
+Each character counts with its own width, independent of the characters next to it. So a line that is shortened or
+wrapped by these widths fits in every terminal. `markdown.text_layout.columns_of` measures a letter with its marks, or a
+joined emoji, as one unit, as newer terminals draw them; this aligns the columns of a table.
 """
 
 from __future__ import annotations
 
 
 def cell_width(text: str) -> int:
-    """Return how many columns a line takes at most."""
+    """Return the maximum number of columns that a line takes."""
     from prompt_toolkit.utils import get_cwidth
 
     return len(text) if text.isascii() else sum(map(get_cwidth, text))
 
 
 def fit(text: str, columns: int) -> str:
-    """Return the line in at most so many columns; an ellipsis stands for what is missing."""
+    """Return the line, shortened to `columns` columns; an ellipsis marks the cut."""
     if cell_width(text) <= columns:
         return text
     used, kept = 1, []

@@ -1,4 +1,4 @@
-"""From the configuration and the model to an open client: its servers, limits, approver and audit log."""
+"""Opens the client for a configuration and a model, with its servers, limits, approver and audit log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def opened(
     approve: Approver | None,
     callbacks: Callbacks | None = None,
 ) -> AsyncGenerator[DialClient, None]:
-    """Open a client whose servers are starting; `DialClient.ready` waits for them."""
+    """Open a client. Its servers start in the background; `DialClient.ready` waits for them."""
     name = options.model or settings.default_model or ""
     profile = settings.models.get(name)
     audit = open_audit_log(options, settings)
@@ -47,7 +47,7 @@ async def opened(
             deny=options.deny,
             rules=policy_of(options, settings),
             grants=True,
-            tool_pins=not options.yes and "*" not in options.allow,  # with everything allowed no question is asked
+            tool_pins=not options.yes and "*" not in options.allow,  # pins are for approvals
             concurrent=True,
         ),
         callbacks=callbacks,
@@ -69,7 +69,7 @@ async def opened(
 
 
 def set_profiles(dial: DialClient, options: Options, settings: configuration.Settings) -> None:
-    """Let conversations choose from the profiles of a configuration, whose model the client asks."""
+    """Set the model profiles that conversations can choose from, and the client's context window."""
     name = options.model or settings.default_model or ""
     if (profile := settings.models.get(name)) is not None:
         dial.model.set_context_window(profile.context_window)
@@ -77,7 +77,7 @@ def set_profiles(dial: DialClient, options: Options, settings: configuration.Set
 
 
 def profiles_of(options: Options, settings: configuration.Settings) -> Mapping[str, ModelSettings]:
-    """Return the profiles of a configuration; that of the client's model has the fallback models in effect."""
+    """Return the model profiles of a configuration. The client's model gets the fallback models in effect."""
     name = options.model or settings.default_model or ""
     if (profile := settings.models.get(name)) is None:
         return settings.models
@@ -86,7 +86,7 @@ def profiles_of(options: Options, settings: configuration.Settings) -> Mapping[s
 
 
 def policy_of(options: Options, settings: configuration.Settings) -> Policy:
-    """Return all rules in effect: those of ``--policy``, of the user's own configuration, and of the file in use.
+    """Return all approval rules in effect: of ``--policy``, of the user's own configuration, and of the file in use.
 
     Raises:
         ConfigError: a file cannot be read, or something in it is wrong.
@@ -97,7 +97,7 @@ def policy_of(options: Options, settings: configuration.Settings) -> Policy:
 
 
 async def _allow_all(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG001 - an approver
-    """Approve every call: the person said yes beforehand, with ``--yes``."""
+    """Approve every call, because ``--yes`` was given."""
     return Approval(Decision.ONCE, decided_by="--yes")
 
 

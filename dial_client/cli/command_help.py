@@ -1,6 +1,6 @@
 """The help of ``dial-chat``: its options by subject, its commands, exit codes and examples.
 
-The same source makes the manual page (`manual_page`), which says more about each option.
+`manual_page` writes the manual page from the same source, with the full text of each option.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Servers and tools", ("config", "profile", "trust", "allow", "deny", "yes", "policy", "sampling")),
     ("Conversation", ("continue_latest", "resume", "no_save", "record", "no_audit", "audit_arguments")),
 )
-"""The groups of the options of a chat, by the names of their parameters; all others make a last group."""
+"""The option groups of ``dial-chat --help``, by parameter name; all other options form a last group."""
 USAGE = ("dial-chat [OPTIONS] [PROMPT]", "dial-chat COMMAND [OPTIONS]")
 DESCRIPTION = (
-    "Ask a chat model that can use your MCP servers: answer PROMPT, with what is piped in behind it, and exit. "
-    "Without PROMPT: hold a conversation."
+    "Ask a chat model that can use your MCP servers: answer PROMPT, followed by any piped input, and exit. "
+    "Without PROMPT, hold a conversation."
 )
 EXIT_CODES = (
     (0, "answered", "The question was answered, or the command did what it was asked."),
     (1, "unexpected", "Something unexpected happened."),
     (2, "usage", "The command line or the configuration is wrong."),
     (3, "model", "The model could not be reached, or refused the request."),
-    (4, "limit", "A limit was met. The text up to it is printed."),
-    (5, "call denied", "The question was answered, but a tool call was denied for want of permission."),
+    (4, "limit", "A limit was reached. The text up to the limit is printed."),
+    (5, "call denied", "The question was answered, but a tool call was denied because it had no permission."),
     (6, "asks", "policy test: the call needs approval."),
     (130, "interrupted", "Ctrl-C."),
 )
@@ -57,10 +57,10 @@ _REST = "Input and output"
 
 @dataclass(frozen=True, slots=True)
 class OptionHelp:
-    """An option, as help shows it."""
+    """The help of one option."""
 
     flags: str
-    """With its value: ``-m, --model NAME``."""
+    """The names of the option, with its value: ``-m, --model NAME``."""
     text: str
 
     @property
@@ -85,7 +85,7 @@ def is_shown(option: Any) -> bool:
 
 
 def describe_option(option: Any) -> OptionHelp:
-    """Return an option as help shows it."""
+    """Return the help of an option."""
     flags = ", ".join(option.opts)
     value = option.metavar or (option.name or "").upper().rpartition("_")[2]
     return OptionHelp(flags if option.is_flag else f"{flags} {value}", option.help or "")
@@ -117,7 +117,7 @@ def _paragraph(text: str, width: int) -> list[str]:
 
 
 class ChatCommand(TyperCommand):
-    """The chat itself: its help has its options by subject."""
+    """The chat command, whose help groups the options by subject."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the signature of Typer
         """Write the help into the formatter."""

@@ -1,4 +1,4 @@
-"""The words of a command line: which command they name."""
+"""Parsing of a command line: the command that it names, and the words of a prompt."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typer.main import get_command
 from dial_client.cli.typer_apps import command_names, group_commands, talk
 
 DEFAULT_COMMAND = "list"
-"""The command of a group that is run where none is named."""
+"""The command that a group runs if the command line names none."""
 
 
 def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the command among the arguments, wherever options stand, and the other words: without one, a prompt.
+    """Return the command that the arguments name, before or after options, and the other words.
 
-    The command of a group has both names: ``servers login``.
+    The command is None for a prompt. A command of a group is returned with the group's name: ``servers login``.
     """
     command, rest = named_command(words)
     commands = group_commands(command or "")
     if not commands or DEFAULT_COMMAND not in commands or find_prompt_words(rest) or {"-h", "--help"} & {*rest}:
-        return command, rest  # the group alone shows its help, or says that a word is none of its commands
+        return command, rest  # the group itself shows its help, or reports an unknown command
     return f"{command} {DEFAULT_COMMAND}", rest
 
 
 def named_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the command that the arguments name, and the other words; of a group alone the name of the group."""
+    """Return the command that the arguments name, or a group if they name none of its commands, and the other words."""
     command, rest = _taken(words, command_names())
     subcommand, arguments = _taken(rest, group_commands(command or ""))
     return (command, rest) if subcommand is None else (f"{command} {subcommand}", arguments)
@@ -63,7 +63,7 @@ def find_prompt_words(words: Sequence[str]) -> list[int]:
 
 
 def is_bare_word(words: Sequence[str]) -> bool:
-    """Return True if the prompt is a single word: it may be meant as a command."""
+    """Return True if the prompt is a single word, which may be a mistyped command."""
     places = find_prompt_words(words)
     return (
         "--" not in words
@@ -73,7 +73,7 @@ def is_bare_word(words: Sequence[str]) -> bool:
 
 
 def name_choice(words: Sequence[str]) -> list[str]:
-    """Return the words with ``--resume=`` for a ``--resume`` without an id, which asks for a conversation."""
+    """Return the words; ``--resume`` without an id becomes ``--resume=``, which lets the user choose a conversation."""
     return [
         "--resume=" if word == "--resume" and (at + 1 == len(words) or words[at + 1].startswith("-")) else word
         for at, word in enumerate(words)

@@ -1,4 +1,4 @@
-"""The commands. Heavy modules are imported only by the command that needs them."""
+"""The commands of ``dial-chat``. Each command imports heavy modules only when it runs."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def conversations(
         str, typer.Option("--search", metavar="WORDS", help="List conversations that contain all these words.")
     ] = "",
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="The size of a page of the list.")] = 100,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Continue the list behind this cursor.")] = None,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Continue the list after this cursor.")] = None,
     form: Annotated[str, typer.Option("--format", metavar="FORM", help="Export as markdown or json.")] = "markdown",
     as_json: o.AsJson = False,
 ) -> None:

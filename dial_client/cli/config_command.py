@@ -1,4 +1,4 @@
-"""The command ``config``: the configuration, and where it comes from."""
+"""The command ``config``: shows and changes configuration values, and the files they come from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACTIONS = ("path", "show", "get", "set", "unset", "edit", "schema")
 
 @dataclass(frozen=True, slots=True)
 class ConfigRequest:
-    """What the command is to do."""
+    """The arguments and options of a ``config`` command."""
 
     action: str
     key: str | None = None
@@ -32,7 +32,7 @@ def config(
     key: Annotated[
         str | None, typer.Argument(help="For show, get, set and unset: a path such as mcpServers.time.args.")
     ] = None,
-    value: Annotated[str | None, typer.Argument(help="For set: JSON, else a string.")] = None,
+    value: Annotated[str | None, typer.Argument(help="For set: the value, as JSON or as plain text.")] = None,
     origin: Annotated[bool, typer.Option("--origin", help="With show: the file and line of each value.")] = False,
     user: Annotated[bool, typer.Option("--user", help="Change the file of your configuration folder.")] = False,
     config: o.Config = None,
@@ -54,8 +54,10 @@ def _choose(request: ConfigRequest, options: o.Options) -> Callable[[], Awaitabl
     match request.action:
         case "path":
             return _done(lambda: listing.print_paths(options, **shape))
+        case "show" if request.has_origins:
+            return _done(lambda: listing.print_origins(options, request.key, **shape))
         case "show" if request.key is None:
-            return _done(lambda: listing.print_values(options, has_origins=request.has_origins, **shape))
+            return _done(lambda: listing.print_values(options, **shape))
         case "get" | "show":
             return _done(lambda: listing.print_value(options, request.key))
         case "schema":
@@ -77,7 +79,7 @@ def _choose_edit(request: ConfigRequest, options: o.Options) -> Callable[[], Awa
         case "edit":
             return lambda: edits.edit_file(options, in_user_file=request.in_user_file)
     hint = did_you_mean(request.action, ACTIONS) or f"one of {', '.join(ACTIONS)}"
-    raise ConfigError(f"there is no config {request.action}", hint=hint)
+    raise ConfigError(f"there is no command config {request.action}", hint=hint)
 
 
 def _done(work: Callable[[], int]) -> Callable[[], Awaitable[int]]:

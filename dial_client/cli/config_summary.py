@@ -1,8 +1,8 @@
-"""The summary of a configuration, for a person who decides whether to trust it.
+"""The summary of a configuration, for a user who decides whether to trust it.
 
-Every value of the file is a JSON string on a line of its own, with all that a terminal would act on or nobody would
-see written as an escape; what is too long for a line goes on behind a mark. So nothing in a file can draw a line of
-the program's own. Whole: command lines, addresses, names. Hidden: the values of variables, headers and keys.
+Every value of the file is printed as JSON on a line of its own. Control characters and invisible characters are
+escaped, and a value that is too long for a line continues behind a mark: no value can imitate a line of the program.
+Command lines, URLs and names are shown in full; values of environment variables, headers and keys are hidden.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Row(NamedTuple):
 
 
 def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
-    """Return the effects of the configuration, from its model to its last server.
+    """Yield the rows about the effects of the configuration: its default model, models, servers and other keys.
 
     Args:
         outline: The configuration as it is written.
-        env_files: Reads the files of variables that may be read before anybody trusts them.
-        folder: Where relative paths begin.
+        env_files: Reads those env files that are safe to read before the configuration is trusted.
+        folder: The folder that relative paths start from.
     """
     if outline.default_model is not None:
         yield Row("Model, unless -m is given", _shown(outline.default_model.value))
@@ -86,7 +86,7 @@ def numbered(text: str, width: int | None) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a line with tabs as blanks; characters that are not printed as they stand are escaped."""
+    """Return a line with tabs as spaces, and with unprintable and unsafe characters escaped."""
     return "".join(map(_escaped, text.replace("\t", "    ")))
 
 
@@ -120,7 +120,7 @@ def _server_rows(entry: Entry, env_files: EnvFiles, folder: Path) -> Iterator[Ro
     words = [entry[key] for key in ("command", "args") if key in entry]
     yield from _listed("  runs", (part for node in words for part in _parts(node.value)))
     if _fetches_the_newest([word for node in words for word in _strings(node.value)]):
-        yield Row("", "(!) the program it runs is fetched from a registry, in whatever version is newest")
+        yield Row("", "(!) the program is downloaded from a package registry, in its newest version")
     if "url" in entry:
         yield Row("  connects to", _shown(entry["url"].value))
     if "cwd" in entry:
@@ -131,7 +131,7 @@ def _server_rows(entry: Entry, env_files: EnvFiles, folder: Path) -> Iterator[Ro
     if "autoApprove" in entry:
         yield from _listed("  runs without asking", _parts(entry["autoApprove"].value))
     if "trusted" in entry and entry["trusted"].value is not False:
-        yield Row("  is believed", "what it says of its tools: that they only read, may be repeated")
+        yield Row("  is believed", "which tools it declares read-only, or safe to repeat")
     if "instructions" not in entry or entry["instructions"].value is not False:
         yield Row("  tells the model", "its instructions")
     yield from _further_rows(entry, _SPOKEN)
@@ -149,7 +149,7 @@ def _variable_rows(entry: Entry, env_files: EnvFiles, folder: Path) -> Iterator[
     try:
         names = env_file(node, data)
     except ConfigError:
-        yield Row("", "(which ones is not known: it is elsewhere, not there, or not in order)")
+        yield Row("", "(their names are unknown: the file is outside of the folder, missing or invalid)")
         return
     yield from (Row("", f"{_quoted(name)} = ***{_danger(name)}") for name in names)
 
@@ -165,7 +165,7 @@ def _hidden_rows(label: str, node: Node | None, *, warn: bool = False) -> Iterat
 
 
 def _login_rows(node: Node | None) -> Iterator[Row]:
-    """Return how the server logs in: addresses and names whole, possible secrets hidden."""
+    """Yield the login settings of the server: URLs and names in full, possible secrets hidden."""
     if node is None:
         return
     if not isinstance(node.value, dict):
@@ -183,11 +183,11 @@ def _model_rows(entry: Entry) -> Iterator[Row]:
     yield Row("  is asked at", address)
     key = entry["api_key"].value if "api_key" in entry else None
     if key is None:
-        yield Row("  sends there", "no key of the file; a vendor's own address gets your key for that vendor")
+        yield Row("  sends there", "no key from the file; a vendor's own address gets your key for that vendor")
     elif isinstance(key, str) and references(key):
         yield from _listed("  sends there", (f"your key ${{{escaped(name)}}}" for name in references(key)))
     else:
-        yield Row("  sends there", "a key that stands in the file")
+        yield Row("  sends there", "a key that is written in the file")
     yield from _hidden_rows("  sends the header", entry.get("headers"))
     yield from _further_rows(entry, {"base_url", "api_key", "headers"})
     names = sorted({name for node in entry.values() for name in _references(node.value)})
@@ -212,7 +212,7 @@ def _strings(value: Any) -> list[str]:
 
 
 def _fetches_the_newest(words: list[str]) -> bool:
-    """Return True if a command line is that of a package runner, with a package in no version."""
+    """Return True if a command line runs a package runner, such as npx, with a package but no version."""
     if not words or not _RUNNER.fullmatch(words[0]):
         return False
     package = next((word for word in words[1:] if not word.startswith("-") and word not in _OF_RUNNERS), "")
@@ -228,7 +228,7 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _danger(name: str) -> str:
-    return "  (!) it changes which code programs run, or whom they trust" if _DANGEROUS.fullmatch(name) else ""
+    return "  (!) it changes which code programs run, or which hosts they trust" if _DANGEROUS.fullmatch(name) else ""
 
 
 def _wrapped(row: Row, width: int | None) -> Iterator[str]:
@@ -260,4 +260,4 @@ _DANGEROUS = re.compile(
     r"|(JDK_|_)?JAVA_(TOOL_)?OPTIONS|CLASSPATH|GLIBC_TUNABLES|GCONV_PATH|LUA_\w+|PHPRC|PHP_INI_\w+|ELECTRON_\w+"
     r"|(DOTNET|COR|CORECLR)_\w+|(SSH|SUDO)_ASKPASS|EDITOR|VISUAL|PAGER|BROWSER|\w*_PROXY|SSL_CERT_\w+|\w*_CA_BUNDLE)"
 )
-"""Names of variables by which a program is made to load code, to start another program, or to trust another host."""
+"""Names of environment variables that can make a program load code, start a program, or trust another host."""

@@ -1,4 +1,4 @@
-"""The work of ``dial-chat config set``, ``unset`` and ``edit``: changes that keep comments and order of a file."""
+"""The work of ``dial-chat config set``, ``unset`` and ``edit``: changes that keep a file's comments and key order."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from dial_client.settings.server_edits import servers_path
 
 
 def set_key(options: Options, key: str | None, value: str | None, *, in_user_file: bool) -> int:
-    """Set one value of a file; `value` is JSON, or else a string.
+    """Set one value of a file. `value` is JSON; text that is not JSON is a string.
 
     Raises:
-        ConfigError: key or value is missing, or the file would not be a configuration any more.
+        ConfigError: key or value is missing, or the file would not be a valid configuration any more.
     """
     if not key or value is None:
         raise ConfigError("which value?", hint="dial-chat config set KEY VALUE, such as defaultModel local")
@@ -44,7 +44,7 @@ def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
     """Remove one value of a file.
 
     Raises:
-        ConfigError: there is no such value, or the file would not be a configuration any more.
+        ConfigError: there is no such value, or the file would not be a valid configuration any more.
     """
     if not key:
         raise ConfigError("which value?", hint="dial-chat config unset KEY")
@@ -63,10 +63,10 @@ def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
 
 
 async def edit_file(options: Options, *, in_user_file: bool) -> int:
-    """Open a file in the person's editor, and check it afterwards; a file with an error may be edited again.
+    """Open a file in the user's editor, then check it; if it has an error, offer to edit it again.
 
     Raises:
-        ConfigError: there is no editor, or nobody is there.
+        ConfigError: there is no editor, or no terminal.
     """
     path = _target(options, in_user_file=in_user_file)
     editor = find_editor()
@@ -85,7 +85,7 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
         if not await _is_edited_again():
             return ExitCode.USAGE
     renew_trust(path, was_trusted=was_trusted)
-    print(f"{escaped(str(path))} is in order.")
+    print(f"{escaped(str(path))} is valid.")
     return ExitCode.ANSWERED
 
 
@@ -93,13 +93,13 @@ def _run(command: Sequence[str]) -> None:
     """Run an editor until it ends.
 
     Raises:
-        ConfigError: it cannot be started.
+        ConfigError: the editor cannot be started.
     """
     try:
         subprocess.run(command, check=False)
     except OSError as error:
         problem = f"the editor {escaped(command[0])} cannot be started: {system_reason(error)}"
-        raise ConfigError(problem, "set VISUAL or EDITOR to another one") from None
+        raise ConfigError(problem, "set VISUAL or EDITOR to another program") from None
 
 
 async def _is_edited_again() -> bool:
@@ -110,19 +110,19 @@ async def _is_edited_again() -> bool:
 
 
 def _target(options: Options, *, in_user_file: bool) -> Path:
-    """Return the file to change: that of ``-c``, of ``--user``, of this folder if it is trusted, else the user's.
+    """Return the file to change: that of ``-c`` or ``--user``, else ./servers.json if it exists, else the user's file.
 
     Raises:
-        ConfigError: the options contradict each other, or the file of this folder is not trusted.
+        ConfigError: the options contradict each other, or ./servers.json is not trusted.
     """
     return find_file(ConfigChoice(user=in_user_file, file=options.config))
 
 
 def _keys(before: ConfigText, dotted: str) -> list[str]:
-    """Return the keys that lead to a value of a file; servers are found where the file has them.
+    """Return the path of keys to a value. The path of a server begins with the key that the file uses for servers.
 
     Raises:
-        ConfigError: all servers are meant, and they stand at the top of the file, beside other keys.
+        ConfigError: the path names all servers, but in this file they are top-level keys, beside other keys.
     """
     top = read(before.text, str(before.path)).value
     keys = _split(top, dotted)
@@ -130,12 +130,12 @@ def _keys(before: ConfigText, dotted: str) -> list[str]:
         return keys
     path = servers_path(before.text)
     if not path and len(keys) == 1:
-        raise ConfigError("the servers stand at the top of this file", "name a single server", str(before.path))
+        raise ConfigError("the servers are top-level keys of this file", "name a single server", str(before.path))
     return [*path, *_split(top.get(path[0]) if path else top, dotted[len(keys[0]) + 1 :])]
 
 
 def _split(value: Any, dotted: str) -> list[str]:
-    """Return the keys of a path with dots; a key of the file that holds dots itself is found."""
+    """Split a dotted path into keys; a key of the file that contains dots itself is recognized."""
     keys: list[str] = []
     rest = dotted
     while rest:
@@ -147,7 +147,7 @@ def _split(value: Any, dotted: str) -> list[str]:
 
 
 def _parsed(value: str) -> Any:
-    """Return the value of JSON; any other text as a string. NaN and infinity are no JSON."""
+    """Parse a value as JSON; any other text is a string. NaN and Infinity are not JSON."""
     try:
         parsed = json.loads(value)
         json.dumps(parsed, allow_nan=False, ensure_ascii=False).encode()

@@ -1,4 +1,4 @@
-"""The configuration files in use: the file that is named, or the user's own with that of the working folder over it."""
+"""The configuration files in use: the named file; else the user's own file, overridden by the working folder's file."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
 from dial_client.settings.configuration import ConfigFile, read_config_file
 
 PROFILE_VARIABLE = "DIAL_PROFILE"
-"""The environment variable that names a profile where ``--profile`` does not."""
+"""The environment variable that names a profile if ``--profile`` is not given."""
 
 
 def profile_name(options: Options) -> str | None:
-    """Return the name of the profile in use; None for none."""
+    """Return the name of the profile in use; None if there is none."""
     return options.profile or os.environ.get(PROFILE_VARIABLE) or None
 
 
 def find_folder_config() -> Path | None:
-    """Return ``./servers.json``, unless it is the user's own file; None where there is none."""
+    """Return the path of ``./servers.json``; None if it does not exist, or is the user's own file."""
     path = find_config()
     return None if path is None or path.is_absolute() or is_user_config(path) else path
 
 
 def read_trusted_files(config: str | None) -> list[ConfigFile]:
-    """Return the files in use, without asking anybody: a file of the working folder that is not trusted is left out.
+    """Return the files in use without asking the user; an untrusted file of the working folder is left out.
 
     Args:
-        config: the file that is named, in place of all others; None for those that are found.
+        config: The file to use in place of all others; None to find the files.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -52,12 +52,12 @@ def read_trusted_files(config: str | None) -> list[ConfigFile]:
 
 
 async def ask_for_files(options: Options, report: Callable[[str], None], *, may_ask: bool = True) -> list[ConfigFile]:
-    """Return the files in use, beginning with the user's own; a file of the working folder counts if it is trusted.
+    """Return the files in use: the user's own file, then the file of the working folder if it is trusted.
 
-    Where it is not, the person is asked, unless that is not allowed; `report` says that the file is left out.
+    With `may_ask`, the user is asked whether to trust it. `report` gets a message if the file is left out.
 
     Raises:
-        ConfigError: a file cannot be read; or it is not trusted, and nobody is there to be asked.
+        ConfigError: a file cannot be read; or it is not trusted, and the user cannot be asked.
     """
     if options.config is not None:
         return read_trusted_files(str(options.config))
@@ -76,5 +76,5 @@ async def ask_for_files(options: Options, report: Callable[[str], None], *, may_
 
 
 def describe_sources(sources: tuple[Path, ...]) -> str:
-    """Return the absolute paths of the files in use, or "none"; that whose values count is the first."""
+    """Return the absolute paths of the files in use, or "none". The first file overrides the later files."""
     return ", over ".join(str(path.absolute()) for path in sources) or "none"

@@ -1,4 +1,4 @@
-"""A changed configuration takes effect in a running program: servers that did not change keep running."""
+"""Applies a changed configuration to a running program; servers that did not change keep running."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dial_client.settings.config_types import ModelSettings, Settings
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChanges:
-    """The difference between two configurations: names of servers, and whether another model answers."""
+    """The difference between two configurations: names of servers, and whether the model changed."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -34,7 +34,7 @@ class ConfigurationChanges:
 
 
 def compare(options: Options, before: Settings, after: Settings) -> ConfigurationChanges:
-    """Return what differs between two configurations."""
+    """Return the differences between two configurations."""
     old, new = before.servers, after.servers
     return ConfigurationChanges(
         tuple(name for name in new if name not in old),
@@ -52,17 +52,17 @@ async def apply_configuration(
     after: Settings,
     report: Callable[[str, ServerStatus | DialError], None],
 ) -> ConfigurationChanges:
-    """Put a configuration into effect, and return what changed. Turns that run keep their model.
+    """Apply a configuration, and return the changes. Running turns keep their model.
 
     Args:
-        dial: the client; it was opened with `before`.
-        options: those of the command line; they override the file.
-        before: the configuration in effect.
-        after: the configuration to put into effect.
-        report: gets the status of each server that was started, or why that is not possible.
+        dial: The client, which was opened with `before`.
+        options: The options of the command line, which override the file.
+        before: The configuration in effect.
+        after: The configuration to apply.
+        report: Gets the name of each added server with its status, or with the error if it cannot be added.
 
     Raises:
-        ConfigError: the model cannot be opened; nothing has changed then.
+        ConfigError: the model cannot be opened; nothing was changed.
     """
     changes, policy = compare(options, before, after), policy_of(options, after)
     if changes.is_model_changed:
@@ -89,7 +89,11 @@ async def apply_configuration(
 
 
 async def _switch_model(dial: DialClient, options: Options, settings: Settings) -> None:
-    """Answer with the model of a configuration. Raises as `apply_configuration`."""
+    """Switch to the model of a configuration.
+
+    Raises:
+        ConfigError: the model cannot be opened.
+    """
     profile = settings.models.get(options.model or settings.default_model or "")
     provider = provider_of(options, settings)
     try:

@@ -1,4 +1,4 @@
-"""The work of ``dial-chat config path``, ``show``, ``get`` and ``schema``: the configuration and its places."""
+"""The work of ``dial-chat config path``, ``show``, ``get`` and ``schema``: prints values, files and folders."""
 
 from __future__ import annotations
 
@@ -73,22 +73,37 @@ def _folders() -> dict[str, Path]:
     }
 
 
-def print_values(options: Options, *, has_origins: bool, as_json: bool) -> int:
-    """Print the values in effect: as one JSON object, or each with its place.
+def print_values(options: Options, *, as_json: bool) -> int:
+    """Print the values in effect as one JSON object.
 
     Raises:
         ConfigError: a file is not JSON.
     """
+    document = json.dumps(to_document(written_values(_files(options))), ensure_ascii=as_json, indent=2)
+    print("\n".join(map(escaped, document.splitlines())))
+    return ExitCode.ANSWERED
+
+
+def print_origins(options: Options, key: str | None, *, as_json: bool) -> int:
+    """Print the values in effect, each with its file and line; with `key`, only the values at that path.
+
+    Raises:
+        ConfigError: a file is not JSON, or there is no value at the path.
+    """
     values = written_values(_files(options))
-    rows = [(".".join(value.keys), value.value, str(value.origin)) for value in values] + _choices(options)
-    if not has_origins:
-        document = json.dumps(to_document(values), ensure_ascii=as_json, indent=2)
-        print("\n".join(map(escaped, document.splitlines())))
-    elif as_json:
-        print(json.dumps([{"key": key, "value": value, "origin": origin} for key, value, origin in rows], indent=2))
+    rows = [(".".join(value.keys), value.value, str(value.origin)) for value in values]
+    if key:
+        at_key = find_value(to_document(values), key)
+        below = [row for row in rows if f"{row[0]}.".startswith(f"{key}.")]
+        # A path may lead into a value, such as an item of a list: print the place of the whole value.
+        rows = below or [(key, at_key, origin) for name, _, origin in rows if key.startswith(f"{name}.")]
     else:
-        for key, value, origin in rows:
-            print(escaped(f"{origin}  {key} = {json.dumps(value, ensure_ascii=False)}"))
+        rows += _choices(options)
+    if as_json:
+        print(json.dumps([{"key": name, "value": value, "origin": origin} for name, value, origin in rows], indent=2))
+    else:
+        for name, value, origin in rows:
+            print(escaped(f"{origin}  {name} = {json.dumps(value, ensure_ascii=False)}"))
     return ExitCode.ANSWERED
 
 
@@ -117,7 +132,7 @@ def read_schema() -> str:
 
 
 def _files(options: Options) -> list[ConfigFile]:
-    """Return the files that may be shown: those in use, and the one of this folder with ``--trust``."""
+    """Return the files that may be shown: the files in use, and with ``--trust`` also ./servers.json."""
     files = read_trusted_files(None if options.config is None else str(options.config))
     folder_file = find_folder_config()
     if options.trust and options.config is None and folder_file is not None:
@@ -127,7 +142,7 @@ def _files(options: Options) -> list[ConfigFile]:
 
 
 def _choices(options: Options) -> list[tuple[str, Any, str]]:
-    """Return the values that no file has: those of options and of the environment."""
+    """Return the values that options or environment variables set, each with its key and origin."""
     profile = profile_name(options)
     found: list[tuple[str, Any, str]] = []
     if profile is not None:
@@ -136,5 +151,5 @@ def _choices(options: Options) -> list[tuple[str, Any, str]]:
         return [*found, ("model", options.model, "-m")]
     for variable, model in MODELS_OF_KEYS.items():
         if os.environ.get(variable):
-            return [*found, ("model, where no file names one", model, f"environment {variable}")]
+            return [*found, ("model, if no file names one", model, f"environment {variable}")]
     return found

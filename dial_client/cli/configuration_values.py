@@ -1,6 +1,6 @@
 """The values of the configuration files in use, as they are written, each with its file, line and column.
 
-No variable is expanded. Secrets are hidden: what a server or a model would mask is shown as ``***``.
+Variables are not expanded. Secrets are shown as ``***``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dial_client.settings.jsonc import Keys, Node, did_you_mean, read
 
 HIDDEN = "***"
 ENTRIES = ("mcpServers", "models", "profiles")
-"""Objects whose entries replace one another as a whole."""
+"""Keys whose value is an object of named entries, which `written_values` merges by name."""
 _SERVERS = ("mcpServers", "servers")
 _REFERENCE = re.compile(r"(\$\{[^{}]*\})")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The place of a value."""
+    """The file, line and column of a value."""
 
     path: str
     line: int
@@ -42,7 +42,7 @@ class WrittenValue:
     """One value of a file."""
 
     keys: tuple[str, ...]
-    """The path to the value, with ``mcpServers`` for every name of that object."""
+    """The path to the value. The path of a server begins with ``mcpServers``, whatever key the file uses."""
     value: Any
     origin: Origin
 
@@ -51,7 +51,7 @@ def written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
     """Return the values in effect, sorted by file from the first to the last, with secrets hidden.
 
     Args:
-        files: in the order of `configuration.combine`: a later file counts before an earlier one.
+        files: The files, in the order of `configuration.combine`: a later file overrides an earlier one.
 
     Raises:
         ConfigError: a file is not JSON, or not an object.
@@ -62,14 +62,14 @@ def written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
         root = read(file.text, file.path)
         entries = list(_entries(root))
         if any(keys == ("defaultModel",) and node.value is not None for keys, node in entries):
-            found.pop(("fallbackModels",), None)  # those of an earlier file are for its own default model
+            found.pop(("fallbackModels",), None)  # fallback models belong to the default model of their file
         for keys, node in entries:
             if node.value is None and (keys in found or keys == ("policy",)):
                 continue  # null counts as absent
             values = [WrittenValue(path, _masked(path, part.value), _place(part)) for path, part in _parts(keys, node)]
             rules += [value for value in values if _are_rules(value.keys)]
             plain = [value for value in values if not _are_rules(value.keys)]
-            if keys[0] == "profiles":  # two profiles of one name are one, value by value
+            if keys[0] == "profiles":  # profiles of one name are merged value by value
                 found |= {value.keys: [value] for value in plain if value.value is not None or value.keys not in found}
             elif keys != ("policy",):
                 found[keys] = plain
@@ -93,12 +93,12 @@ def to_document(values: Sequence[WrittenValue]) -> dict[str, Any]:
 
 
 def _are_rules(keys: tuple[str, ...]) -> bool:
-    """Return True for the rules of a file or of a profile: those of an earlier file are kept, and come first."""
+    """Return True for a list of approval rules: lists of several files are joined, that of an earlier file first."""
     return keys == ("policy",) or (len(keys) == 3 and (keys[0], keys[2]) == ("profiles", "policy"))
 
 
 def find_value(document: Any, dotted: str) -> Any:
-    """Return the value at a path of keys with dots between: ``mcpServers.time.args.0``. A key may hold dots itself.
+    """Return the value at a dotted path, such as ``mcpServers.time.args.0``. A key may itself contain dots.
 
     Raises:
         ConfigError: there is no such value; the nearest key is the hint.
@@ -115,7 +115,7 @@ def find_value(document: Any, dotted: str) -> Any:
 
 
 def _next(value: Any, rest: str) -> tuple[str | None, Any]:
-    """Return the longest key that `rest` begins with, and the value at it; None where there is none."""
+    """Return the longest key that `rest` begins with, and its value; None for both if no key matches."""
     if isinstance(value, list):
         index = rest.partition(".")[0]
         return (index, value[int(index)]) if index.isdecimal() and int(index) < len(value) else (None, None)
@@ -125,7 +125,7 @@ def _next(value: Any, rest: str) -> tuple[str | None, Any]:
 
 
 def _entries(root: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
-    """Yield what a file holds: each entry of the objects whose entries replace one another, and each other value."""
+    """Yield the path and the node of each entry under a key of `ENTRIES`, and of each other top-level value."""
     top = root.children()
     has_servers = any(name in top for name in _SERVERS)
     for key, node in top.items():
@@ -139,7 +139,7 @@ def _entries(root: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
 
 
 def _parts(keys: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
-    """Yield the members of an entry, each with its own place; any other value as it is."""
+    """Yield the path and the node of each member of an entry; yield any other value unchanged."""
     if len(keys) == 2 and isinstance(node.value, Mapping) and node.value:
         yield from (((*keys, name), child) for name, child in node.children().items())
     else:
@@ -152,7 +152,7 @@ def _place(node: Node) -> Origin:
 
 
 def _masked(keys: tuple[str, ...], value: Any) -> Any:
-    """Return a value with each secret in it hidden; the variables it expands remain."""
+    """Return a value with its secrets hidden; references to variables remain visible."""
     name = keys[-1]
     return _replaced(value, sorted(_secrets(name, value), key=len, reverse=True))
 
@@ -194,7 +194,7 @@ def _replaced(value: Any, secrets: Sequence[str]) -> Any:
 
 
 def _hidden(secret: str) -> str:
-    """Return what may be shown of a secret: the names of the variables it expands, without their defaults."""
+    """Return the part of a secret that may be shown: the names of its variables, without their defaults."""
     parts = _REFERENCE.split(secret)
     return "".join(_without_default(part) if part.startswith("${") else HIDDEN * bool(part.strip()) for part in parts)
 

@@ -40,7 +40,7 @@ async def talk(
     start_up: StartUp,
     beside_answer: StartUp = need_no_key,
 ) -> int:
-    """Open the client and the conversation, and talk until the person leaves."""
+    """Open the client and the conversation, and answer input until the user leaves."""
     callbacks = elicitation_prompt.callbacks(options, sink)
     async with (
         opened(options, settings, provider, approver(sink, console, settings.servers), callbacks) as dial,
@@ -56,13 +56,13 @@ async def talk(
 
 
 class Talk:
-    """The conversation: reads what the person sends, and answers it.
+    """The conversation loop: reads the user's input, and answers it.
 
     Args:
-        chat: the conversation.
-        console: where the person types.
-        sink: where turns are shown.
-        beside_answer: is run beside each answer, and cancelled at its end.
+        chat: The session of the conversation.
+        console: The console that reads the input.
+        sink: The sink that shows the turns.
+        beside_answer: A task that runs during each answer, and is cancelled when the answer ends.
     """
 
     def __init__(self, chat: ChatSession, console: Console, sink: TurnSink, beside_answer: StartUp) -> None:
@@ -73,7 +73,7 @@ class Talk:
         console.set_interrupt(self._interrupt)
 
     async def run(self, start_up: StartUp) -> None:
-        """Talk until the person leaves; `start_up` watches the servers meanwhile."""
+        """Answer input until the user leaves; `start_up` reports on the start of the servers meanwhile."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._start, start_up)
             while (user_input := await self._console.next_input()) is not None:
@@ -102,7 +102,7 @@ class Talk:
             await self._beside_answer(self._chat.dial)
 
     async def _result(self, user_input: UserInput) -> CommandResult:
-        """Return what is left to do: for a command what it leaves, for other text the question."""
+        """Run the input if it is a command; return its result, or the question to send to the model."""
         if user_input.shown.startswith("!"):
             self._console.print_prose(await self._shell.run(user_input.text))
             return CommandResult()
@@ -130,19 +130,19 @@ class Talk:
                         self._say_notes(event.turn)
         except DialError as error:
             self._sink.end()
-            warn(str(error))  # the same failure is said again
+            warn(str(error))  # not `warn_once`: print a repeated error again
         finally:
             self._sink.end()
             self._is_answering = False
 
     def _say_notes(self, turn: Turn) -> None:
-        """Print the notes of a turn: what may be new in a turn that met a limit is said each time."""
+        """Print the notes of a turn, each only once; but notes about a limit that the turn met are always printed."""
         known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
         for note in turn.notes:
             (warn_once if note in known else warn)(note)
 
     def _interrupt(self) -> None:
-        """Stop the answer; where there is none, leave the second time."""
+        """Stop the running answer; if there is none, leave at the second interrupt."""
         if self._is_answering or process_runner.interrupts.has_scope:
             process_runner.interrupts.interrupt()
         elif self._will_leave:

@@ -21,7 +21,7 @@ from dial_client.text.safe_text import one_line, safe
 _MOST = 100
 """The default size of a page of the list."""
 MAX_IMPORT = 512 * 1024 * 1024
-"""The most bytes of an imported conversation."""
+"""The maximum size of an imported conversation in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ async def manage(action: str, target: str | None, query: ConversationQuery) -> i
     """List, show, delete, export or import conversations.
 
     Raises:
-        ConfigError: the action is none of these, lacks its target, or what it is given is wrong.
-        ConversationNotFound: there is none with this id.
+        ConfigError: the action is unknown, its target is missing, or an option or the imported file is wrong.
+        ConversationNotFound: there is no conversation with this id.
     """
     if action not in ("list", *_ACTIONS):
         raise ConfigError(f"unknown action {action!r}", hint=f"one of list, {', '.join(_ACTIONS)}")
@@ -122,7 +122,7 @@ async def _delete(store: SQLStore, conversation_id: str, _: ConversationQuery) -
 
 async def _read(store: SQLStore, conversation_id: str) -> Conversation:
     conversation = repair_conversation(await store.get(conversation_id))
-    say_notes((*conversation.notes, "a turn is under way") if conversation.running else conversation.notes)
+    say_notes((*conversation.notes, "a turn is running") if conversation.running else conversation.notes)
     return conversation
 
 

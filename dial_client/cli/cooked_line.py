@@ -1,4 +1,4 @@
-"""Lines read from a terminal that only prints (`TERM=dumb`): the terminal edits and shows them, and gets text alone."""
+"""Line input on a terminal without cursor movement (`TERM=dumb`): the terminal itself edits and echoes the line."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import anyio
 from dial_client.cli import process_runner
 
 MAX_BYTES = 4096
-"""Bytes of a line: POSIX terminals pass on no longer ones."""
+"""The maximum size of a line in bytes, which POSIX terminals enforce."""
 
 
 def moves_cursor() -> bool:
-    """Return False for a terminal that only prints, like one inside an editor."""
+    """Return False for a terminal that cannot move its cursor, such as one inside an editor."""
     return sys.platform == "win32" or os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 async def read_line(prompt: str, output: TextIO, *, hidden: bool = False) -> str:
-    """Return the next line, without its end.
+    """Return the next line, without its line break.
 
     Args:
-        prompt: is written before the line.
-        output: the stream of the terminal to write to.
-        hidden: show no letter of the line.
+        prompt: The text to print before the line.
+        output: The stream of the terminal to write to.
+        hidden: Do not echo the typed characters.
 
     Raises:
         EOFError: Ctrl-D in an empty line.
@@ -49,13 +49,13 @@ async def read_line(prompt: str, output: TextIO, *, hidden: bool = False) -> str
                 output.write("\n")
                 if not received:
                     raise EOFError
-                break  # Ctrl-D twice behind a text, or the terminal was closed
+                break  # Ctrl-D twice after some text, or the terminal was closed
             received += data
     return received.decode(errors="replace").rstrip("\r\n")
 
 
 async def read_sent_line() -> str | None:
-    """Return the next line that the terminal passes on, without a prompt, and without its end; None for Ctrl-D."""
+    """Return the next line of the terminal, without its line break; None for Ctrl-D. No prompt is printed."""
     keyboard = sys.stdin.fileno()
     await anyio.wait_readable(keyboard)
     data = os.read(keyboard, MAX_BYTES)

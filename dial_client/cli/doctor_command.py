@@ -1,4 +1,4 @@
-"""The commands ``doctor`` and ``bug-report``: what is wrong, and a file to send with a question."""
+"""The commands ``doctor`` and ``bug-report``: checks of the installation, and a report for maintainers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def doctor(
     as_json: o.AsJson = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Check the configuration, the servers, their tools and the model. The exit code is 1 where there is an error."""
+    """Check the configuration, the servers, their tools and the model. The exit code is 1 if there is an error."""
     options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:
@@ -57,7 +57,7 @@ def bug_report(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Write the file without asking.")] = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Write versions, the findings of doctor, and logs of the servers into one file. It is shown before."""
+    """Write versions, the findings of doctor, and logs of the servers into one file. The report is printed first."""
     options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:

@@ -1,4 +1,4 @@
-"""What ``dial-chat doctor`` prints, and the fixes it applies."""
+"""The output of ``dial-chat doctor``, and the fixes it applies."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from dial_client.text.safe_text import one_line
 
 MAX_LINE = 500
 FAILED = 1
-"""The exit code where there is an error."""
+"""The exit code if a finding is an error."""
 
 
 def read_groups(names: Sequence[str] | None) -> tuple[Group, ...]:
-    """Return the groups that ``--only`` names; all for none.
+    """Return the groups of checks that ``--only`` names; all groups if it names none.
 
     Raises:
         ConfigError: there is no such group.
@@ -38,12 +38,12 @@ def read_groups(names: Sequence[str] | None) -> tuple[Group, ...]:
     for name in names or ():
         if name not in tuple(Group):
             hint = did_you_mean(name, tuple(Group)) or f"one of {', '.join(Group)}"
-            raise ConfigError(f"there are no checks {name!r}", hint)
+            raise ConfigError(f"there is no group of checks {name!r}", hint)
     return tuple(Group(name) for name in names) if names else tuple(Group)
 
 
 async def diagnose(options: Options, groups: Collection[Group], *, with_fixes: bool, as_json: bool) -> int:
-    """Run the checks, print their findings, and return 1 where one is an error, else 0."""
+    """Run the checks, print their findings, and return 1 if one of them is an error, else 0."""
     findings, sizes = await find_all(options, groups)
     if with_fixes and (fixes := [finding.fix for finding in findings if finding.fix is not None]):
         await to_thread.run_sync(apply_fixes, fixes)
@@ -63,7 +63,7 @@ async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -
     """Run the checks, with progress on standard error in a terminal.
 
     Returns:
-        The findings; and the sizes of the tools, a line each, where the checks of tools were run.
+        The findings; and the lines about the sizes of tools, if the group of tool checks was run.
     """
     try:
         target = build_target(options)
@@ -87,7 +87,7 @@ async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -
 
 
 def build_target(options: Options) -> DoctorTarget:
-    """Return what is to be checked.
+    """Return the files, the model and the folders to check.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -118,9 +118,9 @@ def build_target(options: Options) -> DoctorTarget:
 
 
 def apply_fixes(fixes: Sequence[Fix]) -> None:
-    """Apply fixes: the edits of a file one after the other, with one backup; then the permissions.
+    """Apply fixes: first all edits of each file, with one backup per file, then changes of permissions.
 
-    A change that is not possible is printed on standard error, and the others are made.
+    If a fix fails, the error is printed on standard error, and the other fixes are applied.
     """
     from dial_client.cli.server_commands.changed_config import change_config
 
@@ -162,5 +162,5 @@ def _summary(findings: Sequence[Finding], *, with_fixes: bool) -> str:
     counts = [(sum(finding.level is level for finding in findings), level.value) for level in Level]
     parts = [f"{count} {name}{'s' if count > 1 and name != 'info' else ''}" for count, name in counts if count]
     fixable = sum(finding.fix is not None for finding in findings)
-    more = f"; --fix mends {fixable} of them" if fixable and not with_fixes else ""
+    more = f"; --fix repairs {fixable} of them" if fixable and not with_fixes else ""
     return f"{', '.join(parts)}{more}. docs/doctor.md explains the codes."

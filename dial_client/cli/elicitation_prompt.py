@@ -1,4 +1,4 @@
-"""Questions of servers (elicitation, sampling, logins) at the terminal; without a terminal they are declined."""
+"""Elicitation requests of servers at the terminal, as forms or URLs; without a terminal they are declined."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dial_client.cli.turn_sink import TurnSink
 from dial_client.text.safe_text import one_line, safe
 
 MAX_MESSAGE = 4_000
-"""Characters of a server's message that are shown."""
+"""The maximum characters of a server's message that are shown."""
 MAX_LABEL = 300
 MAX_TITLE = 60
-"""Characters of a name: a longer one could wrap, and begin a line that looks like one of the program."""
+"""The maximum characters of a name: a longer name could wrap, and imitate a line of the program."""
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _YES = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
 
 
 def callbacks(options: Options, sink: TurnSink) -> Callbacks:
-    """Return the callbacks of the terminal program for its servers."""
+    """Return the callbacks of ``dial-chat`` for requests of servers: elicitation, sampling and logs."""
     return Callbacks(
         elicit=elicitor(sink),
         sample="model" if options.sampling else None,
@@ -35,7 +35,7 @@ def callbacks(options: Options, sink: TurnSink) -> Callbacks:
 
 
 def elicitor(sink: TurnSink) -> Elicit:
-    """Return the callback that asks the person at the terminal; without a terminal, one that declines and warns."""
+    """Return the callback that asks the user at the terminal; without a terminal, it declines and warns."""
     if not is_there():
         return _decline
 
@@ -68,14 +68,14 @@ async def _open(question: Elicitation) -> ElicitationAnswer:
 
 
 async def _answered(question: str, answers: Mapping[str, Any]) -> Any:
-    """Ask until the answer is one of the known ones."""
+    """Ask until the answer is a key of `answers`, and return its value."""
     while (answer := (await typed(question)).lower()) not in answers:
         _say(f"one of: {', '.join(filter(None, answers))}; Enter alone is no")
     return answers[answer]
 
 
 async def _fill_in(question: Elicitation) -> ElicitationAnswer:
-    """Ask for each field, and again for as long as the person wants to change a value."""
+    """Ask for the value of each field, and repeat this while the user wants to change values."""
     _introduce(question, "asks")
     form = Form(question.schema or {})
     if form.fields:
@@ -93,7 +93,7 @@ async def _fill_in(question: Elicitation) -> ElicitationAnswer:
         keys = "[y]es  [n]o  [a]gain" if form.fields else "[y]es  [n]o"
         is_sent = await _answered(f"Send it to {_asker(question)}? {keys}: ", {**_ANSWERS, **again, "": False})
         if is_sent is True:
-            # What was left out is to stay out, whatever the form would have by default.
+            # A field that the user left empty must stay empty, even if the form has a default for it.
             left_out = {field.name: None for field in form.fields if field.name not in content}
             return ElicitationAnswer(ElicitationAction.ACCEPT, content | left_out)
         if is_sent is False:
@@ -101,7 +101,7 @@ async def _fill_in(question: Elicitation) -> ElicitationAnswer:
 
 
 async def _ask_for(field: FormField, form: Form, content: dict[str, Any]) -> None:
-    """Ask until the answer is valid; an empty answer keeps the present value."""
+    """Ask until the answer is valid; an empty answer keeps the current value."""
     if field.description:
         _say_foreign([one_line(field.description, MAX_LABEL)])
     if len(field.title) > MAX_TITLE:
@@ -121,9 +121,9 @@ async def _ask_for(field: FormField, form: Form, content: dict[str, Any]) -> Non
 
 
 def _label(field: FormField, content: Mapping[str, Any], *, hidden: bool) -> str:
-    kinds = {"boolean": "yes or no", "integer": "a whole number", "number": "a number", "array": "any, with commas"}
+    kinds = {"boolean": "yes or no", "integer": "a whole number", "number": "a number", "array": "separated by commas"}
     kind = "one of them" if field.choices and field.kind == "string" else kinds.get(field.kind, "")
-    need = "" if not field.is_required else "needed"
+    need = "" if not field.is_required else "required"
     about = ", ".join(word for word in (kind, one_line(str(field.schema.get("format") or ""), 20), need) if word)
     value = one_line(_value(content[field.name], hidden=hidden), MAX_TITLE) if field.name in content else ""
     known = f" [{value}]" if field.name in content else ""
@@ -131,7 +131,7 @@ def _label(field: FormField, content: Mapping[str, Any], *, hidden: bool) -> str
 
 
 def _parsed_value(field: FormField, text: str) -> Any:
-    """Return the value that a typed text stands for; a choice may be typed as its number."""
+    """Convert a typed text to the type of the field; a choice may be typed as its number."""
     if field.kind == "boolean":
         return _YES.get(text.lower(), text)
     if not field.choices:

@@ -32,21 +32,24 @@ _HEADER = "  // Written by dial-chat init. docs/configuration.md of dial-client 
 
 @dataclass(frozen=True, slots=True)
 class InitChoice:
-    """The options of ``dial-chat init``: what is chosen already."""
+    """The options of ``dial-chat init``."""
 
     in_user_folder: bool | None = None
-    """For every folder, or for this one; None to ask."""
+    """True to write the user's file, False to write ./servers.json, None to ask."""
     model: str | None = None
     servers: tuple[str, ...] = ()
     is_agreed: bool = False
-    """Take the usual choice where nothing is chosen, and ask nothing."""
+    """Ask nothing, and use the default of each choice that is not given."""
 
 
 async def write_first_configuration(choice: InitChoice) -> int:
-    """Write a first servers.json, trust it, and try it; in a terminal with questions. Return the exit code.
+    """Write a first servers.json and trust it; in a terminal, ask for the choices and try the file.
+
+    Returns:
+        The exit code.
 
     Raises:
-        ConfigError: there is such a file already, it cannot be written, or no server can start on this machine.
+        ConfigError: the file exists already, it cannot be written, or no server can start on this machine.
     """
     asks = is_there() and not choice.is_agreed
     try:
@@ -68,7 +71,7 @@ async def write_first_configuration(choice: InitChoice) -> int:
 
 
 async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposal | None, list[ServerProposal]]:
-    """Return the file, the model and the servers; what the options leave open is asked for, or the usual."""
+    """Return the file, the model and the servers. With `asks`, ask for those that are not given; else use defaults."""
     in_user_folder = _find_place(choice, asks=asks)
     model = ModelProposal(choice.model, "as you named it") if choice.model else None
     if model is None:
@@ -92,15 +95,15 @@ async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposa
         return Path(FILE_NAME), model, servers
     for server in servers:
         if server.needs_folder:
-            print(f"   {server.name} is left out: it is about one folder.")
+            print(f"   {server.name} is left out: it serves a single folder.")
     return user_config_path(), model, [server for server in servers if not server.needs_folder]
 
 
 def _find_place(choice: InitChoice, *, asks: bool) -> bool | None:
-    """Return True for the user's configuration, False for that of this folder; None where the person may choose.
+    """Return True for the user's file, False for the file of this folder, None if the user may choose.
 
     Raises:
-        ConfigError: there is such a file already.
+        ConfigError: the file exists already.
     """
     places = {False: _folder() / FILE_NAME, True: user_config_path()}
     if choice.in_user_folder is not None or not asks:
@@ -155,7 +158,7 @@ def _print_summary(path: Path, model: ModelProposal | None, servers: Sequence[Se
 
 
 async def _try(path: Path, model: ModelProposal | None, servers: Sequence[ServerProposal]) -> int:
-    """Start the servers of the new file, and answer one question with it, if the person agrees."""
+    """Start the servers of the new file, and answer one question with it, if the user agrees."""
     options = Options(config=path)
     print("\nStarting the servers …")
     try:

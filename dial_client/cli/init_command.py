@@ -1,4 +1,4 @@
-"""The command ``init``: a first configuration, with MCP servers that need no account."""
+"""The command ``init``: writes a first configuration, with MCP servers that need no account."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def init(
         typer.Option(
             "--server",
             metavar="NAME",
-            help="A server: time, git, filesystem, fetch, memory, or one of another host on this machine. Repeatable.",
+            help="A server: time, git, filesystem, fetch, memory, or one of another MCP host here. Repeatable.",
         ),
     ] = None,
     folder: Annotated[bool, typer.Option("--folder", help="Write ./servers.json, for this folder.")] = False,
     user: Annotated[
         bool, typer.Option("--user", help="Write the file into your configuration folder, for every folder.")
     ] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: take what is found.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask no questions: use the defaults.")] = False,
 ) -> None:
-    """Write a first servers.json: asks for the model, the servers and the place, and tries the file.
+    """Write a first servers.json: ask for the model, the servers and the folder, and try the file.
 
-    Without a terminal nothing is asked: the file has the best model that is found, and the servers that are installed,
-    or that uvx can fetch.
+    Without a terminal no questions are asked: the file names the best model that is found, and the servers that are
+    installed or that uvx can download.
     """
 
     def choose() -> Callable[[], Awaitable[int]]:

@@ -14,10 +14,10 @@ from dial_client.providers import open_provider
 
 
 async def ask_for_model(proposals: Sequence[ModelProposal]) -> ModelProposal | None:
-    """Return the model that the person chooses; None for none.
+    """Return the model that the user chooses; None if no model was found and the user names none.
 
     Raises:
-        Unanswered: the person leaves.
+        Unanswered: the user cancels with Ctrl-C or Ctrl-D.
     """
     print("\n1. Which model answers?")
     _print_choices([(proposal.name, proposal.about) for proposal in proposals])
@@ -36,10 +36,10 @@ async def ask_for_model(proposals: Sequence[ModelProposal]) -> ModelProposal | N
 
 
 async def ask_for_servers(proposals: Sequence[ServerProposal]) -> list[ServerProposal]:
-    """Return the servers that the person chooses.
+    """Return the servers that the user chooses.
 
     Raises:
-        Unanswered: the person leaves.
+        Unanswered: the user cancels with Ctrl-C or Ctrl-D.
     """
     print("\n2. Which servers? Their tools are offered to the model.")
     _print_choices([(proposal.name, f"{proposal.about} ({proposal.command})") for proposal in proposals])
@@ -54,7 +54,7 @@ async def ask_for_servers(proposals: Sequence[ServerProposal]) -> list[ServerPro
 
 
 def choose_servers(answer: str, proposals: Sequence[ServerProposal]) -> list[ServerProposal] | None:
-    """Return the servers of an answer: numbers, ranges and names, ``all`` or ``none``; None where it is not clear."""
+    """Return the servers that an answer names by numbers, ranges, names, ``all`` or ``none``; None if it is invalid."""
     if not answer:
         return [proposal for proposal in proposals if proposal.is_default]
     if answer.lower() in ("all", "none"):
@@ -73,10 +73,10 @@ def choose_servers(answer: str, proposals: Sequence[ServerProposal]) -> list[Ser
 
 
 async def ask_for_place(folder_file: str, user_file: str) -> bool:
-    """Return True if the configuration is to be that of every folder.
+    """Return True if the user chooses the file for every folder, False for the file of this folder.
 
     Raises:
-        Unanswered: the person leaves.
+        Unanswered: the user cancels with Ctrl-C or Ctrl-D.
     """
     print("\n3. Where?")
     _print_choices([("this folder", folder_file), ("every folder", user_file)])
@@ -94,7 +94,7 @@ def _print_choices(choices: Sequence[tuple[str, str]]) -> None:
 
 
 def _model_of(name: str) -> ModelProposal | None:
-    """Return the model of a name that a person typed; None, with the reason printed, where there is no such name."""
+    """Return the model of a typed name; if there is no such model, print the reason and return None."""
     from dial_client.errors import ConfigError
 
     try:

@@ -1,4 +1,4 @@
-"""Lines of a command's output, broken between words where they are wider than the terminal; a pipe has them whole."""
+"""Word wrap of a command's output at the width of the terminal; output to a pipe or a file is not wrapped."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dial_client.cli.trust_prompt import terminal_width
 from dial_client.cli.word_wrap import break_line
 
 INDENT = 4
-"""Columns by which the further rows of a line are indented, from the beginning of its first word."""
+"""Columns by which continuation rows are indented, counted from the first word of the line."""
 
 
 def wrap_line(line: str, columns: int | None, indent: int | None = None) -> str:
-    """Return a line in rows of less than `columns` characters; a word that is longer stays whole.
+    """Return a line, broken into rows of fewer than `columns` columns; a longer word is not broken.
 
     Args:
-        line: without line breaks.
-        columns: those of the terminal; None for the line as it is.
-        indent: columns before the further rows, at most half of all.
+        line: The line, without line breaks.
+        columns: The width of the terminal; None to leave the line unbroken.
+        indent: The indentation of continuation rows in columns, at most half of the width; None for `INDENT`.
     """
     if columns is None:
         return line

@@ -22,8 +22,8 @@ from dial_client.cli.command_help import (
 )
 
 _FILES = (
-    ("./servers.json", "The configuration of a folder. It counts once you trust it: see dial-chat trust."),
-    ("$XDG_CONFIG_HOME/dial-client/servers.json", "Your own configuration, where a folder has none."),
+    ("./servers.json", "The configuration of a folder. It is used once you trust it: see dial-chat trust."),
+    ("$XDG_CONFIG_HOME/dial-client/servers.json", "Your own configuration; the file of a folder overrides it."),
     ("$XDG_DATA_HOME/dial-client/conversations.db", "The conversations."),
     ("$XDG_STATE_HOME/dial-client/history", "What you typed in conversations."),
 )
@@ -60,7 +60,7 @@ def manual_page(chat: Any, commands: TyperGroup) -> str:
 
 
 def all_commands(group: TyperGroup, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the commands of a group and of the groups in it, each behind its whole name: ``servers add``."""
+    """Yield the full name and the command of each command of a group and its subgroups, such as ``servers add``."""
     for word, command in group.commands.items():
         if isinstance(command, TyperGroup):
             yield from all_commands(command, f"{name}{word} ")
@@ -86,7 +86,7 @@ def _term(term: str, text: str) -> list[str]:
 
 
 def _escape(text: str) -> str:
-    """Return text for roff: a hyphen stays one, and no line begins with a request."""
+    """Escape a text for roff: hyphens stay hyphens, and no line is read as a roff request."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...")
     return re.sub(r"^(?=[.'])", r"\\&", " ".join(escaped.split()), flags=re.MULTILINE)
 

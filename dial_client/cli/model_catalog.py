@@ -1,8 +1,7 @@
-"""The models that the configured endpoints offer: what ``GET /models`` lists, kept for a day.
+"""The models that the configured endpoints list under ``GET /models``; the lists are cached for a day.
 
-find_endpoints    the endpoints of profiles and of keys in the environment
-list_endpoints    their models, all asked side by side
-cached_names      the names of the last lists, for completion: nobody is asked
+find_endpoints    the endpoints of profiles, and of API keys in the environment
+list_endpoints    the models of endpoints, requested concurrently
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
 @dataclass(frozen=True, slots=True)
 class ModelEndpoint:
-    """An endpoint that has models."""
+    """An endpoint that serves models."""
 
     endpoint: Endpoint
     prefix: str
-    """What stands before an id in a name for -m; empty where only a profile reaches the endpoint."""
+    """The prefix of a model id in a name for -m; empty if only a profile can name the endpoint's models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class EndpointModels:
     prefix: str
     ids: tuple[str, ...] = ()
     problem: str = ""
-    """Why there is no list; empty where there is one."""
+    """The reason why the endpoint has no list; empty if it has one."""
 
 
 async def find_endpoints(settings: Settings, environ: Mapping[str, str] = os.environ) -> list[ModelEndpoint]:
@@ -61,11 +60,11 @@ async def find_endpoints(settings: Settings, environ: Mapping[str, str] = os.env
 
 
 async def list_endpoints(endpoints: Sequence[ModelEndpoint], *, is_refreshed: bool = False) -> list[EndpointModels]:
-    """Return the models of each endpoint; a list of the last day is not asked for again.
+    """Return the models of each endpoint, requested concurrently; cached lists are used for a day.
 
     Args:
-        endpoints: are asked side by side; each has some seconds.
-        is_refreshed: ask all of them again.
+        endpoints: The endpoints to list.
+        is_refreshed: Request all lists again, even if they are cached.
     """
     cache = {} if is_refreshed else fresh_ids()
     results: dict[int, EndpointModels] = {}

@@ -1,4 +1,4 @@
-"""A cache of the models that endpoints have listed: one file, which also serves the completion of names."""
+"""A cache of the models that endpoints have listed: one file, which completion reads too."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from typing import Any
 from dial_client.runtime.private_files import write_private
 
 FRESH_SECONDS = 24 * 3600.0
-"""Seconds that a list is used without asking again."""
+"""Seconds for which a cached list is used without a new request."""
 MAX_BYTES = 4 * 1024 * 1024
-"""Bytes of the file; a larger one is not read."""
+"""The maximum size of the file in bytes; a larger file is ignored."""
 
 
 def fresh_ids() -> dict[str, tuple[str, ...]]:
-    """Return the ids of models by the address of the endpoint, for the lists of the last day."""
+    """Return the model ids of lists cached in the last day, by the URL of their endpoint."""
     now = time.time()
     return {url: tuple(entry["ids"]) for url, entry in _read().items() if 0 <= now - entry["at"] < FRESH_SECONDS}
 
 
 def cached_names() -> list[str]:
-    """Return the names for -m of all models in the cache, however old."""
+    """Return the names for -m of all cached models, whatever their age."""
     return [f"{entry['prefix']}{model}" for entry in _read().values() if entry["prefix"] for model in entry["ids"]]
 
 
 def store_lists(lists: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
-    """Keep lists of models: for the address of each endpoint the prefix of its names, and the ids.
+    """Add lists of models to the cache file; if it cannot be written, nothing is cached.
 
-    A list that cannot be written is asked for again the next time.
+    Args:
+        lists: The prefix of model names and the model ids, by the URL of the endpoint.
     """
     if not lists:
         return
@@ -48,7 +49,7 @@ def _path() -> Path:
 
 
 def _read() -> dict[str, dict[str, Any]]:
-    """Return what is stored, by the address of the endpoint; empty where nothing can be read."""
+    """Return the cached entries by the URL of their endpoint; none if the file cannot be read."""
     try:
         with _path().open("rb") as file:
             data = file.read(MAX_BYTES + 1)

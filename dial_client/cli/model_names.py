@@ -1,4 +1,4 @@
-"""The names of models that a person may want to complete."""
+"""The names of models, for completion."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PREFIXES = {
     "scripted:": "a file of replies, or a recording",
     "vertex:": "Google Vertex AI",
 }
-"""What begins the name of a model, behind which its id follows."""
+"""The prefixes of model names, before the model's id, with descriptions."""
 
 
 def known_model_names(profiles: Iterable[str]) -> dict[str, str]:
-    """Return the names of models that are known without asking anybody, with descriptions.
+    """Return the names of models that are known without a request, with descriptions.
 
     Args:
-        profiles: the names of the configuration's models.
+        profiles: The names of the configuration's models.
     """
     from dial_client.cli.model_list_cache import cached_names
     from dial_client.local.inventory import local_models

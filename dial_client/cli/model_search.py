@@ -1,4 +1,4 @@
-"""The models that can answer on this machine now: by keys in the environment, by local servers, and embedded."""
+"""Finds the models that can be used now: by API keys in the environment, on local servers, and embedded."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.presets import MODELS_OF_KEYS, PRESETS
 
 SECONDS = 1.0
-"""For all local servers together, which are asked side by side."""
+"""Timeout in seconds for all local servers together, which are requested concurrently."""
 _MAX_LISTED = 5
-"""Models of one server that are proposed."""
+"""The maximum number of models of one server that are proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class ModelProposal:
     """A model that can be chosen."""
 
     name: str
-    """For ``defaultModel``: a prefix with an id, or the name of a profile."""
+    """The value for ``defaultModel``: a prefix with an id, or the name of a profile."""
     about: str
     profile: Mapping[str, Any] = field(default_factory=dict)
-    """What stands under ``models`` for it; empty where the name says all."""
+    """The entry of the model in ``models``; empty if the name alone is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class LocalServer:
     title: str
     preset: str
     url: str
-    """Of its API, up to ``/v1``."""
+    """The base URL of its API, up to ``/v1``."""
 
 
 def local_servers(environ: Mapping[str, str] = os.environ) -> tuple[LocalServer, ...]:
@@ -61,9 +61,9 @@ async def find_models(
     """Return the models that can be chosen, the best first: keys, local servers, the embedded model.
 
     Args:
-        servers: local servers to ask; None for the usual ones.
-        environ: the environment.
-        seconds: the limit for all local servers together.
+        servers: The local servers to ask; None for the usual servers.
+        environ: The environment variables.
+        seconds: The timeout for all local servers together.
     """
     by_key = [
         ModelProposal(model, f"{variable} is set")
@@ -86,7 +86,7 @@ async def find_models(
 
 
 async def _models_of(server: LocalServer) -> list[ModelProposal]:
-    """Return the models that a local server lists; none where there is no such server."""
+    """Return the models that a local server lists; an empty list if the server does not answer."""
     try:
         listing = await fetch_models(Endpoint(server.url))
     except ProviderError:

@@ -1,4 +1,4 @@
-"""The work of ``dial-chat models``: what the configured endpoints offer, and what runs on this machine."""
+"""The work of ``dial-chat models``: lists the models of the configured endpoints and of this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dial_client.turn_data.token_usage import Usage
 from dial_client.turns import prices
 
 MAX_SHOWN = 12
-"""Models of one endpoint that are printed without a word to search for."""
+"""The maximum number of models of one endpoint that are printed without a search word."""
 _MILLION = 1_000_000
 
 
@@ -31,10 +31,10 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
     """Print the models of the configuration, of its endpoints, and of this machine; return the exit code.
 
     Args:
-        options: those of the command line.
-        word: only models whose names contain it; empty for all.
-        is_refreshed: ask the endpoints again.
-        as_json: print JSON, with all models.
+        options: The options of the command line.
+        word: A text that the names of the printed models contain; empty for all models.
+        is_refreshed: Request the lists of the endpoints again.
+        as_json: Print JSON, with all models.
 
     Raises:
         ConfigError: the configuration is wrong.
@@ -63,7 +63,7 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
 
 
 def _read_files() -> list[ConfigFile]:
-    """Return the files in use: a list needs no question, so a file that is not trusted is left out."""
+    """Return the files in use without asking the user; an untrusted ./servers.json is left out, with a warning."""
     files = read_trusted_files(None)
     folder_file = find_folder_config()
     if folder_file is not None and str(folder_file) not in [file.path for file in files]:
@@ -92,7 +92,7 @@ def _count(models: int) -> str:
 
 
 def _about(url: str, model: str) -> str:
-    """Return context window and price of a model in one line, where they are known."""
+    """Return context window and price of a model in one line, if they are known."""
     known = _known(url, model)
     window, price = known["context_window"], known["usd_per_million_tokens"]
     parts = [

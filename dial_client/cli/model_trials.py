@@ -1,6 +1,6 @@
-"""The work of ``dial-chat models test``: a few small questions to a model, and what it can do by its answers.
+"""The work of ``dial-chat models test``: short questions to a model that show what it can do.
 
-Each trial is a turn as any other, with the model's profile and tool format. The tool is a function of this module: no
+Each trial is an ordinary turn, with the model's profile and tool format. The tool is a function of this module. No
 server is started, and nothing is stored.
 """
 
@@ -30,7 +30,7 @@ from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 TIMEOUT = 90.0
-"""Seconds for one trial."""
+"""Timeout of one trial in seconds."""
 _TEMPERATURES = {"oslo": -17, "lima": 23}
 
 
@@ -41,11 +41,11 @@ class TrialResult:
     name: str
     works: bool
     detail: str
-    """What the model did, in one line."""
+    """The model's behavior, in one line."""
     seconds: float
     usage: Usage
     cost_usd: float | None = None
-    """In US dollars; None where it is not known."""
+    """The cost in US dollars; None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ _Trial = Callable[[DialClient], Awaitable[_Outcome]]
 
 
 async def test_model(options: Options, name: str, *, as_json: bool) -> int:
-    """Try a model, and print a row for each trial.
+    """Run all trials of a model, and print a row for each trial.
 
     Returns:
-        The exit code: 0 if the model answers a plain question, whatever else it cannot do.
+        The exit code, which is 0 even if trials fail.
 
     Raises:
         ConfigError: there is no such model.
@@ -162,10 +162,10 @@ async def _answer_in_a_schema(dial: DialClient) -> _Outcome:
     try:
         turn = await dial.run("Which is the largest city of Italy, and how many people live there?", output_type=schema)
     except OutputError as error:
-        return _Outcome(works=False, detail=f"no answer of the schema: {error}", turn=error.turn)
-    ways = {StructuredOutput.WITH_TOOLS: "held by the endpoint", StructuredOutput.WITHOUT_TOOLS: "by a tool"}
+        return _Outcome(works=False, detail=f"no answer that fits the schema: {error}", turn=error.turn)
+    ways = {StructuredOutput.WITH_TOOLS: "enforced by the endpoint", StructuredOutput.WITHOUT_TOOLS: "by a tool"}
     structured = dial.model.required().info.structured_output
-    way = ways.get(structured, "checked here")
+    way = ways.get(structured, "checked by dial-chat")
     return _Outcome(works=True, detail=f"{turn.text} ({way})", turn=turn)
 
 
@@ -179,7 +179,7 @@ async def _see_an_image(dial: DialClient) -> _Outcome:
 
 
 _STRIPES = {"yellow": b"\xff\xff\0", "blue": b"\0\0\xff", "red": b"\xff\0\0"}
-"""The colors of the image: a model that sees nothing hardly guesses them and their order."""
+"""The colors of the image, in order; a model that cannot see the image is unlikely to guess them."""
 
 
 def _striped_png(size: int = 32) -> str:

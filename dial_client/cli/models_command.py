@@ -1,4 +1,4 @@
-"""The command ``models``: the models that can be used, and what a model can do."""
+"""The command ``models``: lists the usable models, and tests what a model can do."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from dial_client.cli.typer_apps import SETTINGS, more, run_command
 
 @more.command(context_settings=SETTINGS)
 def models(
-    action: Annotated[str, typer.Argument(help="list, or test: what a model can do, by short questions.")] = "list",
+    action: Annotated[
+        str, typer.Argument(help="list or test. test asks a model short questions, to show what it can do.")
+    ] = "list",
     name: Annotated[
-        str | None, typer.Argument(help="For test the name of the model, as for -m; for list a part of names.")
+        str | None, typer.Argument(help="For test: the name of the model, as for -m. For list: a part of names.")
     ] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Ask endpoints again whose lists are from today.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Request the models of endpoints again, not cached lists.")
+    ] = False,
     config: o.Config = None,
     trust: o.Trust = False,
     profile: o.Profile = None,

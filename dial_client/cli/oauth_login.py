@@ -1,4 +1,4 @@
-"""OAuth login to a server, and logout: opens the browser, prints the URL, and accepts either way back."""
+"""OAuth login to a server, and logout. A login ends with the browser's redirect, or with a pasted redirect URL."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line, safe
 
 LOGIN_SECONDS = 600.0
-"""Seconds for the whole login, the person included."""
+"""Timeout in seconds for the whole login, with the time that the user needs in the browser."""
 _BROWSER_SECONDS = 10.0
 _WHOLE = "This login needs the whole URL, from http:// on."
-_PASTE = "or paste the URL it was sent to, and press Enter: "
+_PASTE = "or paste the URL it was redirected to, and press Enter: "
 
 
 class TerminalLogin:
-    """The login of a person whose browser runs on this machine or elsewhere."""
+    """The login callback of the terminal. The user's browser may run on this machine or on another one."""
 
     def __init__(self, loopback: RedirectListener, *, browser: bool) -> None:
         self.redirect_uri = loopback.redirect_uri
@@ -71,9 +71,9 @@ class TerminalLogin:
         return answers[0]
 
     async def _pasted(self, state: str, *, needs_whole: bool) -> str:
-        """Return the pasted URL, a URL made of a pasted code, or an empty text where there was no answer.
+        """Return the pasted URL, a URL built from a pasted code, or an empty text if there was no answer.
 
-        A code alone does not name its issuer: where the issuer is required (`needs_whole`), the URL is asked for again.
+        A code alone does not name its issuer. If the issuer is required (`needs_whole`), the user is asked again.
         """
         while True:
             try:
@@ -92,7 +92,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
     """Log in to a server that requires it, and print the tools it offers.
 
     Raises:
-        ConfigError: there is no such server behind a URL.
+        ConfigError: there is no such server, or it has no URL.
     """
     server = await _server(options, name)
     port = server.oauth.callback_port if server.oauth is not None else None
@@ -113,10 +113,10 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
 
 
 async def log_out(options: Options, name: str) -> int:
-    """Delete the tokens of a server from this machine; at the server they are valid until they expire.
+    """Delete the tokens of a server from this machine. They are not revoked, and stay valid until they expire.
 
     Raises:
-        ConfigError: there is no such server behind a URL.
+        ConfigError: there is no such server, or it has no URL.
     """
     was_there = await TokenStorage(await _server(options, name)).forget()
     print(f"{safe(name)}: " + ("logged out: its tokens are deleted here" if was_there else "there was no login"))
@@ -128,12 +128,12 @@ async def _server(options: Options, name: str) -> configuration.ServerSettings:
     if name not in servers:
         raise ConfigError(f"there is no server {name!r}", hint=did_you_mean(name, servers))
     if servers[name].url is None:
-        raise ConfigError(f"{name!r} is a local program", hint="only servers behind a URL have a login")
+        raise ConfigError(f"{name!r} is a local program", hint="only servers with a URL have a login")
     return servers[name]
 
 
 async def _port_of_before(server: configuration.ServerSettings) -> int:
-    """Return the port that is registered at the server, if it is free; else any free port."""
+    """Return the port of the redirect URI that is registered at the server, if it is free; else 0, for any port."""
     client = (await TokenStorage(server).load()).client or {}
     for uri in client.get("redirect_uris") or ():
         port = urlsplit(uri).port or 0
@@ -146,7 +146,7 @@ async def _port_of_before(server: configuration.ServerSettings) -> int:
 
 
 def _has_browser() -> bool:
-    """Return True if a person would see a browser: not over ssh, and on Linux only with a desktop."""
+    """Return True if a browser can be shown to the user: not over ssh, and on Linux only with a desktop."""
     if os.environ.get("BROWSER"):
         return True
     has_desktop = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

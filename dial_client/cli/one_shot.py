@@ -1,4 +1,4 @@
-"""One question and one answer."""
+"""Answers a single question of the command line."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
 
 @dataclass(frozen=True, slots=True)
 class OneShot:
-    """What one answer is made with."""
+    """The parts that answer one question: options, configuration, model, and output."""
 
     options: Options
     settings: Settings
@@ -79,7 +79,7 @@ class OneShot:
             open_session(options, self.settings, dial, self.screen) as session,
         ):
             await self.start_up(dial)
-            # A script may pass on the words of others: without a terminal they attach nothing from elsewhere.
+            # A script may pass on untrusted text: without a terminal, attach only files of the working folder.
             message = await with_attachments(dial, question, None if sys.stderr.isatty() else Path.cwd())
             sink.begin()
             async with aclosing(session.ask(message, output_type=self.schema)) as events:
@@ -106,7 +106,7 @@ async def _print(events: AsyncGenerator[Event, None], options: Options, sink: Tu
 
 
 def _show(event: Event, options: Options, sink: TurnSink) -> None:
-    """Print an event in the form of ``--output``; of an answer that satisfies ``--schema`` only its JSON."""
+    """Print an event in the form of ``--output``; with ``--schema``, print only the JSON of the answer."""
     match options.output:
         case Output.TEXT if options.schema is None or not isinstance(event, TextDelta):
             sink.show(event)

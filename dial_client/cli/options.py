@@ -43,26 +43,26 @@ class Format(StrEnum):
 
 
 class AuditMode(StrEnum):
-    """What the audit log records."""
+    """The mode of the audit log."""
 
     ON = "on"
     OFF = "off"
     ARGUMENTS = "arguments"
-    """Also the arguments of calls."""
+    """Record the arguments of calls too."""
 
 
 class Logs(StrEnum):
-    """Where the log of the program goes."""
+    """The destination of the program's log."""
 
     NONE = "none"
     STDERR = "stderr"
     FILE = "file"
-    """To a file where standard error is a terminal: there it would mix with the answer."""
+    """A file if standard error is a terminal, where the log would mix with the answer; else standard error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a chat; commands that need fewer use fewer."""
+    """The options of the command line; other commands than the chat use some of them."""
 
     config: Path | None = None
     model: str | None = None
@@ -80,7 +80,7 @@ class Options:
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     yes: bool = False
-    """No approval is asked for: every call that no rule denies runs. Not the same as ``allow=("*",)``."""
+    """Run every call that no rule denies, without asking for approval. Not the same as ``allow=("*",)``."""
     policy: Path | None = None
     continue_latest: bool = False
     resume: str | None = None
@@ -89,7 +89,7 @@ class Options:
     verbose: bool = False
     logs: Logs = Logs.NONE
     plain: bool = False
-    """Answers as the model writes them, line by line, in a terminal too."""
+    """Print answers unformatted, as the model writes them, line by line, even in a terminal."""
     theme: str = "auto"
     quiet: bool = False
     sampling: bool = False
@@ -98,9 +98,9 @@ class Options:
     """The name of the program in the audit log."""
     trust: bool = False
     store: str | None = None
-    """A database of conversations, a file or a URL; None for the user's own file."""
+    """The database of conversations, as a file or a URL; None for the user's own file."""
     profile: str | None = None
-    """The profile of the configuration; None for that of the environment, or none."""
+    """The name of a profile of the configuration; None to use the environment variable, if it is set."""
 
     @classmethod
     def of_command(cls, parameters: Mapping[str, Any], **fixed: Any) -> Options:
@@ -114,7 +114,7 @@ class Options:
 
 
 def _logs(parameters: Mapping[str, Any]) -> Logs:
-    """Return where the log goes: a command without ``--debug`` writes it with ``-v``."""
+    """Return the destination of the log; a command that has no ``--debug`` writes the log with ``-v``."""
     if "debug" in parameters:
         return Logs.FILE if parameters["debug"] else Logs.NONE
     return Logs.STDERR if parameters.get("verbose", False) else Logs.NONE
@@ -132,8 +132,8 @@ Config = Annotated[
         "-c",
         "--config",
         metavar="FILE",
-        help="The configuration, in place of the one that is found. Found is ./servers.json if you trust it, else "
-        "servers.json in your user folder.",
+        help="The configuration, in place of the found files. These are servers.json in your user folder, overridden "
+        "by ./servers.json if you trust it.",
     ),
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Trust the ./servers.json of this folder for this run.")]
@@ -157,7 +157,7 @@ FallbackModel = Annotated[
     typer.Option(
         "--fallback-model",
         metavar="NAME",
-        help="A model to ask where the first one cannot answer. May be given several times.",
+        help="A model to ask if the first one cannot answer. May be given several times.",
     ),
 ]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="The model's endpoint.")]
@@ -167,7 +167,7 @@ ToolFormat = Annotated[
 ]
 System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")]
 MaxDepth = Annotated[
-    int | None, typer.Option("--max-depth", metavar="N", help="The most rounds of tool calls; 10 by default.")
+    int | None, typer.Option("--max-depth", metavar="N", help="The maximum rounds of tool calls; 10 by default.")
 ]
 Timeout = Annotated[float | None, typer.Option("--timeout", metavar="S", help="Seconds for a turn; 120 by default.")]
 ToolTimeout = Annotated[
@@ -182,8 +182,8 @@ Schema = Annotated[
     typer.Option(
         "--schema",
         metavar="FILE",
-        help="Print only an answer in JSON of this schema. FILE has a JSON Schema; an answer that does not satisfy it "
-        "is not printed.",
+        help="Print only an answer in JSON of this schema. FILE has a JSON Schema; an answer that does not fit it is "
+        "not printed.",
     ),
 ]
 Allow = Annotated[
@@ -211,8 +211,8 @@ Sampling = Annotated[
     bool,
     typer.Option(
         "--sampling",
-        help="Let servers use your model, if you consent. This is MCP sampling: within a budget, and each time you "
-        "are asked.",
+        help="Let servers use your model, if you consent. This is MCP sampling: it has a budget, and you are asked "
+        "each time.",
     ),
 ]
 Continue = Annotated[bool, typer.Option("--continue", help="Continue the latest conversation.")]
@@ -221,7 +221,7 @@ Resume = Annotated[
     typer.Option(
         "--resume",
         metavar="[ID|WORDS]",
-        help="Continue this conversation, or choose one. Named by the beginning of its id, or by words in it.",
+        help="Continue this conversation, or choose one. Name it by the beginning of its id, or by words in it.",
     ),
 ]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not store this conversation.")]
@@ -235,12 +235,12 @@ Debug = Annotated[
 ]
 Plain = Annotated[
     bool,
-    typer.Option("--plain", help="Print answers as the model writes them. In a terminal, too, and line by line."),
+    typer.Option("--plain", help="Print answers as the model writes them. In a terminal too, line by line."),
 ]
 ThemeName = Annotated[
     str, typer.Option("--theme", metavar="NAME", help="Colours of answers: auto, dark, light, ansi or mono.")
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only answers, questions and errors: no banner.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only answers, questions and errors: no banner.")]
 PromptFile = Annotated[
     Path | None, typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from a file; - is standard input.")
 ]
@@ -249,7 +249,7 @@ InstallCompletion = Annotated[
     bool,
     typer.Option(
         "--install-completion",
-        help="Let your shell complete dial-chat. PROMPT may name it: bash, zsh, fish or powershell.",
+        help="Let your shell complete dial-chat. PROMPT may name the shell: bash, zsh, fish or powershell.",
     ),
 ]
 ShowCompletion = Annotated[
@@ -309,5 +309,5 @@ AllowAdmin = Annotated[
     bool, typer.Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")
 ]
 MaxTurns = Annotated[
-    int, typer.Option("--max-turns", min=1, metavar="N", help="The most turns at once; further requests must retry.")
+    int, typer.Option("--max-turns", min=1, metavar="N", help="The maximum turns at once; further requests must retry.")
 ]

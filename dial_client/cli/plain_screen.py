@@ -1,4 +1,4 @@
-"""A screen of lines, for terminals without a live area: what commands print and ask."""
+"""The screen of commands in a terminal without a live area: prints lines and reads lines."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dial_client.cli.word_wrap import break_words
 
 
 class PlainScreen:
-    """Prints lines, and asks on a line of its own."""
+    """Prints lines, and reads each answer as a line."""
 
     def print(self, text: str) -> None:
         """Print lines."""
         print(text, flush=True)
 
     def print_prose(self, text: str) -> None:
-        """Print lines: in a terminal broken between words, else as they are, because a program may read them."""
+        """Print text with word wrap in a terminal; elsewhere without, because a program may read the output."""
         self.print(break_words(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text)
 
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
-        """Return one of the keys, typed as a line; other answers ask again."""
+        """Ask until the user types one of the keys as a line, and return it."""
         for line in lines:
             print(line, file=sys.stderr)
         while True:
@@ -34,7 +34,7 @@ class PlainScreen:
             print("; ".join(f"{key}: {meaning}" for key, meaning in keys.items()), file=sys.stderr)
 
     async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
-        """Return the line that is typed, or `default`, which the question shows, for an empty one."""
+        """Return the typed line; for an empty line return `default`, which the question shows."""
         shown = f"{question} [{default}] " if default else f"{question} "
         return await tty.typed(shown, hidden=hidden) or default
 
@@ -43,5 +43,5 @@ class PlainScreen:
         return await choose_by_number(self, question, search, words)
 
     async def page(self, text: str) -> None:
-        """Print the text: the terminal may be one that only prints, or that is read aloud."""
+        """Print the text without a pager, because a dumb terminal or a screen reader cannot use one."""
         self.print(text)

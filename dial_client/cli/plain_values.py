@@ -1,8 +1,8 @@
-"""Options and arguments of the command line whose values are taken as they are.
+"""Command line parameters that skip Typer's validation if their value does not need it.
 
-Typer checks every value, a missing one too, with a pydantic adapter that it builds for each parameter: a third of the
-start of a program with thirty options. Nothing needs a check where no value was given, or the value is text and
-text or a path is expected.
+Typer validates every value, even a missing one, with a pydantic adapter that it builds for each parameter. With thirty
+options this takes a third of the program's start. A missing value needs no validation, and neither does text for a
+parameter that expects text or a path.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 
 class PlainOption(TyperOption):
-    """An option that asks Typer only where its value needs a check."""
+    """An option that uses Typer's validation only if its value needs it."""
 
     def process_value(self, ctx: Any, value: Any) -> Any:
-        """Return the value of the option as the command takes it."""
+        """Return the value of the option in the type that the command expects."""
         return _convert(self, ctx, value) if _is_plain(self, value) else super().process_value(ctx, value)
 
 
 class PlainArgument(TyperArgument):
-    """An argument that asks Typer only where its value needs a check."""
+    """An argument that uses Typer's validation only if its value needs it."""
 
     def process_value(self, ctx: Any, value: Any) -> Any:
-        """Return the value of the argument as the command takes it."""
+        """Return the value of the argument in the type that the command expects."""
         return _convert(self, ctx, value) if _is_plain(self, value) else super().process_value(ctx, value)
 
 
@@ -34,9 +34,9 @@ def build_command(app: typer.Typer, name: str | None, settings: dict[str, Any]) 
     """Return the command of an application with plain options and arguments.
 
     Args:
-        app: the application.
-        name: of the command that will run, behind that of its group; None where the application is one command.
-        settings: the context settings of the command.
+        app: The application.
+        name: The command that will run, with the name of its group; None if the application is a single command.
+        settings: The context settings of the command.
     """
     program = command = typer.main.get_command(app)
     path = [program]
@@ -45,7 +45,7 @@ def build_command(app: typer.Typer, name: str | None, settings: dict[str, Any]) 
         command = command.commands[word]
         path.append(command)
     for command in path:
-        # Typer makes the parameters itself, the option for help too, and takes no class for them.
+        # Typer builds the parameters itself, including the help option, and offers no way to choose their class.
         for parameter in (*command.params, command.get_help_option(typer.Context(command, **settings))):
             if type(parameter) is TyperOption:
                 parameter.__class__ = PlainOption

@@ -36,7 +36,7 @@ _CODES = {Effect.ALLOW: ExitCode.ANSWERED, Effect.DENY: ExitCode.DENIED, Effect.
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The rules of a configuration, and the tools its servers had at the last run."""
+    """The rules of a configuration, and the tools that its servers had at the last run."""
 
     settings: Settings
     rules: PolicyRules
@@ -119,7 +119,7 @@ async def test_call(options: Options, name: str, arguments: str, *, is_tainted: 
             if decided_by == f"policy {rule.name}":
                 print(_line(rule))
         if found is None:
-            warn(f"what {server} says of this tool is not known: `dial-chat tools` asks the server")
+            warn(f"the annotations of this tool are not known: `dial-chat tools` asks {server} for them")
     return _CODES[effect]
 
 
@@ -159,7 +159,7 @@ def _spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
 
 
 async def manage_grants(revoked: str | None, *, as_json: bool) -> int:
-    """Print all grants, or revoke those that are named by an id, a pattern or ``--all``, and print the revoked.
+    """Print all grants; or revoke the grants that an id, a pattern or ``--all`` selects, and print these.
 
     Raises:
         ConfigError: there is no such grant.

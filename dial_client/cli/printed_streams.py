@@ -1,4 +1,4 @@
-"""Standard output and standard error while the screen has the terminal: whole lines go through the screen."""
+"""Standard output and standard error while the screen controls the terminal: complete lines go through the screen."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TextIO
 
 
 class PrintedStream(io.TextIOBase):
-    """A text stream whose lines are passed to `show`, from any thread; the end of a line may come later.
+    """A text stream that passes complete lines to `show`. Any thread may write to it.
 
     Args:
-        stream: what it stands for.
-        show: is called with whole lines.
-        show_progress: is called with a line that replaces the one before; empty for none.
+        stream: The stream that this one replaces.
+        show: Is called with complete lines.
+        show_progress: Is called with a line that replaces the last progress line; an empty line removes it.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class PrintedStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # the encoding of a stream is never set
-        """The encoding of the stream it stands for."""
+        """The encoding of the replaced stream."""
         return self._stream.encoding or "utf-8"
 
     def isatty(self) -> bool:
-        """Return True: the screen is in a terminal."""
+        """Return True, because the screen is in a terminal."""
         return True
 
     def writable(self) -> bool:
@@ -43,7 +43,7 @@ class PrintedStream(io.TextIOBase):
         return True
 
     def fileno(self) -> int:
-        """Return the descriptor of the stream it stands for."""
+        """Return the file descriptor of the replaced stream."""
         return self._stream.fileno()
 
     def write(self, text: str) -> int:
@@ -55,17 +55,17 @@ class PrintedStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: a line is shown when it is whole."""
+        """Do nothing: a line is shown when it is complete."""
 
     def finish(self) -> None:
-        """Show the line that was begun."""
+        """Show the incomplete last line, if there is one."""
         if self._begun:
             self.write("\n")
 
 
 @contextmanager
 def redirect_prints(show: Callable[[str], None], show_progress: Callable[[str], None]) -> Iterator[None]:
-    """Pass what is printed meanwhile to `show`, line by line, and the progress of downloads to `show_progress`."""
+    """Redirect standard output and standard error to `show`, and the progress of downloads to `show_progress`."""
     before = sys.stdout, sys.stderr
     out, err = (PrintedStream(stream, show, show_progress) for stream in before)
     sys.stdout, sys.stderr = out, err

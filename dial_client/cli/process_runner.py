@@ -37,16 +37,16 @@ class Interrupts:
         self._turn = turn
 
     def hand_over(self, leave: Callable[[int], None]) -> None:
-        """Pass the first signal to a callback that ends the program its own way. The next signal cancels."""
+        """Pass the first signal to `leave`, which shuts the program down. The next signal cancels as usual."""
         self._leave = leave
 
     def reload_on_hangup(self, reload: Callable[[], None]) -> None:
-        """Call `reload` on each SIGHUP, which then ends nothing."""
+        """Call `reload` on each SIGHUP, instead of ending the program."""
         self._reload = reload
 
     @contextmanager
     def ignored(self) -> Iterator[None]:
-        """Ignore Ctrl-C while this lasts: it is meant for a program that has the terminal, such as an editor."""
+        """Ignore Ctrl-C in this context: it is meant for a child process, such as an editor."""
         self._is_ignored = True
         try:
             yield
@@ -55,12 +55,12 @@ class Interrupts:
 
     @property
     def has_scope(self) -> bool:
-        """True while the next Ctrl-C cancels a `scope`."""
+        """Whether the next Ctrl-C cancels a `scope`."""
         return self._scope is not None
 
     @contextmanager
     def scope(self) -> Iterator[anyio.CancelScope]:
-        """Let the next Ctrl-C cancel what is done within, beside any turn."""
+        """Let the next Ctrl-C cancel this context, and not the running turn."""
         with anyio.CancelScope() as scope:
             before, self._scope = self._scope, scope
             try:
@@ -69,7 +69,7 @@ class Interrupts:
                 self._scope = before
 
     def interrupt(self) -> None:
-        """Do the same as Ctrl-C."""
+        """Act as on Ctrl-C."""
         if self._is_ignored:
             return
         if self._scope is not None:
@@ -100,11 +100,11 @@ class Interrupts:
 
 
 interrupts: Interrupts
-"""Of the command that runs; set by `run_to_exit_code`."""
+"""The signal handler of the running command; set by `run_to_exit_code`."""
 
 
 def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, logs: Logs) -> int:
-    """Run the coroutine of a command, and return its exit code; an error is one line on standard error."""
+    """Run the coroutine of a command, and return its exit code. An error is printed in one line on standard error."""
     _prepare_streams()
     try:
         _configure_logging(logs)
@@ -112,7 +112,7 @@ def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, logs
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # The reader of the output has closed it: nothing may be written any more, not even at exit.
+        # The reader closed the pipe: discard further output, including the flush at exit.
         _discard(sys.stdout)
         return ExitCode.UNEXPECTED
     except Exception as error:
@@ -126,7 +126,7 @@ def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, logs
 
 
 def _discard_closed_terminal() -> bool:
-    """Return True if the terminal of the program was closed; what is still written goes nowhere then, also at exit."""
+    """Return True if the terminal was closed. Its streams then discard further output, including the flush at exit."""
     if sys.platform == "win32":
         return False
     import termios
@@ -140,7 +140,7 @@ def _discard_closed_terminal() -> bool:
                 is_closed = True
                 _discard(stream)
         except (AttributeError, OSError, ValueError):
-            pass  # no stream, or none with a descriptor
+            pass  # there is no stream, or it has no file descriptor
     return is_closed
 
 
@@ -152,14 +152,14 @@ def complain(error: Exception) -> int:
     """Print an error in one line on standard error, and return its exit code."""
     error = _find_missing_folder(error) or error
     code = _code(error)
-    problem = str(error) if isinstance(error, DialError) else f"something unexpected: {type(error).__name__}: {error}"
+    problem = str(error) if isinstance(error, DialError) else f"unexpected error: {type(error).__name__}: {error}"
     hint = " (--debug shows more)" if code is ExitCode.UNEXPECTED and not isinstance(error, DialError) else ""
     print_to_stderr(f"dial-chat: {safe(' '.join(problem.split()))}{hint}")
     return code
 
 
 def _find_missing_folder(error: Exception) -> ConfigError | None:
-    """Return the error for a folder that every program has, and this one has not; None for any other error."""
+    """Return a ConfigError if the error means that the home or the working folder does not exist; else None."""
     if isinstance(error, RuntimeError) and "home directory" in str(error):
         return ConfigError("this user has no home folder", hint="set HOME to a folder")
     if not isinstance(error, FileNotFoundError) or error.filename is not None:
@@ -182,7 +182,7 @@ def _code(error: Exception) -> ExitCode:
 
 
 async def _run(command: Callable[[], Awaitable[int]]) -> int:
-    global interrupts  # noqa: PLW0603 - there is one terminal, and one hand on its keyboard
+    global interrupts  # noqa: PLW0603 - the signals of a process are global
     interrupts = Interrupts()
     code: int = ExitCode.INTERRUPTED
     failed: Exception | None = None
@@ -191,7 +191,7 @@ async def _run(command: Callable[[], Awaitable[int]]) -> int:
         with interrupts.leaving:
             try:
                 code = await command()
-            except Exception as error:  # noqa: BLE001 - carried out of the task group, which would wrap it
+            except Exception as error:  # noqa: BLE001 - raised again outside of the task group, which would wrap it
                 failed = error
         group.cancel_scope.cancel()
     if failed is not None:
@@ -227,7 +227,7 @@ def _configure_logging(logs: Logs) -> None:
 
 
 def _log_path() -> Path:
-    """Return the file of the log, which only the person can read; that of earlier runs is continued."""
+    """Return the path of the log file, which only the user can read. Each run appends to it."""
     import platformdirs
 
     folder = Path(platformdirs.user_state_dir("dial-client"))

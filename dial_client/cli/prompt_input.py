@@ -11,18 +11,18 @@ from pathlib import Path
 from dial_client.errors import ConfigError
 
 PATIENCE = 3.0
-"""Seconds to wait for the first byte of a pipe, where there is a prompt already: an inherited one may never say any."""
+"""Seconds to wait for piped input if there is a prompt already: an inherited pipe may never send any."""
 
 
 def read(prompt: str | None, file: Path | None = None) -> str | None:
-    """Return the whole prompt; None where there is a terminal and no prompt.
+    """Return the whole prompt; None if there is a terminal and no prompt.
 
     Args:
-        prompt: of the command line; ``-`` is standard input, also in a terminal, up to its end.
-        file: is read too; its text stands before what is piped in.
+        prompt: The prompt of the command line; ``-`` reads standard input to its end, even from a terminal.
+        file: A file with a prompt; its text is put before piped input.
 
     Raises:
-        ConfigError: nothing was asked, and nobody is there to be asked for it; or the file cannot be read.
+        ConfigError: there is neither a question nor a terminal, or the file cannot be read.
     """
     if prompt == "-" or file == Path("-"):
         prompt, file = (None if prompt == "-" else prompt), (None if file == Path("-") else file)

@@ -1,4 +1,4 @@
-"""A conversation at the terminal: the prompt is there first, and the rest is loaded behind it."""
+"""A conversation at the terminal: shows the prompt first, and loads the client meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dial_client.sinks.terminal import TerminalSink
 
 
 async def talk_with(options: Options) -> int:
-    """Hold a conversation until the person leaves."""
+    """Run a conversation until the user leaves."""
     settings = await settings_of(options)
     provider = provider_of(options, settings)
     if can_draw(options):
@@ -57,7 +57,7 @@ async def _talk_on_screen(options: Options, settings: Settings, provider: Provid
         screen.print_faint(banner.folder_line(config_name(settings), screen.columns))
 
     async def work() -> int:
-        # In a thread of its own: the prompt is on the screen, and keys are shown meanwhile.
+        # In a thread, so that the prompt is shown and accepts keys meanwhile.
         await to_thread.run_sync(_load_client)
         from dial_client.cli.conversation_loop import talk
         from dial_client.cli.start_up import show_servers
@@ -73,5 +73,5 @@ async def _talk_on_screen(options: Options, settings: Settings, provider: Provid
 
 
 def _load_client() -> None:
-    """Load what a conversation needs and the first prompt does not."""
-    from dial_client.cli import conversation_loop  # noqa: F401 - it is loaded
+    """Import the modules that a conversation needs and the first prompt does not."""
+    from dial_client.cli import conversation_loop  # noqa: F401 - imported to be loaded

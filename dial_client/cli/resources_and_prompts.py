@@ -1,4 +1,4 @@
-"""The commands ``resources`` and ``prompts``: what servers offer beside tools."""
+"""The commands ``resources`` and ``prompts``: list the resources and prompts of servers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MAX_DESCRIPTION = 120
 
 
 async def list_resources_or_prompts(options: Options, what: str, *, as_json: bool) -> int:
-    """Print the resources and templates, or the prompts: one a line, in the form a question uses, or as JSON.
+    """Print the resources and templates, or the prompts: one per line, in the syntax of a reference, or as JSON.
 
     Args:
-        options: which configuration.
+        options: The options, which select the configuration.
         what: ``resources`` or ``prompts``.
-        as_json: in place of lines.
+        as_json: Print JSON in place of lines.
     """
     callbacks = elicitation_prompt.callbacks(options, TerminalSink())
     async with opened(options, await settings_of(options), None, None, callbacks) as dial:

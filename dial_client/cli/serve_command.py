@@ -1,4 +1,4 @@
-"""The command ``serve``: the HTTP server, from its options to its end."""
+"""The command ``serve``: builds the HTTP server from the options, runs it, and shuts it down."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from dial_client.text.safe_text import one_line
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
 MIN_TOKEN = 32
-"""Characters of a token where other machines can reach the server: as many as 24 random bytes have in base64."""
+"""The minimum characters of a token if other machines can reach the server: 24 random bytes in base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,16 @@ class ServeOptions:
     host: str = "127.0.0.1"
     port: int = 8000
     token: str | None = None
-    """None for one from the environment, or one that is made."""
+    """The token of clients; None to use the token of the environment, or to generate one."""
     has_token: bool = True
     allowed_hosts: tuple[str, ...] = ()
     store: str | None = None
     """A file or a database's URL; None for the user's own file."""
     max_turns: int = 64
     durable: bool = False
-    """Whether turns of conversations are gone on with when their process is gone."""
+    """Whether turns of conversations are resumed after their process has died."""
     locked: tuple[str, ...] = ()
-    """Settings that conversations cannot have; ``all`` for every setting."""
+    """Settings that conversations cannot change; ``all`` for every setting."""
     allows_admin: bool = False
     """Whether clients may change the servers of the configuration."""
 
@@ -82,10 +82,10 @@ class ServeOptions:
 
 
 async def serve_http(options: Options, address: ServeOptions) -> int:
-    """Serve until a signal comes, and return the exit code: 0 for SIGTERM, 130 for Ctrl-C.
+    """Serve until a signal arrives, and return the exit code: 0 for SIGTERM, 130 for Ctrl-C.
 
     Raises:
-        ConfigError: an option is wrong, or the address is taken.
+        ConfigError: an option is wrong, or the address is in use.
         ServerStartError: a server marked ``required`` did not start.
     """
     token, came_from = _token(address)
@@ -145,14 +145,14 @@ def _durable(dial: DialClient, store: SQLStore, turns: TurnRegistry, locked: fro
 
 
 class ConfigurationReload:
-    """Reads the configuration again when it is asked to, and puts it into effect.
+    """Reloads the configuration on request, and applies it.
 
     Args:
-        dial: the client.
-        options: those of the command line.
-        settings: the configuration in effect.
-        human_input: its grants hold for the servers of the configuration in effect.
-        model: gets the name of another model that answers.
+        dial: The client.
+        options: The options of the command line.
+        settings: The configuration in effect.
+        human_input: Gets the servers of the configuration in effect, for their grants.
+        model: Gets the name of the model if it changes.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class ConfigurationReload:
         self._requests, self._received = anyio.create_memory_object_stream[None](1)
 
     def request(self) -> None:
-        """Ask for the configuration to be read again; several requests before that are one."""
+        """Request a reload; several requests before the next reload count as one."""
         with suppress(anyio.WouldBlock):
             self._requests.send_nowait(None)
 
@@ -177,7 +177,7 @@ class ConfigurationReload:
         return self._settings.servers.get(name)
 
     async def run(self) -> None:
-        """Answer requests until cancelled. A configuration with an error changes nothing, and is reported."""
+        """Handle reload requests until cancelled. If the configuration has an error, print it and change nothing."""
         with self._requests, self._received:
             async for _ in self._received:
                 await self._read_again()
@@ -185,15 +185,15 @@ class ConfigurationReload:
     async def _read_again(self) -> None:
         try:
             settings = await settings_of(self._options, may_ask=False)
-            self._human_input.set_servers(settings.servers)  # before servers start: grants are for the old ones
+            self._human_input.set_servers(settings.servers)  # before servers start: grants are for the old servers
             changes = await apply_configuration(self._dial, self._options, self._settings, settings, _report)
         except DialError as error:
             self._human_input.set_servers(self._settings.servers)
-            _say(f"the configuration is not read again, that of before stays in effect: {error}")
+            _say(f"the configuration was not reloaded, the old one stays in effect: {error}")
         else:
             self._settings = settings
             self._model.name = _name_model(self._options, settings, self._dial.model.required())
-            _say(f"the configuration is read again. {changes}")
+            _say(f"the configuration was reloaded. {changes}")
 
 
 def _report(name: str, result: ServerStatus | DialError) -> None:
@@ -243,16 +243,16 @@ async def _serve(
 
 
 def _token(address: ServeOptions) -> tuple[str | None, str]:
-    """Return the token of clients and its source; an empty source where it was generated, or there is none.
+    """Return the token of clients and its source. The source is empty for a generated token, or for no token.
 
     Raises:
-        ConfigError: it is no token, or too short for where the server listens.
+        ConfigError: the token is invalid or too short, or the options contradict each other.
     """
     if not address.has_token:
         if address.allows_admin:
-            raise ConfigError("--allow-admin does not go with --no-token: every program here could add a server")
+            raise ConfigError("--allow-admin cannot be combined with --no-token: every program here could add a server")
         if address.token:
-            raise ConfigError("--token does not go with --no-token")
+            raise ConfigError("--token cannot be combined with --no-token")
         if not is_loopback(address.host):
             raise ConfigError(f"--no-token is for loopback only, not for {address.host}")
         return None, ""
@@ -262,8 +262,8 @@ def _token(address: ServeOptions) -> tuple[str | None, str]:
         raise ConfigError("a token is made of printable ASCII without spaces")
     if len(token) < MIN_TOKEN and not is_loopback(address.host):
         raise ConfigError(
-            f"beyond loopback a token has at least {MIN_TOKEN} characters, and this one has {len(token)}",
-            hint='python -c "import secrets; print(secrets.token_urlsafe(32))" makes one; without one it is made here',
+            f"beyond loopback a token needs at least {MIN_TOKEN} characters, and this one has {len(token)}",
+            hint='python -c "import secrets; print(secrets.token_urlsafe(32))" makes one; by default one is generated',
         )
     return token, "given with --token" if address.token else f"in {TOKEN_VARIABLE}" if given else ""
 
@@ -271,7 +271,7 @@ def _token(address: ServeOptions) -> tuple[str | None, str]:
 def _store(options: Options, address: ServeOptions) -> SQLStore | MemoryStore:
     if not options.save:
         if address.store or address.durable:
-            raise ConfigError(f"--{'store' if address.store else 'durable'} does not go with --no-save")
+            raise ConfigError(f"--{'store' if address.store else 'durable'} cannot be combined with --no-save")
         return MemoryStore()
     if address.store is None:
         return SQLStore.sqlite()
@@ -279,13 +279,13 @@ def _store(options: Options, address: ServeOptions) -> SQLStore | MemoryStore:
 
 
 def _shown(where: tuple[str, int], token: str | None, came_from: str) -> str:
-    """Return the URL to print for a person; its fragment is never sent by the browser.
+    """Return the URL to print, with a generated token in its fragment, which browsers do not send.
 
-    A token that was given is not printed: standard error is a log where a service manager runs this.
+    A token that the user set is not printed, because standard error may be the log of a service manager.
     """
-    near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(where[0], where[0])  # noqa: S104 - every address is no address
+    near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(where[0], where[0])  # noqa: S104 - no address to connect to
     host = f"[{near}]" if ":" in near else near
     shown = f"http://{host}:{where[1]}/"
     if came_from:
-        return f"{shown}\ndial-chat: the page asks for the token {came_from}; behind {shown}#token= it is not asked for"
+        return f"{shown}\ndial-chat: the page asks for the token {came_from}; {shown}#token=TOKEN opens it directly"
     return shown if token is None else f"{shown}#token={token}"

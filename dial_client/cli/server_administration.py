@@ -1,4 +1,4 @@
-"""Changes of the configuration over HTTP: the file is changed as by ``dial-chat servers``, and read again."""
+"""Changes of the configuration over HTTP: edits the file like ``dial-chat servers``, and reloads it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ConfigAdministration:
     """A `serve.server_routes.ServerAdministration` over the configuration file in use.
 
     Args:
-        options: those of the command line; they may name the file.
-        reload: has the configuration read again.
+        options: The options of the command line, which may name the file.
+        reload: Requests a reload of the configuration.
     """
 
     def __init__(self, options: Options, reload: Callable[[], None]) -> None:
@@ -29,7 +29,11 @@ class ConfigAdministration:
         self._lock = anyio.Lock()
 
     async def add(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Add a server. Raises ConfigError, as the other methods."""
+        """Add a server.
+
+        Raises:
+            ConfigError: the file cannot be changed; the other methods raise it too.
+        """
 
         def edit(text: str) -> str:
             return server_edits.add_server(text, name, entry)
@@ -45,7 +49,7 @@ class ConfigAdministration:
         await self._change(lambda: find_holder(name, self._choice), edit, f"removed {name!a}")
 
     async def set_enabled(self, name: str, *, is_enabled: bool) -> None:
-        """Let a server be used, or not used."""
+        """Enable or disable a server."""
 
         def edit(text: str) -> str:
             return server_edits.set_enabled(text, name, is_enabled=is_enabled)

@@ -1,4 +1,4 @@
-"""The servers that a first configuration may have: those that need no account, and those of other hosts."""
+"""The servers that a first configuration may have: servers that need no account, and servers of other MCP hosts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class ServerProposal:
     name: str
     about: str
     entry: Mapping[str, Any] = field(repr=False)
-    """For ``servers.json``."""
+    """The entry of the server in ``servers.json``."""
     is_default: bool = True
-    """It is chosen where the person says nothing."""
+    """Whether the server is chosen by default."""
     needs_folder: bool = False
-    """It is about one folder: a user's configuration does not have it."""
+    """Whether the server serves a single folder; it is left out of a configuration for every folder."""
 
     @property
     def command(self) -> str:
-        """What runs, without arguments that may hold a secret; the host of a URL."""
+        """The command, without arguments that may hold a secret; for a server with a URL, the host."""
         if "command" in self.entry:
             runner = self.entry["command"]
             package = next((arg for arg in self.entry.get("args", ()) if not str(arg).startswith("-")), "")
@@ -39,18 +39,18 @@ class ServerProposal:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A server that needs no account, and how it is started."""
+    """A server that needs no account, with the commands that start it."""
 
     name: str
     about: str
     program: str
-    """Its command, where it is installed."""
+    """The command of the server, if it is installed."""
     runner: tuple[str, ...]
-    """What fetches and runs it, where it is not."""
+    """The command that downloads and runs the server, if it is not installed."""
     args: tuple[str, ...] = ()
     auto_approve: tuple[str, ...] = ()
     needs_folder: bool = False
-    """It is about one folder: a user's configuration does not have it."""
+    """Whether the server serves a single folder; it is left out of a configuration for every folder."""
     is_default: bool = True
 
 
@@ -100,14 +100,14 @@ def find_proposals(folder: Path, *, in_user_folder: bool) -> list[ServerProposal
     """Return the servers that need no account and can start on this machine.
 
     Args:
-        folder: the working folder.
-        in_user_folder: for a configuration of every folder, without servers that are about one.
+        folder: The working folder.
+        in_user_folder: Leave out servers that serve a single folder, for a configuration of every folder.
     """
     return list(_startable(folder, in_user_folder=in_user_folder))
 
 
 def find_host_proposals() -> list[ServerProposal]:
-    """Return the servers that the user has in other hosts, each name once; files of the working folder do not count."""
+    """Return the servers of the user's other MCP hosts, each name once; files of the working folder are ignored."""
     from dial_client.settings.hosts.host_documents import read_host_file
     from dial_client.settings.hosts.host_files import find_host_files
 
@@ -117,7 +117,7 @@ def find_host_proposals() -> list[ServerProposal]:
             continue
         try:
             servers = read_host_file(file.path, file.host.name, Path.cwd())
-        except ConfigError:  # `dial-chat servers import` says why
+        except ConfigError:  # `dial-chat servers import` reports the error
             continue
         for server in servers:
             if server.entry is not None and server.name not in NAMES:
@@ -130,16 +130,16 @@ def choose_by_name(names: Sequence[str], proposals: Sequence[ServerProposal]) ->
     """Return the proposals of these names.
 
     Raises:
-        ConfigError: there is none of a name.
+        ConfigError: a name has no proposal.
     """
     from dial_client.settings.jsonc import did_you_mean
 
     known = {proposal.name: proposal for proposal in proposals}
     for name in names:
         if name not in known:
-            missing = "its program is not installed, and nothing here fetches it" if name in NAMES else ""
+            missing = "neither the server nor a program that can download it is installed" if name in NAMES else ""
             hint = missing or did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
-            raise ConfigError(f"there is no server {name!r} to begin with", hint)
+            raise ConfigError(f"there is no server {name!r} to choose", hint)
     return [known[name] for name in dict.fromkeys(names)]
 
 

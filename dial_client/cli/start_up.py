@@ -1,4 +1,4 @@
-"""The start of a conversation: the banner, and the servers while they start."""
+"""The start of a conversation: prints the banner, and reports on servers while they start."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dial_client.servers.status import ServerState
 from dial_client.text.safe_text import one_line
 
 PATIENCE = 1.0
-"""Seconds that servers may take to start before a line names them, where no live area does."""
+"""Seconds before a line names the servers that are still starting, if there is no live area."""
 
 NAMED_AFTER = 5.0
-"""Seconds that servers may take to start before a line of standard error names them."""
+"""Seconds before a line on standard error names the servers that are still starting."""
 
 MAX_LINE = 300
 
@@ -32,16 +32,16 @@ StartUp = Callable[[DialClient], Coroutine[Any, Any, None]]
 
 
 async def need_no_key(dial: DialClient) -> None:
-    """Do nothing beside an answer: Enter is read already."""
+    """Do nothing during an answer, because the screen reads Enter already."""
 
 
 async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Callable[[str], None] = warn_once) -> None:
-    """Wait until a turn can begin, say which servers are awaited for long, and print what is wrong with them.
+    """Wait until a turn can begin, name servers that take long to start, and print problems of servers.
 
     Args:
-        dial: the client.
-        are_named: False where something else names the servers that are awaited.
-        say: prints a line.
+        dial: The client.
+        are_named: Name the servers that take long; False if the screen names them.
+        say: Prints a line.
 
     Raises:
         ServerStartError: a required server did not start.
@@ -58,13 +58,13 @@ async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Cal
 async def announce_servers_in_lines(
     dial: DialClient, console: LineConsole, *, say: Callable[[str], None], say_servers: Callable[[str], None] | None
 ) -> None:
-    """Do as `announce_servers`, and then say how many servers are in each state. Enter lets a turn go on without them.
+    """Do the same as `announce_servers`, then print how many servers are in each state. Enter ends the wait.
 
     Args:
-        dial: the client.
-        console: where the person types.
-        say: prints a warning.
-        say_servers: prints the line of the banner; None for none.
+        dial: The client.
+        console: The console that reads Enter.
+        say: Prints a warning.
+        say_servers: Prints the line of the banner; None to print no such line.
 
     Raises:
         ServerStartError: a required server did not start.
@@ -76,13 +76,13 @@ async def announce_servers_in_lines(
 
 
 def _describe_awaited(dial: DialClient) -> str:
-    """Return the names of the servers that are awaited, with the downloads that are known."""
+    """Return the names of the servers that a turn waits for, with their downloads if known."""
     awaited = dial.awaited_servers.items()
     return ", ".join(f"{name} ({download})" if download else name for name, download in awaited)
 
 
 async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None:
-    """Show which servers are starting, and what became of them; Enter lets a turn go on without them.
+    """Show the servers that are starting, then their states; Enter lets a turn begin without them.
 
     Raises:
         ServerStartError: a required server did not start.
@@ -95,7 +95,7 @@ async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None
 
 
 async def wait_for_servers(dial: DialClient, screen: Screen) -> None:
-    """Wait until the servers have started, or until Enter; show which are starting, and what is wrong with them.
+    """Wait until the servers have started, or until Enter; show the servers that are starting, and their problems.
 
     Raises:
         ServerStartError: a required server did not start.
@@ -113,7 +113,7 @@ async def wait_for_servers(dial: DialClient, screen: Screen) -> None:
 
 
 async def wait_for_servers_in_lines(dial: DialClient) -> None:
-    """Wait until the servers have started, or until Enter, and print what is wrong with them.
+    """Wait until the servers have started, or until Enter, and print problems of servers.
 
     Raises:
         ServerStartError: a required server did not start.
@@ -127,7 +127,7 @@ async def wait_for_servers_in_lines(dial: DialClient) -> None:
         try:
             await announce_servers(dial, are_named=False)
         except DialError as error:
-            failures.append(error)  # carried out of the task group, which would wrap it
+            failures.append(error)  # raised again outside of the task group, which would wrap it
         group.cancel_scope.cancel()
     if failures:
         raise failures[0]
@@ -142,12 +142,12 @@ async def _skip_on_enter(dial: DialClient, waiting: anyio.CancelScope) -> None:
 
 
 async def skip_on_enter_in_lines(dial: DialClient, console: LineConsole, say: Callable[[str], None]) -> None:
-    """Let an answer go on without the servers that are starting when the person presses Enter.
+    """During an answer, let Enter end the wait for servers that are starting.
 
     Args:
-        dial: the client.
-        console: where the person types.
-        say: prints a line that says what Enter does.
+        dial: The client.
+        console: The console that reads Enter.
+        say: Prints a line that explains Enter.
     """
     if not dial.awaited_servers or not tty.can_wait_for_enter():
         return
@@ -162,13 +162,13 @@ async def skip_on_enter_in_lines(dial: DialClient, console: LineConsole, say: Ca
             await dial.ready_for_turn()
         if hint := _describe_skipping(dial):
             say(hint)
-        with suppress(DialError):  # the answer ends with it
+        with suppress(DialError):  # the answer fails with the same error
             await dial.ready_for_turn()
         group.cancel_scope.cancel()
 
 
 def _describe_skipping(dial: DialClient) -> str:
-    """Return the line that says what Enter does; empty where no server is awaited."""
+    """Return the line that explains Enter; empty if the turn waits for no server."""
     awaited = _describe_awaited(dial)
     return one_line(f"starting: {awaited} · Enter goes on without", MAX_LINE) if awaited else ""
 

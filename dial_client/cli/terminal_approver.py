@@ -1,6 +1,6 @@
-"""The approver of the terminal program: asks the person, or denies where there is no terminal.
+"""The approver of ``dial-chat``: asks the user at the terminal; without a terminal, it denies calls.
 
-Calls that wait at the same time are asked about together.
+Calls that wait for approval at the same time share one question.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from dial_client.tools.file_changes import FileChange, find_changes, find_edits
 from dial_client.turns.sampling import SAMPLING
 
 MAX_NUMBER = 9
-"""A call with a higher number has no key of its own."""
+"""The highest number of a call that can be chosen by a key."""
 MAX_REASON = 200
-"""Characters of a reason that are repeated."""
+"""The maximum characters of the user's reason that are printed."""
 _DECISIONS = {"y": "yes", "s": "yes, for this session", "a": "yes, always", "n": "no", "q": "quit the turn"}
-"""What is printed in place of a question that was answered with one key."""
+"""The text that is printed after a question, by the key that answered it."""
 GATHER = 0.05
-"""Seconds within which calls of one reply arrive, to be asked about together."""
+"""Seconds to wait for further calls of the same reply, to ask about them in one question."""
 
 
 def approver(sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object]) -> Approver:
-    """Return the approver that asks at the terminal; without a terminal, one that denies and names an option.
+    """Return the approver that asks at the terminal; without a terminal, one that denies calls and names ``--allow``.
 
     Args:
-        sink: shows the turn, and reserves the terminal for a question.
-        screen: asks.
-        servers: settings by name; in their folders files are compared with what a call would write.
+        sink: Shows the turn, and reserves the terminal for a question.
+        screen: Asks the questions.
+        servers: The settings of servers by name; files in their folders are compared with what a call would write.
     """
     return TerminalApprover(sink, screen, servers).decide if is_there() else _deny
 
@@ -76,11 +76,9 @@ async def _deny(_: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) ->
         why = f"the server {server!r} has changed this tool since it was approved"
         return Approval(Decision.DENY, why, "changed definition")
     if context.why_asked:
-        warn_once(f"not allowed without a terminal to ask in: {server}/{tool.tool}: {context.why_asked}")
+        warn_once(f"not allowed without a terminal to ask at: {server}/{tool.tool}: {context.why_asked}")
         return Approval(Decision.DENY, f"{context.why_asked}, and nobody is there to be asked", NO_APPROVER)
-    warn_once(
-        f"not allowed without a terminal to ask in: {server}/{tool.tool}; --allow {server}/{tool.tool} lets it through"
-    )
+    warn_once(f"not allowed without a terminal to ask at: {server}/{tool.tool}; --allow {server}/{tool.tool} allows it")
     return Approval(Decision.DENY, "nobody is there to be asked for permission", NO_APPROVER)
 
 
@@ -94,23 +92,23 @@ class _Waiting:
     changes: Sequence[FileChange] = ()
     answer: Approval | None = None
     number: int = 0
-    """Among the calls that are asked about together; from 1."""
+    """The number of the call in a question about several calls, from 1."""
 
     @property
     def is_own_question(self) -> bool:
-        """True if an answer for the tool is none for this call: the tool has changed, or there is a reason to ask."""
+        """Whether the call needs its own answer, because its tool has changed or there is a reason to ask."""
         return bool(self.context.change or self.context.why_asked)
 
 
 class TerminalApprover:
-    """Asks one question at a time. Arguments as for `approver`."""
+    """Asks one question at a time. The arguments are those of `approver`."""
 
     def __init__(self, sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object]) -> None:
         self._sink, self._screen, self._servers = sink, screen, servers
         self._waiting: list[_Waiting] = []
 
     async def decide(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
-        """Return the person's decision about a call."""
+        """Return the user's decision about a call."""
         waiting = _Waiting(call, tool, context)
         self._waiting.append(waiting)
         try:
@@ -124,7 +122,7 @@ class TerminalApprover:
         return waiting.answer
 
     def _find_batch(self, first: _Waiting) -> list[_Waiting]:
-        """Return the calls that are asked about together with one: those that wait, but for uses of the model."""
+        """Return the waiting calls that share a question with `first`. A sampling request has its own question."""
         if first.tool.tool == SAMPLING:
             return [first]
         return [waiting for waiting in self._waiting if waiting.answer is None and waiting.tool.tool != SAMPLING]
@@ -147,7 +145,7 @@ class TerminalApprover:
             batch = [waiting for waiting in batch if waiting.answer is None]
 
     def _apply_to_others(self, batch: list[_Waiting]) -> None:
-        """Let an answer for a tool answer the other calls of that tool that wait."""
+        """Approve waiting calls whose tool was approved for the session or always."""
         lasting = {
             (waiting.context.server, waiting.tool.tool)
             for waiting in batch
@@ -164,7 +162,7 @@ class TerminalApprover:
         waiting.changes = await anyio.to_thread.run_sync(find_changes, call.arguments, settings)
 
     async def _ask_for_all(self, batch: list[_Waiting], *, is_first: bool) -> Approval | _Waiting:
-        """Return one answer for all calls, or the call to ask about alone."""
+        """Return one answer for all calls, or the call that the user wants to answer alone."""
         alone = {str(waiting.number): waiting for waiting in batch if waiting.number <= MAX_NUMBER}
         keys = {**ANSWERS_FOR_ALL, **dict.fromkeys(alone, "that call alone")}
         lines = self._describe_all(batch, whole=False) if is_first else []
@@ -195,7 +193,7 @@ class TerminalApprover:
         return lines_of(call, waiting.tool, waiting.context, width(), whole=whole, changes=changes)
 
     async def _ask_alone(self, waiting: _Waiting) -> None:
-        """Ask about one call until the answer is clear: a mistyped answer is neither a yes nor a no."""
+        """Ask about one call until the answer is valid; a mistyped answer decides nothing."""
         call = waiting.call
         keys = ANSWERS_FOR_SAMPLING if waiting.tool.tool == SAMPLING else ANSWERS
         lines = list(self._describe(waiting, call, whole=False))
@@ -224,7 +222,7 @@ class TerminalApprover:
         return call
 
     async def _read(self, lines: Sequence[str], last: str, keys: Mapping[str, str]) -> str:
-        """Return what the person answers, in the form that `parse_answer` reads."""
+        """Return the user's answer, as text for `parse_answer`."""
         screen = self._screen
         if isinstance(screen, PlainScreen):
             for line in lines:
@@ -251,7 +249,7 @@ def _quit() -> Approval:
 
 
 def paint(line: str, theme: Theme) -> str:
-    """Return a line of the prompt in colours; what is foreign in it is safe already."""
+    """Return a line of the prompt in colours. Untrusted text in it must be escaped already."""
     bar, text = line[: len(BAR)], line[len(BAR) :]
     if bar == ADDED:
         return style(line, theme.added)

@@ -20,7 +20,7 @@ from dial_client.text.safe_text import one_line, safe
 
 
 async def list_tools(options: Options, *, as_json: bool) -> int:
-    """Print the tools as they are offered, one a line, or as JSON."""
+    """Print the tools as they are offered to the model, one per line, or as JSON."""
     async with opened(options, await settings_of(options), None, None) as dial:
         await dial.ready()
         say_notes(dial.notes)
@@ -68,7 +68,7 @@ def _hints(tool: ToolSpec) -> str:
 
 
 async def list_servers(options: Options, *, as_json: bool) -> int:
-    """Print the servers with their states, or as JSON."""
+    """Print the servers and their states, as lines or as JSON."""
     settings = await settings_of(options)
     async with opened(options, settings, None, None) as dial:
         await dial.ready()
@@ -93,10 +93,10 @@ def _line(status: ServerStatus) -> str:
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments of a call that was typed as JSON.
+    """Parse the arguments of a call, typed as JSON.
 
     Raises:
-        ConfigError: they are not a JSON object.
+        ConfigError: the text is not a JSON object.
     """
     try:
         given = json.loads(text)

@@ -1,4 +1,4 @@
-"""The command ``trust``: trust a configuration, list trusted ones, revoke trust."""
+"""The command ``trust``: trusts a configuration, lists trusted configurations, revokes trust."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def trust(
         typer.Argument(metavar="[FILE]", help="A servers.json, or its folder: trusted without a question."),
     ] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the files that are trusted.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Take trust in FILE back; else in ./servers.json.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the trust in FILE, or in ./servers.json.")] = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Trust a servers.json that dial-chat finds in its folder; without FILE, show ./servers.json and ask."""

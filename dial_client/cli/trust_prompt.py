@@ -18,16 +18,17 @@ from dial_client.settings.variables import variables
 
 _QUESTION = "[t]rust, [n]ot now, [v]iew the whole file: "
 _MOST_LINES = 4000
-"""Of both texts together; more are not compared, which takes quadratic time."""
+"""The maximum lines of both texts together for a comparison, which takes quadratic time."""
 
 
 async def is_trusted(found: FoundFile, env_files: EnvFiles, *, may_ask: bool = True) -> bool:
-    """Return True if the user trusts a file that was found, if need be after a question; False for "not now".
+    """Return True if the user trusts a file that was found, and ask if it is new or changed; False for "not now".
 
-    Nothing in it is expanded before, and what was shown and hashed is what is read.
+    Variables in the file are expanded only after the decision, and the bytes that were shown and hashed are the bytes
+    that are used.
 
     Raises:
-        ConfigError: the file is wrong; or it is not trusted, and no question may be asked.
+        ConfigError: the file is wrong; or it is not trusted, and the user cannot be asked.
     """
     trusted = TrustStore().find(found.location)
     changes = changes_since(trusted, found, env_files) if trusted is not None else []
@@ -36,7 +37,7 @@ async def is_trusted(found: FoundFile, env_files: EnvFiles, *, may_ask: bool = T
     if not may_ask or not is_there():
         problem = "it has changed since you trusted it" if trusted is not None else "you have not trusted it"
         raise ConfigError(
-            f"this configuration was found, not named, and {problem}: nothing of it is used",
+            f"this configuration was found, not named, and {problem}: nothing in it is used",
             hint=f"read it, then run `dial-chat trust {found.path}`, or give --trust to trust it for one run",
             path=found.location,
         )
@@ -44,15 +45,15 @@ async def is_trusted(found: FoundFile, env_files: EnvFiles, *, may_ask: bool = T
 
 
 async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = "") -> bool:
-    """Show what a file would do, ask whether to trust it, and store a yes.
+    """Show what a file would do, ask whether to trust it, and store the answer "yes".
 
     Args:
         found: The file.
-        env_files: Reads the files of variables it names.
-        changes: What has changed since it was trusted, to be shown first.
+        env_files: Reads the env files that it names.
+        changes: The changes since the file was trusted, which are shown first.
 
     Raises:
-        ConfigError: the file is not made of entries.
+        ConfigError: the file has not the form of a configuration.
     """
     outline = configuration.outline(found.data, str(found.path))
     shown = rendered(rows(outline, env_files, found.path.parent.absolute()), terminal_width(sys.stderr))
@@ -63,12 +64,12 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
         _say(f"A configuration was found in this folder, which you have not trusted: {where}")
     _say("It would do this:", shown)
     _say(in_all(outline))  # last, because a long file pushes its beginning off the screen
-    _say("Its programs run as you, with all you may do. Nothing of it is used unless you trust it.")
+    _say("Its programs run as you, with all your permissions. Nothing in it is used unless you trust it.")
     while True:
         try:
             answer = (await typed(_QUESTION)).lower()
         except Unanswered:
-            await lowlevel.checkpoint()  # where Ctrl-C was meant for the program, it ends here
+            await lowlevel.checkpoint()  # if Ctrl-C cancelled the program, this raises the cancellation
             return False
         match answer:
             case "t" | "trust":
@@ -83,22 +84,22 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
 
 
 def trust_now(found: FoundFile, env_files: EnvFiles) -> TrustedFile:
-    """Store that the user trusts a file with its present content.
+    """Store that the user trusts a file with its current content.
 
     Raises:
-        ConfigError: the file is not made of entries, or this cannot be kept.
+        ConfigError: the file has not the form of a configuration, or the decision cannot be stored.
     """
     store = TrustStore()
     try:
         return store.save(found, _digests(found, env_files))
     except OSError as error:
-        raise ConfigError(f"that you trust this file cannot be kept: {error.strerror}", path=str(found.path)) from None
+        raise ConfigError(f"your trust in this file cannot be stored: {error.strerror}", path=str(found.path)) from None
 
 
 def changes_since(trusted: TrustedFile, found: FoundFile, env_files: EnvFiles) -> list[Row]:
-    """Return how a file and its files of variables differ from those that were trusted; empty where they do not.
+    """Return the changes of a file and of its env files since they were trusted; empty if nothing changed.
 
-    Only a file that is itself as it was trusted has its files of variables read.
+    The env files are read only if the file itself is unchanged.
     """
     if trusted.matches(found):
         return list(_env_changes(trusted.env_files, _digests(found, env_files)))
@@ -112,7 +113,7 @@ def _keep(found: FoundFile, env_files: EnvFiles) -> None:
     except ConfigError as error:
         _say(f"dial-chat: {escaped(str(error))}: it is trusted for this run only")
     else:
-        _say("Trusted, until it changes; `dial-chat trust --revoke` takes that back.")
+        _say("Trusted, until it changes; `dial-chat trust --revoke` revokes this.")
 
 
 def _digests(found: FoundFile, env_files: EnvFiles) -> dict[str, str]:
@@ -124,8 +125,8 @@ def _env_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[
     for path in sorted(before.keys() | now.keys()):
         old, new = before.get(path, UNREADABLE), now.get(path, UNREADABLE)
         if old != new:
-            word = "is new" if old == UNREADABLE else "is gone" if new == UNREADABLE else "has changed"
-            yield Row(f"  the file of variables {word}: {escaped(path)}")
+            word = "is new" if old == UNREADABLE else "is missing" if new == UNREADABLE else "has changed"
+            yield Row(f"  the env file {word}: {escaped(path)}")
 
 
 def _diff(before: str, after: str) -> Iterator[Row]:
@@ -138,11 +139,11 @@ def _diff(before: str, after: str) -> Iterator[Row]:
     lines = list(unified_diff(old, new, "trusted", "now", lineterm=""))
     yield from (Row(f"  | {escaped(line)}") for line in lines)
     if not lines:
-        yield Row("  (only in its encoding, its line ends, or bytes that are no text)")
+        yield Row("  (only the encoding, the line ends, or bytes that are not text)")
 
 
 def terminal_width(stream: TextIO) -> int | None:
-    """Return the columns of a stream's terminal; None where it is none."""
+    """Return the columns of a stream's terminal; None if the stream is no terminal."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
     except (OSError, ValueError):

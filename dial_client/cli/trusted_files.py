@@ -16,13 +16,13 @@ from dial_client.settings.config_trust import EnvFiles, FoundFile, TrustedFile, 
 
 
 async def manage(file: Path | None, *, list_all: bool, revoke: bool, as_json: bool) -> int:
-    """Trust a file, list the trusted ones, or take trust back; return the exit code.
+    """Trust a file, list the trusted files, or revoke trust; return the exit code.
 
     Raises:
-        ConfigError: the options contradict each other, there is no such file, or nobody is there to be asked.
+        ConfigError: the options contradict each other, there is no such file, or the user cannot be asked.
     """
     if list_all and (revoke or file is not None):
-        raise ConfigError("--list goes alone", hint="dial-chat trust [FILE] | --list | --revoke [FILE]")
+        raise ConfigError("--list takes no other argument", hint="dial-chat trust [FILE] | --list | --revoke [FILE]")
     if list_all:
         _print_list(TrustStore().list(), as_json=as_json)
         return ExitCode.ANSWERED
@@ -46,7 +46,7 @@ async def _ask(path: Path) -> int:
         print(f"already trusted: {escaped(found.location)}")
         return ExitCode.ANSWERED
     if not is_there():
-        raise ConfigError("nobody is there to be asked", hint=f"naming the file trusts it: dial-chat trust {path}")
+        raise ConfigError("there is no terminal to ask at", hint=f"naming the file trusts it: dial-chat trust {path}")
     agreed = await ask_for_trust(found, env_files, rendered(changes, None))
     return ExitCode.ANSWERED if agreed else ExitCode.USAGE
 
@@ -68,7 +68,7 @@ def _revoke(path: Path) -> int:
     try:
         was_trusted = TrustStore().revoke(location)
     except OSError as error:
-        raise ConfigError(f"trust cannot be taken back: {error.strerror}", path=str(path)) from None
+        raise ConfigError(f"trust cannot be revoked: {error.strerror}", path=str(path)) from None
     print(f"{'not trusted any more' if was_trusted else 'it was not trusted'}: {escaped(location)}")
     return ExitCode.ANSWERED
 
@@ -93,7 +93,7 @@ def _as_json(trusted: TrustedFile) -> dict[str, object]:
 
 
 def _state(trusted: TrustedFile) -> str:
-    """Return whether the file is unchanged since it was trusted. Its files of variables are not read."""
+    """Return "unchanged", "changed" or "gone" for a trusted file. Its env files are not read."""
     try:
         found: FoundFile = read_found(Path(trusted.location))
     except ConfigError:

@@ -1,4 +1,4 @@
-"""Input from the person at the terminal: whether there is one, and the answer to a question."""
+"""Input from the user at the terminal: checks for a terminal, and reads answers to questions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dial_client.cli import process_runner
 from dial_client.cli.cooked_line import moves_cursor, read_line
 
 MAX_TYPED = 4096
-"""Bytes of a line that is only waited for; a terminal has no longer ones."""
+"""The maximum size in bytes of a line whose text is discarded; lines of a terminal are not longer."""
 
 
 class Unanswered(Exception):
-    """The person gave no answer; the text says how."""
+    """The user gave no answer; the message tells why."""
 
 
 class Asker(Protocol):
-    """Asks for a line, where a screen has the terminal."""
+    """Asks for a line while a screen controls the terminal."""
 
     async def __call__(self, question: str, *, hidden: bool = False) -> str:
-        """Return the line that is typed behind the question, or raise `Unanswered`."""
+        """Return the line that is typed after the question, or raise `Unanswered`."""
 
 
 _asker: Asker | None = None
@@ -34,7 +34,7 @@ _asker: Asker | None = None
 
 @contextmanager
 def ask_through(asker: Asker) -> Iterator[None]:
-    """Let `typed` ask through a screen for as long as the screen has the terminal."""
+    """Let `typed` ask through `asker` in this context, while a screen controls the terminal."""
     global _asker  # noqa: PLW0603 - there is one terminal
     before, _asker = _asker, asker
     try:
@@ -44,21 +44,21 @@ def ask_through(asker: Asker) -> Iterator[None]:
 
 
 def is_there() -> bool:
-    """Return True if a person can see a question and answer it."""
+    """Return True if a user can see a question and answer it."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def can_wait_for_enter() -> bool:
-    """Return True if Enter can be read beside other work. Behind a pipe a pager may read the same keys."""
+    """Return True if Enter can be read during other work. If output goes to a pipe, a pager may read the same keys."""
     if sys.platform == "win32" or not is_there():
         return False
     return not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
 
 
 async def wait_for_enter(hint: str) -> None:
-    """Print a line that says what Enter does, and wait until the person presses it.
+    """Print a line that explains Enter, and wait until the user presses it.
 
-    Keys that were pressed before do not count.
+    Keys that were pressed before are discarded.
     """
     _forget_what_was_typed()
     print(hint, file=sys.stderr, flush=True)
@@ -68,14 +68,14 @@ async def wait_for_enter(hint: str) -> None:
 
 
 async def typed(question: str, *, hidden: bool = False) -> str:
-    """Return the line that is typed behind a question; keys pressed before the question was shown are discarded.
+    """Return the line that is typed after a question; keys pressed before the question was shown are discarded.
 
     Args:
-        question: to show, on one line.
-        hidden: show no letter of the answer.
+        question: The question, in one line.
+        hidden: Do not show the typed characters.
 
     Raises:
-        Unanswered: Ctrl-D, or Ctrl-C, which has done what it always does.
+        Unanswered: the user pressed Ctrl-D; or Ctrl-C, which also interrupts as usual.
     """
     if _asker is not None:
         return await _asker(question, hidden=hidden)
@@ -99,14 +99,14 @@ async def _read_answer(question: str, *, hidden: bool) -> str:
 
     output = create_output(sys.stderr)
     if isinstance(output, Vt100_Output):
-        output.enable_cpr = False  # a terminal that does not tell where its cursor is gets no warning about that
+        output.enable_cpr = False  # no warning on a terminal that does not report its cursor position
     session: PromptSession[str] = PromptSession(output=output)
     clear_typeahead(session.input)
     return await session.prompt_async(question, is_password=hidden, handle_sigint=False)
 
 
 def _forget_what_was_typed() -> None:
-    """Discard keys pressed before the question was shown. The Windows console buffers none in a line."""
+    """Discard keys pressed before the question was shown. The Windows console needs no flush."""
     if sys.platform != "win32":
         import termios
 

@@ -1,4 +1,4 @@
-"""Where a turn is shown: on a screen, or line by line."""
+"""The interface that shows a turn: on a screen, or line by line."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class TurnSink(Protocol):
         """Begin a turn."""
 
     def end(self) -> None:
-        """End a turn, however it ended."""
+        """End a turn, whatever its outcome."""
 
     def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
-        """Count what was used beside the turns, in US dollars where that is known: the summary of a conversation."""
+        """Add usage outside of turns, such as that of a summary; `cost_usd` is None if the cost is unknown."""
 
     def show(self, event: Event) -> None:
         """Show one event."""
@@ -29,4 +29,4 @@ class TurnSink(Protocol):
         """Show a log message of a server."""
 
     def question(self, call_id: str | None = None) -> AbstractAsyncContextManager[None]:
-        """Reserve the terminal for one question, about the call of this id if there is one."""
+        """Reserve the terminal for one question; `call_id` is the call that it is about, if there is one."""

@@ -1,4 +1,4 @@
-"""The Typer applications: the chat, the commands beside it, and how a command of either is run."""
+"""The Typer applications for the chat and for the other commands, and the function that runs a command."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dial_client.cli.options import Options
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 talk = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-"""The chat itself."""
+"""The chat, which runs without a command name."""
 more = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-"""The commands beside the chat."""
+"""The commands other than the chat."""
 
 
 @more.callback()
 def _more() -> None:
-    """The commands beside the chat."""
+    """The commands other than the chat."""
 
 
 GROUPS = {"servers": ("dial_client.cli.server_commands", "Add, change and try MCP servers, and list them.")}
@@ -38,18 +38,18 @@ def group_app(name: str) -> typer.Typer:
 
 
 def load_groups() -> None:
-    """Import all groups, where the commands of each are needed: for completion and the manual page."""
+    """Import all groups, for completion and the manual page, which need all commands."""
     for name in GROUPS:
         group_commands(name)
 
 
 def command_names() -> set[str]:
-    """Return the names of the commands and groups beside the chat, without building or importing them."""
+    """Return the names of the commands and groups other than the chat, without building or importing them."""
     return {*_names(more), *GROUPS}
 
 
 def group_commands(name: str) -> set[str]:
-    """Return the names of the commands of a group; none where there is no such group."""
+    """Return the names of the commands of a group; an empty set if there is no such group."""
     if name not in GROUPS:
         return set()
     import_module(GROUPS[name][0])

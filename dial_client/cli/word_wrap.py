@@ -1,4 +1,4 @@
-"""Sentences for a terminal, broken between words: a terminal itself breaks a long line within a word."""
+"""Word wrap for text in a terminal, which by itself breaks a long line within a word."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dial_client.cli.printed_streams import PrintedStream
 
 HANGING = 2
 _FIRST_COLUMN = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")
-"""The first column of a row of a table, with the spaces behind it."""
+"""The first column of a table row, with the spaces after it."""
 
 
 def print_to_stderr(line: str) -> None:
-    """Print a line on standard error: broken between words in a terminal, unless a screen has it, which does so itself.
+    """Print a line on standard error; in a terminal with word wrap, unless a screen controls it, which wraps itself.
 
     Args:
-        line: safe already.
+        line: The line, escaped already.
     """
     is_wrapped = sys.stderr.isatty() and not isinstance(sys.stderr, PrintedStream)
     shown = break_words(line, shutil.get_terminal_size().columns) if is_wrapped else line
@@ -28,13 +28,13 @@ def print_to_stderr(line: str) -> None:
 def break_words(text: str, columns: int) -> str:
     """Return the text with its long lines broken between words.
 
-    A word that is too long stays whole, so that a path or an address can be copied. Lines with escape sequences stay
-    as they are. Further rows begin where the second column of a table does, else `HANGING` columns behind the line's
-    beginning: a text of a server in the line cannot begin a row, and look like the prompt or a question there.
+    A word that is too long is not broken, so that a path or a URL can be copied. Lines with escape sequences are not
+    changed. Continuation rows are indented to the second column of a table, or else by `HANGING` columns. So text of a
+    server cannot begin a row, where it could imitate the prompt or a question.
 
     Args:
-        text: lines, safe already.
-        columns: of the terminal; a row has at most one less.
+        text: The lines, escaped already.
+        columns: The width of the terminal; a row has at least one column less.
     """
     lines = text.splitlines(keepends=True)
     return "".join(break_line(line, columns, _find_indent(line, columns)) for line in lines)
@@ -44,9 +44,9 @@ def break_line(line: str, columns: int, indent: int) -> str:
     """Return a line with breaks between its words, as `break_words` does.
 
     Args:
-        line: safe already; it may end in a line break.
-        columns: of the terminal.
-        indent: columns before the further rows, at most half of all.
+        line: The line, escaped already; it may end in a line break.
+        columns: The width of the terminal.
+        indent: The indentation of continuation rows in columns, at most half of the width.
     """
     width = columns - 1
     if len(line) <= width // 2 or cell_width(line.rstrip("\n")) <= width or "\x1b" in line:
@@ -59,13 +59,13 @@ def break_line(line: str, columns: int, indent: int) -> str:
             row = f"{further}{word}"
         else:
             row = f"{row} {word}"
-    if cell_width(row.rstrip("\n")) > width:  # the spaces at its end
+    if cell_width(row.rstrip("\n")) > width:  # its trailing spaces do not fit
         row = f"{row.rstrip()}\n" if row.endswith("\n") else row.rstrip()
     return "\n".join([*rows, row])
 
 
 def _find_indent(line: str, columns: int) -> int:
-    """Return the columns before the further rows of a line."""
+    """Return the indentation of the continuation rows of a line in columns."""
     first = _FIRST_COLUMN.match(line)
     indent = cell_width(first.group()) if first is not None else columns
     return indent if indent <= columns // 2 else len(line) - len(line.lstrip(" ")) + HANGING

@@ -1,5 +1,5 @@
-"""`DialClient`: `dial_client` holds the class, `client_options` its options.
+"""`DialClient`: the class is in `dial_client`, its options are in `client_options`.
 
-`turn_methods` has the ways to run a turn, `convenience_methods` the short ones, `server_methods` the servers and tools
-and what changes the servers, `function_methods` the decorator of functions, `notebook_methods` the forms for notebooks.
+Its methods are grouped by module: `turn_methods` runs turns, `convenience_methods` has shortcuts, `server_methods`
+reads and changes servers, `function_methods` offers functions as tools, `notebook_methods` shows a client in notebooks.
 """

@@ -1,4 +1,4 @@
-"""Errors for arguments of the wrong type: what was expected, what was given, and what to write in its place."""
+"""Type checks of arguments. Each error names the expected type, the given type and the correction."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dial_client.model import Provider
 
 
 def check_model(model: Any) -> None:
-    """Check that an object can be a client's model.
+    """Check that an argument can be a client's model.
 
     Args:
-        model: A name of a model, or an object in place of one.
+        model: The name of a model, or a `Provider`.
 
     Raises:
-        TypeError: it is neither a name nor a `Provider`.
+        TypeError: The argument is neither a name nor a `Provider`.
     """
     if isinstance(model, str):
         return
     check_members(model, Provider, "the name of a model, or a Provider")
     if inspect.iscoroutinefunction(model.generate):
         name = type(model).__name__
-        raise TypeError(f"{name}.generate returns its reply as a whole: it has to `yield` it, a Completion last")
+        raise TypeError(f"{name}.generate returns its whole reply: it has to `yield` the deltas, a Completion last")
 
 
 def check_members(value: Any, protocol: type, expected: str, hint: str = "") -> None:
@@ -32,16 +32,16 @@ def check_members(value: Any, protocol: type, expected: str, hint: str = "") -> 
     Args:
         value: The object.
         protocol: The protocol.
-        expected: What was expected, for the error.
-        hint: What to write in its place; empty if that is not known.
+        expected: The description of the expected value, for the error.
+        hint: A correction for the error; empty for none.
 
     Raises:
-        TypeError: it has not.
+        TypeError: The object lacks a member of the protocol.
     """
     names = [name for name in vars(protocol) if not name.startswith("_")]
     missing = [name for name in names if not hasattr(value, name)]
     if inspect.isclass(value):
-        hint = f": give an object of it, {value.__name__}(…)"
+        hint = f": pass an instance, {value.__name__}(…)"
     elif not missing:
         return
     elif len(missing) < len(names):
@@ -49,29 +49,35 @@ def check_members(value: Any, protocol: type, expected: str, hint: str = "") -> 
     raise TypeError(f"expected {expected}, not {describe_type(value)}{hint}")
 
 
-def check_options(on_limit: Any = None, **options: tuple[Any, type]) -> None:
-    """Check that options have their types.
+def check_types(**options: tuple[Any, type]) -> None:
+    """Check the types of options.
 
     Args:
-        on_limit: The option of this name.
-        **options: For each other option its value, and its type; None is a value of any.
+        **options: The value and the expected type of each option; the value None is always accepted.
 
     Raises:
-        ConfigError: there is no such `on_limit`.
-        TypeError: an option has another type.
+        TypeError: An option is of another type.
     """
     for name, (value, kind) in options.items():
         if value is not None and not isinstance(value, kind):
             raise TypeError(f"{name} takes {kind.__name__}(…), not {describe_type(value)}")
+
+
+def check_on_limit(on_limit: Any) -> None:
+    """Check that the option ``on_limit`` is ``"answer"``, ``"raise"`` or None.
+
+    Raises:
+        ConfigError: The option has another value.
+    """
     if on_limit not in (None, "answer", "raise"):
         raise ConfigError(f"unknown on_limit {on_limit!r}", hint='expected "answer" or "raise"')
 
 
 def check_approver(approve: Any) -> None:
-    """Check that an object can be called as an approver.
+    """Check that an approver is callable; None is accepted.
 
     Raises:
-        TypeError: it is no function.
+        TypeError: The approver is not callable.
     """
     if approve is not None and not callable(approve):
         raise TypeError(f"approve takes an asynchronous function, not {describe_type(approve)}")

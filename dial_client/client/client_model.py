@@ -1,4 +1,4 @@
-"""The model of a client: its provider, the format of its tool calls, and the model that words the status."""
+"""The model of a client: its provider, its tool format, and the model that writes status texts."""
 
 from __future__ import annotations
 
@@ -27,40 +27,43 @@ from dial_client.turns.context_window import ContextWindow
 log = get_logger(__name__)
 
 MAX_VARIANTS = 16
-"""Models with settings of conversations that are kept open; the oldest is closed once no turn runs."""
+"""Models with settings of conversations that stay open; beyond these the oldest is closed once no turn runs."""
+
+_RECORDED = ("the model cannot be changed while it is recorded", "leave the recording out to change the model")
+"""An error and its hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSelection:
-    """The model a client is asked to use, as its options name it."""
+    """The options that select a client's model."""
 
     model: str | Provider | None
     models: Mapping[str, ModelSettings] | None
-    """Profiles that `model`, `status_model` and `fallback_models` may name."""
+    """The model profiles that `model`, `status_model` and `fallback_models` may name."""
     base_url: str | None = None
     tool_format: ToolFormat | ToolFormatHandler | str | None = None
     guidance: str | None = None
     status: Literal["template", "model"] = "template"
     status_model: str | Provider | None = None
     fallback_models: Sequence[str | Provider] = ()
-    """The models that are asked where `model` cannot answer; empty for those of its profile."""
+    """The models to ask if `model` cannot answer; empty for the fallback models of its profile."""
     profile_name: str = ""
-    """The profile that `model` was opened by, where that is a provider; empty for none."""
+    """If `model` is a provider: the name of the profile that it was opened from; empty for none."""
 
     @property
     def profile(self) -> ModelSettings | None:
-        """The profile that `model` names or was opened by; None where there is none."""
+        """The profile that `model` names or was opened from; None for a model without a profile."""
         return (self.models or {}).get(self.model if isinstance(self.model, str) else self.profile_name)
 
     def open(self) -> Provider | None:
         """Open the model.
 
         Raises:
-            ConfigError: there is no such model, or its profile is wrong.
-            TypeError: the model, or a fallback model, is no model.
+            ConfigError: The model is unknown, or its profile is wrong.
+            TypeError: The model, or a fallback model, is neither a name nor a `Provider`.
         """
         model, models = self.model, self.models or {}
-        # A recording has its own errors, and a model that `ClientModel.switch` keeps has its fallback models.
+        # A recording replays its own errors. A model that `ClientModel.switch` keeps already has its fallback models.
         fallbacks = () if is_recording(model) or isinstance(model, FallbackProvider) else self.fallback_models
         for given in (*([] if model is None else [model]), *([] if isinstance(fallbacks, str) else fallbacks)):
             check_model(given)
@@ -69,34 +72,34 @@ class ModelSelection:
         return add_fallback_models(model, fallbacks, models) if model is not None else None
 
     def open_status_provider(self, provider: Provider | None) -> Provider | None:
-        """Open the model that words the status of running calls; None for the templates alone.
+        """Open the model that writes the status texts of running calls; None if status texts are templates only.
 
         Raises:
-            ConfigError: there is no such `status`, or no such model.
+            ConfigError: The value of `status` or the model is unknown.
         """
         if self.status not in ("template", "model"):
             raise ConfigError(f"unknown status {self.status!r}", hint='expected "template" or "model"')
         model, models = self.status_model, self.models or {}
         named = open_provider(model, models=models) if isinstance(model, str) else model
-        # A recording has no replies to spare for sentences.
+        # A recording has no replies to requests for status texts.
         default = None if is_recording(provider) else provider
         return (named or default) if self.status == "model" else None
 
 
 class ClientModel:
-    """The provider a client asks, with the format of its tool calls and its context window.
+    """The provider that a client asks, with its tool format and its context window.
 
     Args:
-        selection: the options.
-        middleware: is around each request to the models.
+        selection: The options that select the model.
+        middleware: The middleware of model requests.
 
     Raises:
-        ConfigError: there is no such model, no such tool format, or no such status.
+        ConfigError: The model, the tool format or the value of ``status`` is unknown.
     """
 
     def __init__(self, selection: ModelSelection, middleware: MiddlewareChain | None = None) -> None:
         self.middleware = middleware or MiddlewareChain()
-        """Is around turns and tool calls too."""
+        """The middleware of model requests, turns and tool calls."""
         self._is_fixed = False
         self._prepared = anyio.Event()
         self._retired: list[Provider] = []
@@ -121,14 +124,14 @@ class ClientModel:
         self.provider = provider
         """The provider; None for a client that only calls tools."""
         self.format_name = str(tool_format if isinstance(tool_format, str) else tool_format.format)
-        """The tool format as options name it."""
+        """The name of the tool format, as in the options."""
         self.format = chosen_format
         self.window = ContextWindow(own_window)
         self.guidance = selection.guidance
         if self.guidance is None and info is not None:
             self.guidance = info.guidance
         self.status_provider = status_provider
-        """Words the status of running calls; None for the templates alone."""
+        """Writes the status texts of running calls; None if status texts are templates only."""
         self._unrecorded = provider
         self._selection = selection
 
@@ -139,27 +142,27 @@ class ClientModel:
 
     @property
     def window_tokens(self) -> int | None:
-        """The tokens of the context window: as configured, or by the price list; None where they are not known."""
+        """The size of the context window in tokens, as configured or from the price list; None if unknown."""
         if self.window.tokens is not None or self.provider is None:
             return self.window.tokens
         return prices.find_context_window(self.provider.info)
 
     @property
     def profiles(self) -> Mapping[str, ModelSettings]:
-        """The profiles of models that turns may choose from; none while the client is recorded."""
+        """The model profiles that turns may choose; empty while the client is recorded."""
         return {} if self._is_fixed else self._selection.models or {}
 
     @property
     def profile_name(self) -> str:
-        """The name of the profile of the model; empty for a model without a profile."""
+        """The name of the model's profile; empty for a model without a profile."""
         profile = self._selection.profile
         return profile.name if profile is not None else ""
 
     def select(self, settings: TurnSettings) -> ClientModel:
-        """Return the model of a turn with these settings: this one, or another one that is kept open beside it.
+        """Return the model for a turn with these settings: this model, or a variant that stays open beside it.
 
         Raises:
-            ConfigError: there is no such profile or tool format, or a temperature is set without a profile.
+            ConfigError: The profile or the tool format is unknown, or a temperature is set without a profile.
         """
         if not settings.changes_model:
             return self
@@ -173,9 +176,9 @@ class ClientModel:
         return self._variants[key]
 
     def _open_variant(self, name: str | None, tool_format: str | None, temperature: float | None) -> ClientModel:
-        """Return another model, or for no name this one with another tool format or temperature."""
+        """Open the profile `name`; if that is None, this model with another tool format or temperature."""
         if self._is_fixed:
-            raise ConfigError("a recording is of one model", hint="leave the recording out to change the model")
+            raise ConfigError(*_RECORDED)
         models, own = self._selection.models or {}, self.profile_name
         if name is not None and name not in models:
             raise ConfigError(f"there is no model {name!r}", hint=f"one of {', '.join(models) or 'none'}")
@@ -199,12 +202,12 @@ class ClientModel:
     def set_profiles(
         self, models: Mapping[str, ModelSettings], name: str | None = None, base_url: str | None = None
     ) -> None:
-        """Let the next turns choose from these profiles.
+        """Set the model profiles that the next turns may choose.
 
         Args:
-            models: the profiles.
-            name: the profile that the model was opened by, if there is one of this name; None for the one before.
-            base_url: the address that the model was opened with, in place of that of its profile.
+            models: The profiles by name.
+            name: The name of the profile that the current model was opened from; None if it has not changed.
+            base_url: The base URL that the model was opened with, in place of its profile's; unused without `name`.
         """
         if name is None:
             name, base_url = self.profile_name, self._selection.base_url
@@ -214,27 +217,27 @@ class ClientModel:
         self._retire()
 
     def record_with(self, provider: Provider | None) -> None:
-        """Ask this provider from now on: the same one, with its exchanges recorded. It cannot be switched any more."""
+        """Set the provider that is asked. If it records the exchanges of the previous one, the model is now fixed."""
         self._is_fixed = provider is not self.provider
         self.provider = provider
 
     def switch(
         self, model: str | Provider | None = None, *, tool_format: ToolFormat | ToolFormatHandler | str | None = None
     ) -> None:
-        """Answer the next turns with another model, or in another tool format. Turns that run keep theirs.
+        """Use another model or tool format from the next turn on; running turns keep theirs.
 
-        What messages carry for the model before is not sent to another one. Where the model is not prepared yet, its
-        first request does that.
+        Data that messages hold for the previous provider (`Message.echo`) is not sent to another provider. The first
+        request to the new model prepares it.
 
         Args:
-            model: as for `DialClient`; None for the same as before. It is asked at its own address.
-            tool_format: the tool format; by default that of the model.
+            model: The name or `Provider`, as for `DialClient`, used at its own base URL; None to keep the model.
+            tool_format: The tool format; None for the model's default.
 
         Raises:
-            ConfigError: there is no such model or tool format, or the client is being recorded.
+            ConfigError: The model or the tool format is unknown, or the client is recorded.
         """
         if self._is_fixed:
-            raise ConfigError("a recording is of one model", hint="leave the recording out to change the model")
+            raise ConfigError(*_RECORDED)
         before = (self.provider, self.status_provider)
         window = self.window
         if model is None:
@@ -247,11 +250,11 @@ class ClientModel:
         self._retire(*before)
 
     def _retire(self, *providers: Provider | None, keeps: int = 0) -> None:
-        """Set providers aside, to be closed once no turn runs: these, and the oldest models of conversations.
+        """Mark providers to be closed once no turn runs, and with them the oldest variants.
 
         Args:
-            providers: are no longer asked.
-            keeps: models of conversations that stay.
+            providers: The providers that are no longer used.
+            keeps: The number of variants that stay open.
         """
         oldest = list(self._variants)[: max(0, len(self._variants) - keeps)]
         for provider in (*providers, *(self._variants.pop(key).provider for key in oldest)):
@@ -259,12 +262,12 @@ class ClientModel:
                 self._retired.append(provider)
 
     def set_context_window(self, tokens: int | None) -> None:
-        """Set the tokens of the model's context window; None leaves it as it is."""
+        """Set the size of the model's context window in tokens; None changes nothing."""
         if tokens is not None:
             self.window = ContextWindow(tokens)
 
     async def close_retired(self) -> None:
-        """Close the models that were switched away from; no turn may be under way."""
+        """Close the models that are no longer used. Call it only while no turn runs."""
         retired, self._retired = self._retired, []
         for provider in retired:
             await provider.aclose()
@@ -273,33 +276,33 @@ class ClientModel:
         """Return the provider.
 
         Raises:
-            ConfigError: the client has no model.
+            ConfigError: The client has no model.
         """
         if self.provider is None:
             raise ConfigError("no model is named", hint="give DialClient a model")
         return self.provider
 
     def get_unrecorded(self) -> Provider:
-        """Return the provider, without the recording of its exchanges. Raises as `required`."""
+        """Return the provider that does not record its exchanges. Raises as `required`."""
         self.required()
         assert self._unrecorded is not None
         return self._unrecorded
 
     async def prepare(self) -> None:
-        """Prepare the model for the first request; an error here appears again, in words, in that request."""
+        """Prepare the model for the first request. An error is only logged here: the first request raises it again."""
         provider = self.provider
         try:
             if provider is not None and isinstance(provider, Preparable):
                 await provider.prepare()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the first request meets it
+        except Exception as error:  # noqa: BLE001 - the first request raises it again
             log.debug("prepare_failed", error=type(error).__name__)
         finally:
             self._prepared.set()
-        if provider is not None and provider.info.url:  # no turn waits for its price
+        if provider is not None and provider.info.url:  # loaded now, so that no turn waits for the price list
             await to_thread.run_sync(prices.preload, abandon_on_cancel=True)
 
     def reset(self) -> None:
-        """Make `ready` wait for the next `prepare`: the client was opened again."""
+        """Make `ready` wait for the next `prepare`, because the client was opened again."""
         self._prepared = anyio.Event()
 
     async def ready(self) -> None:
@@ -317,14 +320,14 @@ class ClientModel:
 
 
 def active_format(tool_format: ToolFormat | ToolFormatHandler | str, *, fenced_calls: bool = False) -> ActiveFormat:
-    """Return the format of tool calls; for ``auto`` the API's own, for as long as the endpoint supports it.
+    """Return the format of tool calls. The format ``auto`` is the API's own while the endpoint supports that.
 
     Args:
-        tool_format: a handler, or the name of a format.
-        fenced_calls: of `ModelInfo`.
+        tool_format: A handler, or the name of a format.
+        fenced_calls: The value of `ModelInfo.fenced_calls`.
 
     Raises:
-        ConfigError: there is no such format.
+        ConfigError: The format is unknown.
     """
     if not isinstance(tool_format, str):
         return ActiveFormat(tool_format)

@@ -19,41 +19,41 @@ from dial_client.tools.function_signature import Function
 from dial_client.turn_data.limits import Limits
 
 Directory = bool | str | os.PathLike[str]
-"""A folder; True for the user's own, False for none."""
+"""The path of a folder; True for the user's default folder, False for no folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalPolicy:
-    """Which tool calls run without a question, which never run, and what is kept of a person's answers.
+    """Which tool calls run without approval, which never run, and where the approver's answers are stored.
 
     Raises:
-        TypeError: `allow` or `deny` is a text and not a list of patterns.
+        TypeError: `allow` or `deny` is a string instead of a list of patterns.
     """
 
     allow: Iterable[str] = ()
-    """Patterns of tools that run without asking: ``time/*``."""
+    """Patterns of tools that run without approval: ``time/*``."""
     deny: Iterable[str] = ()
     """Patterns of tools that never run."""
     rules: Policy | str | os.PathLike[str] | list[Any] = ()
-    """A file, or a list as ``"policy"`` in servers.json has it. These rules come before those of the file that
-    `DialClient.from_config` reads."""
+    """A file of rules, or a list in the form of ``"policy"`` in servers.json. These rules precede the rules of the file
+    that `DialClient.from_config` reads."""
     grants: Directory = False
-    """Where the answer ``always`` is kept; without a folder it holds until the client is closed."""
+    """The folder that stores the answers ``always``; without a folder they apply until the client is closed."""
     tool_pins: Directory = False
-    """Where the definitions of approved tools are kept. A tool that has changed since needs a new approval whatever
-    else allows it, and is denied where there is no approver."""
+    """The folder that stores the definitions of approved tools. A tool whose definition has changed needs a new
+    approval, even if a rule allows it; without an approver its calls are denied."""
     concurrent: bool = False
-    """The approver may be asked about several calls at the same time."""
+    """True if the approver may be asked about several calls at the same time."""
 
     def __post_init__(self) -> None:
         for name, patterns in (("allow", self.allow), ("deny", self.deny)):
             if isinstance(patterns, str):
-                raise TypeError(f"{name} takes a list of patterns, not a text: {name}=[{patterns!r}]")
+                raise TypeError(f"{name} takes a list of patterns, not a string: {name}=[{patterns!r}]")
             object.__setattr__(self, name, tuple(patterns))
 
 
 class ClientOptions(TypedDict, total=False):
-    """The keywords of `DialClient`, for functions that hand them on."""
+    """The keyword arguments of `DialClient`, for functions that pass them on."""
 
     tool_format: ToolFormat | ToolFormatHandler | str | None
     limits: Limits | None

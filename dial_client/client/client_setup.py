@@ -1,4 +1,4 @@
-"""The parts of a `DialClient`, made from its options."""
+"""Builds the parts of a `DialClient` from its options."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from dial_client.turn_data.limits import Limits
 from dial_client.turns.sampling import ModelSampler, by_callback
 
 CACHE, STATE = "servers", "approved-tools"
-"""Subfolders of the user's own folders for caches, and for state that cannot be found out again."""
+"""Subfolders of the user's cache folder, and of the user's folder for state that cannot be rebuilt."""
 
 
 def server_target(name: str, entry: Any) -> Any:
-    """Return the target of a connection.
+    """Return the connection target of a server's entry.
 
     Raises:
-        ConfigError: the entry is wrong, or the name holds a ``/``.
-        TypeError: the entry can be no server.
+        ConfigError: The entry is wrong, or the name contains a ``/``.
+        TypeError: An object of this type cannot be a server.
     """
     if isinstance(entry, Mapping):
         return configuration.server_from_mapping(name, entry)
     if "/" in name:
-        raise ConfigError(f"{name!r}: the name of a server holds no /", "patterns of tools are SERVER/TOOL")
+        raise ConfigError(f"{name!r}: a server's name cannot contain /", "patterns of tools are SERVER/TOOL")
     if entry is None or isinstance(entry, str | bytes | int | float | list | tuple | set) or is_code(entry):
         hint = f": functions are tools, DialClient(…, tools=[{entry.__name__}])" if inspect.isroutine(entry) else ""
         raise TypeError(
@@ -59,14 +59,14 @@ def _holds_code(entry: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RecordingSetup:
-    """The provider, servers and approver of a client that plays a recording, or makes one."""
+    """The provider, servers and approver of a client that replays a recording, or makes one."""
 
     provider: Provider | None
     targets: Mapping[str, Any]
     approve: Approver | None
     connect: Connect = Connection
     recording: Any = None
-    """The `Recording` that is made; None for none."""
+    """The `Recording` that is written; None for none."""
 
 
 def recording_setup(
@@ -76,12 +76,13 @@ def recording_setup(
     record: str | os.PathLike[str] | None,
     tool_format: str,
 ) -> RecordingSetup:
-    """Read the entries, add the mock servers of a recording that is played, and open the recording that is made.
+    """Read the entries, add the mock servers of a replayed recording, and create the recording that is written.
 
     Raises:
-        ConfigError: an entry is wrong, or the provider plays a recording that is to be recorded.
+        ConfigError: An entry is wrong, or `record` is set and the provider replays a recording.
+        TypeError: `servers` is not a mapping, or an object of an entry's type cannot be a server.
     """
-    given: Any = servers  # callers without a type checker may give anything
+    given: Any = servers  # callers without a type checker may pass any type
     if not isinstance(given, Mapping):
         hint = ": functions are tools, DialClient(…, tools=[…])" if _holds_code(given) else ""
         raise TypeError(f"expected a mapping of names to servers, not {describe_type(given)}{hint}")
@@ -103,7 +104,7 @@ def recording_setup(
 
 
 def open_cache(directory: Directory, name: str) -> JsonCache | None:
-    """Open a folder; for True the subfolder `name` of the user's own, for False none."""
+    """Return the cache in a folder; for True in the subfolder `name` of the user's folder, for False None."""
     if directory is not True:
         return JsonCache(directory) if directory else None
     import platformdirs
@@ -113,12 +114,12 @@ def open_cache(directory: Directory, name: str) -> JsonCache | None:
 
 
 def open_tool_cache(directory: Directory, *, is_recorded: bool) -> JsonCache | None:
-    """Open the cache of the servers' tools; none for a recording: its tools have to be in it, so no server is lazy."""
+    """Return the cache of the servers' tools; None while recording: a recording needs every server to be started."""
     return open_cache(False if is_recorded else directory, CACHE)
 
 
 def open_grants(directory: Directory) -> GrantStore | None:
-    """Open the grants of a folder; for True those of the user, for False none."""
+    """Return the stored grants of a folder; for True of the user's folder, for False None."""
     if directory is not True:
         return GrantStore(directory) if directory else None
     import platformdirs
@@ -127,11 +128,11 @@ def open_grants(directory: Directory) -> GrantStore | None:
 
 
 def approval_checker(servers: ServerManager, approve: Approver | None, approval: ApprovalPolicy) -> ApprovalChecker:
-    """Return the check that every call passes before it runs.
+    """Return the checker that decides for each tool call whether it may run.
 
     Raises:
-        ConfigError: the rules cannot be read, or a rule is wrong.
-        TypeError: `approve` is no function.
+        ConfigError: The rules cannot be read, or a rule is wrong.
+        TypeError: `approve` is not callable.
     """
     check_approver(approve)
     rules = PolicyRules(tuple(approval.allow), tuple(approval.deny), AutoApproved(servers), policy_from(approval.rules))
@@ -150,13 +151,13 @@ class SamplingModel(Protocol):
     """The model that answers sampling requests."""
 
     middleware: MiddlewareChain
-    """Is around each request."""
+    """The middleware of the model's requests."""
 
     def get_unrecorded(self) -> Provider:
-        """Return the provider of the moment.
+        """Return the current provider.
 
         Raises:
-            ConfigError: there is no model.
+            ConfigError: The client has no model.
         """
         ...
 
@@ -169,10 +170,10 @@ def client_features(
     limits: Limits,
     audit: AuditRecorder | None,
 ) -> ClientFeatures:
-    """Return what servers may ask this client for.
+    """Return the features that the client offers to its servers.
 
     Raises:
-        ConfigError: there is no such log level, or no model for ``sample="model"``.
+        ConfigError: The log level is unknown, or ``sample="model"`` is set without a model.
     """
     callbacks = callbacks or Callbacks()
     level = callbacks.log_level or ("info" if callbacks.on_log is not None else None)

@@ -1,4 +1,4 @@
-"""Short ways to run turns: a question as text, many prompts at once, and calls from code without ``async``."""
+"""Shortcuts to run turns: the answer as text, many prompts at once, and synchronous calls."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ResultT = TypeVar("ResultT")
 
 
 class ConvenienceMethods(TurnMethods):
-    """The methods `ask` and `map`, and `run`, `response` and `ask` for code without ``async``."""
+    """The methods `ask` and `map`, and the synchronous forms of `run`, `response` and `ask`."""
 
     _tasks: BackgroundTasks | None
-    """None while the client is closed."""
+    """The client's background tasks; None while it is closed."""
     _sync_lock: Lock
-    """Held while a call without ``async`` opens the client, runs, and closes it."""
+    """Held while a synchronous call opens the client, runs, and closes the client."""
 
     @abstractmethod
     async def __aenter__(self) -> Self: ...
@@ -92,20 +92,20 @@ class ConvenienceMethods(TurnMethods):
         """Run a turn for each prompt, several at the same time.
 
         Args:
-            prompts: texts, messages or conversations; one turn each.
-            concurrency: the most turns that run at the same time.
-            progress: show a progress bar on standard error.
-            limits: of each turn, in place of the client's.
-            system: instructions of each turn, in place of the client's.
-            output_type: the type of each ``turn.output``, as for `run`.
+            prompts: Texts, messages or conversations, one for each turn.
+            concurrency: The most turns that run at the same time.
+            progress: True to show a progress bar on standard error.
+            limits: The limits of each turn, in place of the client's.
+            system: The instructions of each turn, in place of the client's.
+            output_type: The type of each ``turn.output``, as for `run`.
 
         Returns:
-            For each prompt, in the order of the prompts, its `Turn`, or the error that `run` would have raised: one
-            failed turn ends no other. ``isinstance(result, Turn)`` tells them apart.
+            The `Turn` of each prompt, in the order of the prompts, or the error that `run` would have raised: a failed
+            turn does not stop the others. ``isinstance(result, Turn)`` tells them apart.
 
         Raises:
-            RuntimeError: the client is not open.
-            TypeError: a prompt is no conversation, or `output_type` no type; no turn has begun then.
+            RuntimeError: The client is not open.
+            TypeError: A prompt is not a conversation, or `output_type` is not a type; no turn has started.
             ValueError: `concurrency` is less than 1.
         """
         if isinstance(prompts, str | Message):
@@ -159,39 +159,39 @@ class ConvenienceMethods(TurnMethods):
     def run_sync(
         self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None, output_type: Any = None
     ) -> Turn[Any]:
-        """Run a turn from code without ``async``, and return it when it has ended.
+        """Run a turn from synchronous code, and return the turn when it has ended.
 
-        A client that is not open is opened for this call, with all its servers, and closed after it. Calls of several
-        threads wait for each other then. An open client can be called so from a worker thread of its event loop: a
-        function without ``async`` that is a tool.
+        If the client is closed, this call opens it with all its servers and closes it again; such calls from several
+        threads run one after the other. If the client is open, only a worker thread of its event loop may call this
+        method, such as the thread of a synchronous function that is a tool.
 
         Args:
-            messages: the conversation; never changed.
-            limits: of this turn, in place of the client's.
-            system: instructions of this turn, in place of the client's.
-            output_type: the type of ``turn.output``, as for `run`.
+            messages: The conversation, which is never changed.
+            limits: The limits of this turn, in place of the client's.
+            system: The instructions of this turn, in place of the client's.
+            output_type: The type of ``turn.output``, as for `run`.
 
         Raises:
-            RuntimeError: an event loop runs in this thread, as in a notebook: use ``await dial.run(…)`` there; or the
+            RuntimeError: An event loop runs in this thread, as in a notebook (use ``await dial.run(…)`` there), or the
                 client is open in the event loop of another thread.
-            Exception: as `run`, and as opening the client.
+            Exception: Any error of `run`, or of opening the client.
         """
         call = partial(self.run, messages, limits=limits, system=system, output_type=output_type)
         return self._call_sync("run", call)
 
     def response_sync(self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None) -> Message:
-        """Run a turn from code without ``async``, and return its last message. Arguments and errors as `run_sync`."""
+        """Run a turn from synchronous code, and return its last message. Arguments and errors as `run_sync`."""
         return self._call_sync("response", partial(self.response, messages, limits=limits, system=system))
 
     def ask_sync(self, question: TurnInput, *, limits: Limits | None = None, system: str | None = None) -> str:
-        """Run a turn from code without ``async``, and return its text. Arguments and errors as `run_sync`."""
+        """Run a turn from synchronous code, and return the answer's text. Arguments and errors as `run_sync`."""
         return self._call_sync("ask", partial(self.ask, question, limits=limits, system=system))
 
     def _call_sync(self, name: str, call: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         if _is_in_event_loop():
             raise RuntimeError(
-                f"{name}_sync cannot wait while an event loop runs in this thread: use `await dial.{name}(…)`, which a"
-                " cell of a notebook takes too, within `async with DialClient(…) as dial`"
+                f"{name}_sync cannot wait while an event loop runs in this thread: use `await dial.{name}(…)`, also in"
+                " a cell of a notebook, within `async with DialClient(…) as dial`"
             )
         tasks = self._tasks  # another thread may close the client meanwhile
         if tasks is not None and tasks.loop == _find_worker_loop():
@@ -218,7 +218,7 @@ def _is_in_event_loop() -> bool:
 
 
 def _find_worker_loop() -> EventLoopToken | None:
-    """Return the event loop that this thread works for; None for a thread that is no worker of a loop."""
+    """Return the event loop that started this worker thread; None in any other thread."""
     try:
         from_thread.check_cancelled()
         return from_thread.run_sync(current_token)

@@ -1,4 +1,4 @@
-"""DialClient: the servers and the model, put together."""
+"""`DialClient`: an MCP host that connects servers to a chat model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import anyio
 from dial_client.audit.entries import AuditRecorder, Origin
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client import client_setup
-from dial_client.client.argument_types import check_options
+from dial_client.client.argument_types import check_on_limit, check_types
 from dial_client.client.client_model import ClientModel, ModelSelection
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory
 from dial_client.client.convenience_methods import ConvenienceMethods
@@ -58,59 +58,61 @@ from dial_client.turns.turn_tasks import TurnTasks
 
 
 class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMethods):
-    """An MCP host: connects servers to a chat model, and answers messages by carrying out the calls it asks for.
+    """An MCP host: connects servers to a chat model, and runs the tool calls that the model requests.
 
-    Use it as ``async with DialClient(…) as dial``; it may be entered in one task and left in another. Turns may run
-    side by side. Apart from cancellation, and from a `TypeError` for an argument of the wrong type, its methods raise
-    only what `dial_client.errors` lists.
+    Use it as ``async with DialClient(…) as dial``; one task may enter it and another may leave it. Turns may run
+    concurrently. Apart from cancellation, and from built-in errors for wrong use such as `TypeError`, its methods raise
+    only the errors in `dial_client.errors`.
 
     Args:
-        servers: for each name an entry as in servers.json, `ServerSettings`, or an in-process
+        servers: The servers by name: each an entry as in servers.json, a `ServerSettings`, or an in-process
             ``mcp.server.MCPServer``.
-        model: a model's name (``anthropic:claude-sonnet-5-5``, a key of `models`), or a `Provider`; None for a client
-            that only calls tools.
-        tool_format: the format of tool calls, or a `ToolFormatHandler` of your own; by default that of the model's
-            profile, else the API's own.
-        limits: the limits of one turn.
-        approve: is asked before a call that neither `approval` nor the configuration decides about; None allows it.
-        approval: patterns and rules that decide without asking, and where answers are kept.
-        callbacks: answers to the requests of servers: elicitation, sampling, roots, logs, logins.
-        audit: records each decision and each call: `audit.log_writer.AuditLog`.
-        cache_dir: a folder where the tools of servers are cached from run to run, for entries with ``"lazy"``, and how
-            to open a server; True for the user's own.
-        on_limit: ``"answer"`` ends a turn in words whatever limit is met; ``"raise"`` raises `LimitReached`. The
-            default is ``"answer"``, but a turn with an ``output_type`` raises `OutputError` where it has no output.
-        system: instructions put before every conversation that does not begin with its own.
-        guidance: instructions about the use of tools, beside any others; empty for none. None for the default guidance
-            where the conversation has no instructions of its own.
-        status: the source of the texts of `StatusChanged`: with ``"template"`` the tools' titles, with ``"model"`` also
-            the model, which describes each call while it runs, if it is quick enough (20 tokens, 2 seconds).
-        status_model: a smaller model for these texts.
-        base_url: the endpoint, in place of the model's own.
-        models: profiles that `model` may name.
-        record: a file to write the conversation to, for a bug report or a test, in the form of `recordings.recording`.
-            As a model, ``scripted:FILE``, it brings mock servers; a server in `servers` of the same name is used
-            instead.
-        resource_tools: the model may list and read the resources of all servers; else of those whose entry says so.
-        tools: functions that the model may call beside the servers' tools. Patterns and events name them
+        model: The model's name (``anthropic:claude-sonnet-5-5``, or a key of `models`), or a `Provider`; None for a
+            client that only calls tools.
+        tool_format: The format of tool calls, or a `ToolFormatHandler` of your own; by default the format in the
+            model's profile, else the API's native one.
+        limits: The limits of each turn.
+        approve: The approver, which is asked before each call that neither `approval` nor the configuration decides;
+            None allows these calls.
+        approval: Patterns and rules that decide without asking, and the folders that store the approver's answers.
+        callbacks: The callbacks for servers' requests: elicitation, sampling, roots, logs, logins.
+        audit: The recorder of each decision and each call, such as `audit.log_writer.AuditLog`.
+        cache_dir: The folder that caches, between runs, the tools of servers (for entries with ``"lazy"``) and the
+            protocol of each server; True for the user's cache folder.
+        on_limit: ``"answer"`` ends a turn with a written answer when it meets a limit; ``"raise"`` raises
+            `LimitReached`. By default turns end with an answer, but a turn with an ``output_type`` and no output
+            raises `OutputError`.
+        system: Instructions for conversations that do not begin with a system message.
+        guidance: Instructions on using tools, in addition to other instructions; empty for none. None adds the default
+            guidance to conversations without instructions.
+        status: The source of the texts of `StatusChanged`: ``"template"`` uses the tools' titles; ``"model"`` also asks
+            a model to describe each running call (at most 20 tokens and 2 seconds).
+        status_model: A smaller model for these descriptions; by default the client's model.
+        base_url: The base URL of the model's endpoint, in place of its default.
+        models: The model profiles that `model` may name.
+        record: The file that records the conversation, for a bug report or a test (`recordings.recording`). The model
+            ``scripted:FILE`` replays it, with mock servers for those that are not in `servers`.
+        resource_tools: True to let the model list and read the resources of all servers; False for only the servers
+            whose entries allow it.
+        tools: Functions that the model may call in addition to the servers' tools. Patterns and events name them
             ``functions/NAME``; see `tool`.
-        middleware: is around turns, model calls and tool calls, the first outermost; see `Middleware`.
-        fallback_models: are asked, in this order, where `model` cannot answer; by default those of its profile.
-        startup_patience: seconds a turn waits for servers that are starting, from the start of each. Their tools join
-            in a later round. Tools of the last run (`cache_dir`) are offered after a second. A server marked
-            ``required`` is waited for in any case.
+        middleware: The middleware of turns, model calls and tool calls, the outermost first; see `Middleware`.
+        fallback_models: The models to ask, in this order, if `model` cannot answer; by default those of its profile.
+        startup_patience: The most seconds that a turn waits for a server, from the server's start. Tools of servers
+            that start later are offered in a later round, cached tools (`cache_dir`) after one second. A turn always
+            waits for a server marked ``required``.
 
     Raises:
-        ConfigError: an entry, the model's name or an option is wrong.
-        TypeError: a server is nothing that can be connected, or a function cannot be a tool.
+        ConfigError: An entry, the model's name or an option is wrong.
+        TypeError: An object in `servers` cannot be a server, or a function cannot be a tool.
     """
 
     _tasks: BackgroundTasks | None = None
-    """Those of the client while it is open."""
+    """The client's background tasks; None while it is closed."""
     system: str | None
-    """Instructions of the next turns, for conversations that do not begin with their own."""
+    """Instructions for the next turns of conversations that do not begin with a system message."""
     model: ClientModel
-    """The model, with its context window; `ClientModel.switch` changes it between two turns."""
+    """The model and its context window; `ClientModel.switch` changes the model for the next turns."""
     resources: Resources
     """The resources of all servers."""
     prompts: Prompts
@@ -142,9 +144,8 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         fallback_models: Sequence[str | Provider] = (),
         startup_patience: float = STARTUP_PATIENCE,
     ) -> None:
-        check_options(
-            on_limit, limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks)
-        )
+        check_types(limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks))
+        check_on_limit(on_limit)
         approval, self.limits = approval or ApprovalPolicy(), limits or Limits()
         self._sync_lock = Lock()
         self._on_limit = on_limit
@@ -174,19 +175,19 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         profile: str | None = None,
         **options: Unpack[ClientOptions],
     ) -> Self:
-        """Make a client of a servers.json.
+        """Create a client from a servers.json file.
+
+        If the model is a recording, its mock servers replace all servers of the file.
 
         Args:
-            path: the file.
-            model: as for the class; by default the ``defaultModel`` of the file.
-            profile: the name of a profile of the file.
-            options: the keywords of the class.
-
-        No server of the file is started where the model is a recording, which has servers of its own.
+            path: The path of the file.
+            model: The model, as for `DialClient`; by default the ``defaultModel`` of the file.
+            profile: The name of a profile in the file; None for no profile.
+            options: Further keyword arguments of `DialClient`.
 
         Raises:
-            ConfigError: the file is missing or wrong, there is no such profile, or no model is named and the file has
-                no ``defaultModel``.
+            ConfigError: The file is missing or wrong, the profile is unknown, or neither `model` nor ``defaultModel``
+                names a model.
         """
         settings = configuration.load(path, profile=profile)
         model = model if model is not None else settings.default_model
@@ -204,10 +205,10 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         return cls(servers, model, **options)
 
     async def __aenter__(self) -> Self:
-        """Start all servers side by side, and wait until each is ready or known not to be.
+        """Start all servers concurrently, and wait until each is ready or has failed.
 
         Raises:
-            ServerStartError: a server marked ``required`` did not start.
+            ServerStartError: A server marked ``required`` did not start.
         """
         await self.open()
         try:
@@ -223,10 +224,10 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         await self.aclose()
 
     async def open(self) -> None:
-        """Begin to start the servers and to prepare the model, without waiting for either; an open client stays open.
+        """Begin to start the servers and to prepare the model, without waiting; does nothing if the client is open.
 
         Raises:
-            ConfigError: the file to record to cannot be written.
+            ConfigError: The file of the recording cannot be written.
         """
         if self._tasks is not None and not self._tasks.is_closed:
             return
@@ -238,21 +239,21 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         self._tasks.start_soon(self.model.prepare)
 
     async def ready(self) -> None:
-        """Wait until every server is ready or known not to be, at most its start-up timeout.
+        """Wait until every server is ready or has failed; a server fails at its start-up timeout.
 
         Raises:
-            ServerStartError: a server marked ``required`` did not start.
+            ServerStartError: A server marked ``required`` did not start.
         """
         await self._servers.wait_settled()
         self._servers.require()
 
     async def aclose(self) -> None:
-        """Cancel the turns, stop the servers, close the model's connections. May be called twice, and from any task."""
+        """Cancel the turns, stop the servers and close the model's connections. Any task may call it, also twice."""
         tasks, self._tasks = self._tasks, None
         if tasks is None:
             return
-        # From the last to the first: each is closed whatever another raises, also if the caller is cancelled meanwhile,
-        # from which asyncio's own `Task.cancel` a shield does not protect.
+        # The stack closes the last part first, and goes on if a part raises or if the caller is cancelled: a shield
+        # does not hold back asyncio's own `Task.cancel`.
         with anyio.CancelScope(shield=True):
             async with AsyncExitStack() as parts:
                 if self._recording is not None:
@@ -281,30 +282,31 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         output_type: Any = None,
         settings: TurnSettings = TurnSettings(),  # noqa: B008 - frozen
     ) -> TurnHandle:
-        """Start a turn without waiting for it.
+        """Start a turn, and return its handle without waiting for the result.
 
         Args:
-            messages: the conversation; never changed.
-            limits: of this turn, in place of the client's.
-            system: instructions of this turn, in place of the client's.
-            stream: ask the model for its reply in pieces.
-            stream_events: the caller reads `TurnHandle.events`; the turn waits for a slow reader.
-            origin: the ids of the turn and its conversation; by default a new turn of no conversation.
-            observers: follow the turn from within, each also in a task of its own.
-            client_tools: tools of the caller's own, which hide others of their names: a call of one ends the turn.
-            max_tokens: of each of the model's replies.
-            depth: rounds of tool calls at the end of `messages` that count as this turn's.
-            output_type: the type of the answer, as for `run`.
-            settings: further settings of this turn.
+            messages: The conversation, which is never changed.
+            limits: The limits of this turn, in place of the client's.
+            system: The instructions of this turn, in place of the client's.
+            stream: True to ask the model for a streamed reply.
+            stream_events: True if the caller reads `TurnHandle.events`; the turn then waits for a slow reader.
+            origin: The ids of the turn and its conversation; by default a new turn without a conversation.
+            observers: The observers of the turn; each may also run a task of its own beside the turn.
+            client_tools: Tools that the caller runs itself; they hide offered tools of the same names. A call of such a
+                tool ends the turn.
+            max_tokens: The most tokens of each model reply.
+            depth: The number of tool rounds at the end of `messages` that count towards this turn's limit.
+            output_type: The type of the answer, as for `run`.
+            settings: Further settings of this turn.
 
         Raises:
-            ConfigError: the client has no such model, or `output_type` is an invalid JSON Schema.
-            RuntimeError: the client is not open.
-            TypeError: `messages` is no conversation, or `output_type` no type that JSON can be read as.
+            ConfigError: The client has no model, or not that of `settings`, or `output_type` is an invalid JSON Schema.
+            RuntimeError: The client is not open.
+            TypeError: `messages` is not a conversation, or `output_type` is not a type that JSON can be parsed as.
         """
         if self._tasks is None:
             raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
-        check_options(limits=(limits, Limits))
+        check_types(limits=(limits, Limits))
         self.model.select(settings).required()
         chosen, conversation = settings.override(limits, system), to_messages(messages)
         output = None if output_type is None else build_output_type(output_type)
@@ -327,14 +329,14 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         return turn
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, origin: Origin | None = None) -> ToolCallResult:
-        """Call one tool by its offered name, without a model, and return the result; a failure is a result too.
+        """Call one tool without a model, and return its result; a failed call returns a result too.
 
-        Permission, checks and limits are those of a turn.
+        Approval, argument checks and limits are the same as in a turn.
 
         Args:
-            name: of the tool, as in `tools`.
-            arguments: of the call.
-            origin: the conversation and the turn, for the approver and the audit log; None for neither.
+            name: The offered name of the tool, as in `tools`.
+            arguments: The arguments of the call.
+            origin: The ids of the conversation and the turn, for the approver and the audit log; None for none.
         """
 
         async def discard(event: Event) -> None:
@@ -349,7 +351,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         return find_taint(messages, self._tools.catalog(), self._servers.values()).sources
 
     async def attach(self, content: Content) -> Attached:
-        """Return a user's message together with the resources it names (``@server:uri``)."""
+        """Return a user's message with the contents of the resources that it mentions (``@server:uri``)."""
         limit = self.limits.max_result_chars
         return await attach(content, self.resources, self._servers, self._results.keep, limit)
 
@@ -360,7 +362,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         options: turn_runner.TurnOptions,
         settings: TurnSettings,
     ) -> StopReason:
-        # Getting ready has limits of its own: a model that is fetched first must not use up the first turn's time.
+        # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
         await self._servers.patience.wait()
         await self.model.ready()
         model = self.model.select(settings)

@@ -1,4 +1,4 @@
-"""The method that offers a function to the model."""
+"""The method `DialClient.tool`, which offers a function to the model as a tool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dial_client.tools.tool_selection import ToolSnapshots
 
 
 class FunctionMethods:
-    """The method `tool`, for clients that have servers and tools."""
+    """The method `tool` of `DialClient`."""
 
     _servers: ServerManager
     _tools: ToolSnapshots
@@ -29,19 +29,19 @@ class FunctionMethods:
     def tool(self, **options: Unpack[FunctionOptions]) -> Callable[[FunctionT], FunctionT]: ...
 
     def tool(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # mypy 2.4 and Unpack
-        """Offer a function to the model from the next round on, as ``@dial.tool`` or ``@dial.tool(read_only=True)``.
+        """Offer a function to the model, from the next round on: ``@dial.tool`` or ``@dial.tool(read_only=True)``.
 
-        The description comes from the docstring, the schema from the annotations. A parameter that is annotated with
-        `Context` receives the call. A function without ``async`` runs in a thread. The value that the function returns
-        is the result; an error that the function raises is a result too, and the model reads its text.
+        The tool's description comes from the docstring, its schema from the annotations. A parameter annotated with
+        `Context` receives the context of the call. A function without ``async`` runs in a thread. The return value is
+        the result of the call. If the function raises an error, the result is a failure with the error's text.
 
         Args:
-            function: a function, a method, or any other callable. It is returned.
-            options: the fields of `FunctionTool`.
+            function: A function, a method or another callable; the decorator returns it unchanged.
+            options: The fields of `FunctionTool`.
 
         Raises:
-            ConfigError: a server has the name that functions have in place of a server's.
-            TypeError: the function cannot be a tool, or there is one of its name.
+            ConfigError: A server has the name ``functions``, which is reserved for such tools.
+            TypeError: The function cannot be a tool, or another tool has its name.
         """
 
         def add(added: FunctionT) -> FunctionT:
@@ -60,11 +60,11 @@ def open_tools(
     *,
     resource_tools: bool,
 ) -> ToolSnapshots:
-    """Return the tools of a client: those of its servers, its functions, and those that read `resources`.
+    """Return the tools of a client: its servers' tools, its functions, and the tools that read `resources`.
 
     Raises:
-        ConfigError: a server has the name that functions have in place of a server's.
-        TypeError: a function cannot be a tool.
+        ConfigError: A server has the name ``functions``, which is reserved for functions.
+        TypeError: A function cannot be a tool.
     """
     function_tools = FunctionTools(functions, features)
     if function_tools.tools:
@@ -74,10 +74,10 @@ def open_tools(
 
 
 def check_name(name: str, servers: Container[str]) -> None:
-    """Check that functions and servers share no name.
+    """Check that no server has the name that is reserved for functions.
 
     Raises:
-        ConfigError: a server is named as functions are.
+        ConfigError: A server has this name.
     """
     if name in servers:
-        raise ConfigError(f"a server is named {name!r}, as the functions of this program are", hint="rename the server")
+        raise ConfigError(f"no server can be named {name!r}: functions have this name", hint="rename the server")

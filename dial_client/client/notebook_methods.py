@@ -1,4 +1,4 @@
-"""How a client is shown in a notebook, and in a terminal with rich."""
+"""Shows a client in a notebook, and in a terminal with rich."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dial_client.text.value_summary import ValueSummary
 
 
 class NotebookMethods(ABC):
-    """The forms of a client for notebooks and for rich: its model, its servers, and its tools."""
+    """The methods that notebooks and rich call to show a client: its model, servers and tools."""
 
     @property
     @abstractmethod

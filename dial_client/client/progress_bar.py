@@ -1,4 +1,4 @@
-"""The progress bar of many turns."""
+"""The progress bar of `DialClient.map`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Advance = Callable[[bool], None]
-"""Is called at the end of each turn, with True if the turn failed."""
+"""Called at the end of each turn, with True if the turn failed."""
 
 
 @contextmanager
 def show_progress(total: int, *, is_shown: bool) -> Iterator[Advance]:
-    """Show on standard error how many of `total` turns are over, and how many of them failed.
+    """Show on standard error how many of `total` turns have ended, and how many of them failed.
 
-    Without a terminal only the last state is printed.
+    If standard error is not a terminal, only the last state is printed.
     """
     if not is_shown:
         yield lambda failed: None  # noqa: ARG005 - nothing is shown

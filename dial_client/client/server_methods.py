@@ -20,10 +20,10 @@ from dial_client.turn_data.limits import Limits
 
 
 class ServerMethods:
-    """The methods of a client that have to do with its servers."""
+    """The methods of `DialClient` for its servers."""
 
     approvals: ApprovalChecker
-    """Decides which calls run."""
+    """Decides for each tool call whether it may run."""
     _servers: ServerManager
     _tools: ToolSnapshots
     _executor: ToolExecutor
@@ -36,24 +36,24 @@ class ServerMethods:
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """The tools as they are offered to the model, sorted by name."""
+        """The tools that are offered to the model, sorted by name."""
         return self._tools.catalog().tools
 
     @property
     def tool_name_client_map(self) -> Mapping[str, Connection]:
-        """For each offered name the connection to the server that has the tool; functions have none."""
+        """The connection to the server of each tool, by the tool's offered name; without functions."""
         routes = self._tools.catalog().routes
         servers = {name: self._servers.get(route.spec.server) for name, route in routes.items()}
         return MappingProxyType({name: server for name, server in servers.items() if server is not None})
 
     @property
     def servers(self) -> Mapping[str, ServerStatus]:
-        """The status of each server: state, era, tools, why it failed, its last lines on stderr."""
+        """The status of each server, by name: state, protocol version, tools, error, last lines of stderr."""
         return MappingProxyType({name: connection.status for name, connection in self._servers.items()})
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The problems with servers and tools, a line each: why one is missing, what is odd."""
+        """The problems with servers and tools, one line each, such as why a tool is missing."""
         return (
             *self._servers.notes,
             *self._tools.catalog().notes,
@@ -61,17 +61,17 @@ class ServerMethods:
         )
 
     async def add_server(self, name: str, entry: Any) -> ServerStatus:
-        """Connect one more server, and return its status once it is ready or known not to be.
+        """Connect another server, and return its status once it is ready or has failed.
 
-        Its tools are on offer in the next round, of running turns too. Cancelling this takes the server back.
+        Its tools are offered from the next round on, also in running turns. Cancelling this call removes the server.
 
         Args:
-            name: a name no other server has.
-            entry: as for the class.
+            name: The name of the server, which no other server has.
+            entry: The server's entry, as for `DialClient`.
 
         Raises:
-            ConfigError: the entry is wrong, or there is a server of this name.
-            TypeError: the entry can be no server.
+            ConfigError: The entry is wrong, or another server has this name.
+            TypeError: An object of this type cannot be a server.
         """
         target = client_setup.server_target(name, entry)
         if self._tools.functions.tools:
@@ -79,40 +79,40 @@ class ServerMethods:
         return await self._servers.add(name, target)
 
     async def remove_server(self, name: str) -> None:
-        """Stop a server, leaving nothing behind; calls in flight become error results.
+        """Stop a server and remove it; calls in flight end with error results.
 
         Raises:
-            ConfigError: there is no server of this name.
+            ConfigError: There is no server of this name.
         """
         self.approvals.forget(name)
         await self._servers.remove(name)
 
     async def restart_server(self, name: str) -> ServerStatus:
-        """Stop a server and start it anew, one that was given up too. Raises as `remove_server`."""
+        """Restart a server, also one that was given up, and return its status. Raises as `remove_server`."""
         return await self._servers.restart(name)
 
     async def ready_for_turn(self) -> None:
-        """Wait until a turn can begin: as `ready`, but not longer than the start-up patience of the client.
+        """Wait until a turn can begin: for every ``required`` server, for others at most ``startup_patience`` seconds.
 
         Raises:
-            ServerStartError: a server marked ``required`` did not start.
+            ServerStartError: A server marked ``required`` did not start.
         """
         await self._servers.patience.wait()
         self._servers.require()
 
     @property
     def awaited_servers(self) -> Mapping[str, str]:
-        """The servers that a turn waits for now, and what is being downloaded for each; empty for nothing."""
+        """The servers that a turn waits for now, by name; each value describes a running download, or is empty."""
         return self._servers.patience.awaited
 
     def skip_starting(self) -> tuple[str, ...]:
         """Let turns begin without the servers that are still starting, and return the names of these servers.
 
-        Their tools join when the servers are ready.
+        Their tools are offered once the servers are ready.
         """
         return self._servers.patience.skip_starting()
 
     async def wait_for_server_change(self) -> None:
-        """Wait until the state or the tools of a server change: `servers` and `tools` may differ afterwards."""
+        """Wait until the state or the tools of a server change, as `servers` and `tools` then show."""
         before = self._servers.announcements.value
         await self._servers.announcements.wait_until(lambda count: count != before)

@@ -1,4 +1,4 @@
-"""The ways to run one turn: its result, its events, or its server-sent events."""
+"""The methods that run one turn, and return its result, its events or server-sent events."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dial_client.turns.turn_handle import TurnHandle
 OutputT = TypeVar("OutputT")
 
 TurnInput = str | Message | Sequence[Message]
-"""A conversation: its messages, its only message, or the text of the user's only message."""
+"""A conversation: its messages, a single message, or the text of a single user message."""
 
 
 class TurnMethods(ABC):
-    """The methods that run a turn, on top of `start`.
+    """The methods that run a turn by `start`.
 
-    Each takes a `TurnInput`, and for this turn alone `limits` and `system` in place of the client's.
+    Each takes a `TurnInput`. The arguments `limits` and `system` replace the client's for this turn.
     """
 
     @property
@@ -42,7 +42,7 @@ class TurnMethods(ABC):
         stream_events: bool = True,
         output_type: Any = None,
     ) -> TurnHandle:
-        """Start a turn without waiting for it."""
+        """Start a turn, and return its handle without waiting for the result."""
 
     async def response(
         self,
@@ -84,21 +84,21 @@ class TurnMethods(ABC):
         system: str | None = None,
         output_type: Any = None,
     ) -> Turn[Any]:
-        """Run a turn; the model is asked without streaming where its endpoint allows that.
+        """Run a turn, and return it when it has ended. Replies are not streamed, unless the endpoint requires it.
 
         Args:
-            messages: the conversation; never changed.
-            limits: of this turn, in place of the client's.
-            system: instructions of this turn, in place of the client's.
-            output_type: the type of ``turn.output``: whatever `pydantic.TypeAdapter` takes, or a JSON Schema as a
-                mapping. An answer that is not of this type goes back to the model, twice at most.
+            messages: The conversation, which is never changed.
+            limits: The limits of this turn, in place of the client's.
+            system: The instructions of this turn, in place of the client's.
+            output_type: The type of ``turn.output``: any type that `pydantic.TypeAdapter` accepts, or a JSON Schema as
+                a mapping. If an answer is not of this type, the model is asked to correct it, at most twice.
 
         Raises:
-            ProviderError: the model could not be reached or refused the request.
-            LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
-            OutputError: there is no answer of `output_type`; with ``on_limit="answer"``, ``turn.output`` is None.
+            ProviderError: The model could not be reached, or refused the request.
+            LimitReached: A limit was met, and the client has ``on_limit="raise"``.
+            OutputError: No answer is of `output_type`. With ``on_limit="answer"``, ``turn.output`` is None instead.
             ConfigError: `output_type` is an invalid JSON Schema.
-            TypeError: `messages` is no conversation, or `output_type` no type that JSON can be read as.
+            TypeError: `messages` is not a conversation, or `output_type` is not a type that JSON can be parsed as.
         """
         turn = self.start(
             messages, limits=limits, system=system, stream=False, stream_events=False, output_type=output_type
@@ -116,11 +116,11 @@ class TurnMethods(ABC):
         system: str | None = None,
         output_type: Any = None,
     ) -> AsyncGenerator[Event, None]:
-        """Run a turn, and yield its events as they happen, `Finished` last. Leaving early cancels the turn.
+        """Run a turn, and yield its events as they happen, `Finished` last. Leaving the loop early cancels the turn.
 
-        With an `output_type`, `OutputDelta` has the answer so far as a value of that type.
+        With an `output_type`, `OutputDelta` has the partial answer as a value of that type.
 
-        Raises: as `run`, behind the last event.
+        Raises: as `run`, after the last event.
         """
         turn = self.start(messages, limits=limits, system=system, output_type=output_type)
         async with aclosing(turn.events()) as events:
@@ -135,12 +135,12 @@ class TurnMethods(ABC):
         system: str | None = None,
         output_type: Any = None,
     ) -> AsyncGenerator[str, None]:
-        """Run a turn, and yield server-sent events: strings that end in a blank line, in the form of `sse_encoder`.
+        """Run a turn, and yield server-sent events: strings that end in a blank line, in the format of `sse_encoder`.
 
-        An error after the first event is an ``error`` event; ``data: [DONE]`` is always the last.
+        An error after the first event becomes an ``error`` event. The last event is always ``data: [DONE]``.
 
         Raises:
-            TypeError: `messages` is no conversation.
+            TypeError: `messages` is not a conversation.
         """
         conversation = to_messages(messages)
         events = self.stream(conversation, limits=limits, system=system, output_type=output_type)
@@ -153,13 +153,13 @@ def to_messages(conversation: TurnInput) -> tuple[Message, ...]:
     """Return the messages of a conversation.
 
     Raises:
-        TypeError: it is neither a text, a `Message` nor a sequence of `Message`s.
+        TypeError: `conversation` is neither a string, a `Message` nor a sequence of `Message`s.
     """
     if isinstance(conversation, str):
         return (Message.user(conversation),)
     if isinstance(conversation, Message):
         return (conversation,)
-    # Callers without a type checker may give anything.
+    # Callers without a type checker may pass any type.
     given: Any = conversation
     if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray):
         raise TypeError(f"expected a text, a Message or a sequence of Messages, not {type(given).__name__}")

@@ -1,4 +1,4 @@
-"""The settings of one turn, in place of those of its client."""
+"""The settings of one turn, which override the client's."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dial_client.turn_data.limits import Limits
 
 @dataclass(frozen=True, slots=True)
 class TurnSettings:
-    """The settings of one turn. None stands for the setting of the client."""
+    """The settings of one turn. A setting that is None is the client's."""
 
     model: str | None = None
-    """The name of a profile of ``models``."""
+    """The name of a model profile in ``models``."""
     tool_format: str | None = None
     """``native``, ``react``, ``xml`` or ``auto``."""
     temperature: float | None = None
-    """Sent where the endpoint takes one; for models that are profiles."""
+    """The sampling temperature, which is sent if the endpoint accepts it; only for models with a profile."""
     limits: Limits | None = None
     system: str | None = None
-    """Instructions, for conversations that do not begin with their own."""
+    """Instructions for conversations that do not begin with a system message."""
     disabled_servers: frozenset[str] = frozenset()
     """Servers whose tools the model cannot call."""
     disabled_tools: frozenset[str] = frozenset()
@@ -30,20 +30,20 @@ class TurnSettings:
 
     @property
     def changes_model(self) -> bool:
-        """True if the turn does not ask the client's model as it is."""
+        """True if the turn uses another model, tool format or temperature than the client."""
         return any(value is not None for value in (self.model, self.tool_format, self.temperature))
 
     def override(self, limits: Limits | None, system: str | None) -> TurnSettings:
-        """Return the settings with these limits and instructions, where they are given."""
+        """Return the settings with these limits and instructions; an argument that is None changes nothing."""
         return replace(self, limits=limits or self.limits, system=self.system if system is None else system)
 
     def is_disabled(self, tool: ToolSpec) -> bool:
-        """Return True for a tool that the model cannot call."""
+        """Return True if the settings disable the tool."""
         return tool.server in self.disabled_servers or tool.name in self.disabled_tools
 
 
 def select_tools(snapshot: Callable[[], ToolSnapshot], settings: TurnSettings) -> Callable[[], ToolSnapshot]:
-    """Return a function that returns the tools of the moment without those that the settings disable."""
+    """Return a function that returns the current tools without the tools that the settings disable."""
     if not settings.disabled_servers and not settings.disabled_tools:
         return snapshot
     latest: tuple[ToolSnapshot, ToolSnapshot] | None = None

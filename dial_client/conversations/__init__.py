@@ -1,1 +1,1 @@
-"""Conversations: `conversation_manager` runs their turns, `persistence` stores them, `export` writes them out."""
+"""Conversations: `conversation_manager` runs turns, `persistence` stores them, `export` writes JSON and Markdown."""

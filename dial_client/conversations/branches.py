@@ -1,4 +1,4 @@
-"""Entries that change which version of a conversation is shown."""
+"""Builds the entries that select, or remove, versions of a conversation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dial_client.stores.conversation_store import Conversation
 
 
 def build_branch(stored: Conversation, tree: MessageTree, head: int) -> tuple[Message, ...]:
-    """Return the entry after which the conversation continues behind the message at `head`; none where it does already.
+    """Return the entry that makes the next message follow the message at `head`; empty if it does already.
 
-    Summaries of messages up to there are repeated: the new version is no longer than the one before it.
+    Later summaries of messages up to `head` are added again, so that they apply to the new version too.
     """
     if head == tree.head:
         return ()
@@ -25,10 +25,10 @@ def build_branch(stored: Conversation, tree: MessageTree, head: int) -> tuple[Me
 
 
 def build_switch(stored: Conversation, position: int) -> tuple[Message, ...]:
-    """Return the entry that shows the version with the message at `position`, as it was last continued.
+    """Return the entry that shows the latest version with the message at `position`; empty if it is already shown.
 
     Raises:
-        ConfigError: there is no such message.
+        ConfigError: There is no message at `position`.
     """
     tree = build_tree(stored)
     tree.find(position)
@@ -40,10 +40,10 @@ def build_switch(stored: Conversation, position: int) -> tuple[Message, ...]:
 def build_deletion(stored: Conversation, position: int) -> tuple[Message, ...]:
     """Return the entries that remove a question with all its answers, or one answer, from the conversation.
 
-    Where the last answer is removed, another version of it is shown.
+    If the last answer of the shown version is removed, the latest other version of that answer is shown.
 
     Raises:
-        ConfigError: there is no such message.
+        ConfigError: There is no message at `position`.
     """
     tree = build_tree(stored)
     tree.find(position)

@@ -1,4 +1,4 @@
-"""The ways to send a message in a conversation and wait for its turn: the result, or the events."""
+"""The methods that send a message in a conversation, and return the turn's result or events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OutputT = TypeVar("OutputT")
 
 
 class ChatMethods(ABC):
-    """The methods that run a turn of a conversation to its end."""
+    """The methods that run a turn of a conversation until it ends."""
 
     @abstractmethod
     async def _start(
@@ -29,7 +29,7 @@ class ChatMethods(ABC):
         turn_id: str | None = None,
         output_type: Any = None,
     ) -> TurnHandle:
-        """Start the next turn; without a message, one that resumes an interrupted turn."""
+        """Start the next turn; if `message` is None, resume the interrupted turn."""
 
     @overload
     async def chat(self, conversation_id: str, message: TurnInput, *, output_type: type[OutputT]) -> Turn[OutputT]: ...
@@ -57,25 +57,25 @@ class ChatMethods(ABC):
     ) -> AsyncGenerator[Event, None]:
         """Send a message in a conversation, and yield the turn's events, `Finished` last.
 
-        Leaving early cancels the turn, and the text up to then is stored; use `contextlib.aclosing`, so that this
-        happens at once. The turn waits for a reader that is slow; `start` has one that does not.
+        Leaving the loop early cancels the turn and stores the partial text; use `contextlib.aclosing`, so that this
+        happens at once. The turn waits for a slow reader; a turn of `start` does not.
 
         Args:
-            conversation_id: which conversation.
-            message: the person's text, or as for `ConversationManager.start`.
-            stream: ask the model for its reply in pieces.
-            on_started: is given the turn once it runs: its `TurnHandle.cancel` stops it from anywhere, and the events
-                go on to a `Finished` whose turn says ``cancelled``.
-            output_type: the type of the answer, as for `DialClient.run`.
+            conversation_id: The id of the conversation.
+            message: The user's text, or another input that `ConversationManager.start` accepts.
+            stream: True to ask the model for a streamed reply.
+            on_started: Called with the turn once it runs. Its `TurnHandle.cancel` stops it from anywhere; the last
+                event is then `Finished` with a turn whose stop reason is ``cancelled``.
+            output_type: The type of the answer, as for `DialClient.run`.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
-            ConversationBusy: another turn of it is under way, and ``when_busy="refuse"`` or it took too long.
-            ProviderError: the model could not be reached or refused; the text up to then is stored.
-            LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
-            OutputError: there is no answer of `output_type`.
-            ConfigError: there is no such message to edit, to answer again, or to continue.
-            DialError: the store failed; the turn is over.
+            ConversationNotFound: The conversation does not exist.
+            ConversationBusy: Another turn of the conversation is running, with ``when_busy="refuse"`` or for too long.
+            ProviderError: The model could not be reached, or refused the request; the partial text is stored.
+            LimitReached: A limit was met, and the client has ``on_limit="raise"``.
+            OutputError: No answer is of `output_type`.
+            ConfigError: The message to edit, to answer again or to continue does not exist.
+            DialError: The store failed, which ended the turn.
         """
         check_turn_input(message)
         turn = await self._start(conversation_id, message, stream=stream, stream_events=True, output_type=output_type)

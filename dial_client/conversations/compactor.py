@@ -1,4 +1,4 @@
-"""Compacts conversations: measures how full the context window is, and stores the summary of the older part."""
+"""Compacts conversations: estimates how full the context window is, and stores summaries of older messages."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Compactor:
     """Compacts the conversations of a store.
 
     Args:
-        dial: has the tools, of which the window has to hold the definitions.
-        select_model: returns the model of a conversation, which writes the summary and whose window counts.
-        store: keeps the conversations.
-        editor: stores the summaries.
-        turns: knows the latest turns, which tell how many tokens a conversation has.
+        dial: The client, whose tool definitions also take space in the context window.
+        select_model: Returns the model of a conversation, which writes the summary and has the context window.
+        store: The store of the conversations.
+        editor: The editor that stores the summaries.
+        turns: The queue with the latest turns, whose usage tells how many tokens a conversation has.
     """
 
     def __init__(
@@ -73,23 +73,24 @@ class Compactor:
         return compaction
 
     async def compact_when_full(self, conversation_id: str, at: float) -> str:
-        """Compact a conversation that fills the window up to `at`; return a note on what was done, empty for nothing.
+        """Compact a conversation that fills at least the part `at` of the window, and return a note; empty for none.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         try:
             compaction = await self.compact(conversation_id, KEPT_EXCHANGES, at)
         except ConversationBusy:
-            return ""  # the turn before the next one has to end first
+            return ""  # a turn is running, which the next turn waits for
         except (ProviderError, MiddlewareError) as error:
-            return f"the conversation is nearly as long as this model can take, and it could not be summarized: {error}"
+            return f"the conversation nearly fills the model's context window, and it could not be summarized: {error}"
         return "" if compaction is None else compaction.note
 
     def measure(self, stored: Conversation) -> float:
-        """Return the part of the context window that a stored conversation fills; 0 where its size is not known.
+        """Return the part of the context window that a stored conversation fills; 0 if the window's size is unknown.
 
-        Where the latest turn has run in this process, the provider has counted; else this is a cautious estimate.
+        If the latest turn ran in this process, this uses the tokens that the provider reported; else an estimate that
+        is rather too high.
         """
         model = self._select_model(stored)
         messages = repair_conversation(stored).messages
@@ -101,7 +102,7 @@ class Compactor:
         tokens = model.window_tokens
         if not used or not tokens:
             return model.window.estimate_fill(messages, self._dial.tools, tokens)
-        # What the window is known to refuse counts too.
+        # The estimate also counts requests that the endpoint refused as too long.
         return max(used / tokens, model.window.estimate_fill(messages, self._dial.tools))
 
 

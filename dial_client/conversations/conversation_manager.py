@@ -1,37 +1,37 @@
-"""ConversationManager: conversations of many turns, stored while they run.
+"""`ConversationManager`: conversations of many turns, stored while their turns run.
 
     manager = ConversationManager(dial, store, when_busy="wait")   "refuse": a second request raises ConversationBusy
     await manager.create(title)                      -> Conversation
     await manager.chat(id, text)                     -> Turn
     async for event in manager.stream_chat(id, text) events, Finished last; leaving early cancels the turn
-    await manager.start(id, text)                    -> TurnHandle of a turn that needs no reader
-    await manager.resume(id)                         -> TurnHandle | None: resumes a turn whose program was killed
-    manager.find_turn(id, turn)                      -> TurnHandle | None: one that runs in this process, or just ended
-    async for position, event in turn.log.events(n)  from any position, for any number of readers; leaving is free
+    await manager.start(id, text)                    -> TurnHandle: the turn runs without a reader
+    await manager.resume(id)                         -> TurnHandle | None: resumes a turn whose process was killed
+    manager.find_turn(id, turn)                      -> TurnHandle | None: a running or recent turn of this process
+    async for position, event in turn.log.events(n)  events from any position, for any number of readers
     await manager.get(id)                            -> Conversation: messages (a valid history), running, notes
     await manager.list(20, cursor=…, search="words") -> Page: a tuple of ConversationSummary, and .cursor of the next
     await manager.rename(id, title), .delete(id), .fork(id, at)
     await manager.start(id, Regeneration(position)), EditedMessage(position, text), Continuation(): further versions
     await manager.view(id)                           -> ConversationView: positions, versions, details of turns
     await manager.switch(id, position)               shows another version; .remove_message(id, position)
-    await manager.undo(id), .restore(id)             takes back the last exchange; brings it back
+    await manager.undo(id), .restore(id)             removes the last exchange; restores it
     await manager.compact(id)                        -> Compaction | None: the model summarizes the older messages
     await manager.export(id, "json" | "markdown")    -> str
     await manager.import_json(text)                  -> Conversation
 
-What is stored when:
+When messages are stored:
 
-* the person's message before the model is asked;
-* each message the turn adds as soon as it is whole, before its event is logged, by the turn itself (`persistence`);
-* the partial text of a turn that was cancelled or failed, and a result for each of its open calls.
+* the user's message before the model is asked;
+* each message of the turn when it is complete, before its event is logged (`persistence`);
+* if the turn is cancelled or fails, its partial text, and a result for each unfinished call.
 
-A stored message is never rewritten, and what is taken back or summarized is still stored (`history_edits`). If the
-program was killed, the conversation has the text and results of a second earlier: text is marked as cut off, and a call
-without a result says that it may have run (`history`).
+A stored message is never rewritten. Messages that are removed or summarized stay in the store (`history_edits`). If the
+process is killed, at most the last second of text and results is lost. Interrupted text is then marked as cut off, and
+a call without a result gets a result which says that it may have run (`history`).
 
-**Several processes.** A turn holds its conversation in the store: turns of one conversation take place one after the
-other, whoever requests them (`turn_queue`). A turn's events are in the process that runs it; another one sees
-`Conversation.running`, the turn's id (`Conversation.turn`), and every message as it is stored.
+**Several processes.** A turn holds a lease of its conversation in the store, so turns of one conversation run one after
+the other, in whichever process they start (`turn_queue`). Only the process that runs a turn has its events. The others
+can read `Conversation.running`, the turn's id (`Conversation.turn`), and each message once it is stored.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 WhenBusy = Literal["wait", "refuse"]
 
 PATIENCE = 150.0
-"""Seconds a request waits for the turn before it; a turn takes less by default."""
+"""The most seconds that a request waits for the previous turn; the default time limit of a turn is shorter."""
 
 LEASE = 10.0
-"""Seconds after which a killed program holds its conversation no longer."""
+"""Seconds after which the conversation of a killed process is free again."""
 
 
 class ManagerOptions(TypedDict, total=False):
@@ -83,22 +83,23 @@ class ManagerOptions(TypedDict, total=False):
 
 
 class ConversationManager(ChatMethods, VersionMethods):
-    """Runs the turns of conversations that are kept in a store.
+    """Runs the turns of conversations, and stores them.
 
-    Turns of one conversation run one after the other, in this program in the order of the requests, and among all
-    programs that use the store; turns of different conversations run side by side.
+    Turns of one conversation run one after the other, also if several processes use the store; in this process they run
+    in the order of the requests. Turns of different conversations run concurrently.
 
     Args:
-        dial: answers, and asks for approval; opened and closed by the caller.
-        store: stores the conversations; closed by the caller.
-        when_busy: ``"wait"``: a request waits while another turn of its conversation runs; ``"refuse"``: it fails.
-        patience: seconds a request waits at most.
-        lease: seconds for which a turn holds its conversation without a heartbeat.
-        compact_at: the part of the context window, from 0 to 1, from which on a conversation is compacted before its
-            next turn, as `compact` does; None for never. It costs a request to the model.
-        will_be_resumed: whether some process will resume the interrupted turn of a conversation: until then no other
-            turn begins. By default none does.
-        locked_settings: settings that conversations cannot have (`conversation_settings.KEYS`).
+        dial: The client that answers; the caller opens and closes it.
+        store: The store of the conversations; the caller closes it.
+        when_busy: ``"wait"`` makes a request wait while another turn of its conversation runs; ``"refuse"`` raises
+            `ConversationBusy`.
+        patience: The most seconds that a request waits.
+        lease: Seconds for which a turn holds its conversation without a heartbeat.
+        compact_at: The part of the context window, from 0 to 1, at which a conversation is compacted before its next
+            turn (see `compact`), with one more request to the model; None to compact no conversation.
+        will_be_resumed: Returns True if a process will resume the conversation's interrupted turn. Other turns of the
+            conversation then wait. By default no turn is resumed.
+        locked_settings: The names of settings that conversations cannot change (`conversation_settings.KEYS`).
     """
 
     def __init__(  # noqa: PLR0913 - the options of a manager, all but two by name
@@ -121,7 +122,7 @@ class ConversationManager(ChatMethods, VersionMethods):
         self._store = store
         self._lease = lease
         self.locked_settings = frozenset(locked_settings)
-        """Settings that conversations cannot have, from the next turn on."""
+        """The names of settings that conversations cannot change; applied from the next turn on."""
         self._compact_at = compact_at
         patience = patience if when_busy == "wait" else 0.0
         self._queue = TurnQueue(store, patience=patience, lease=lease, will_be_resumed=will_be_resumed)
@@ -138,27 +139,27 @@ class ConversationManager(ChatMethods, VersionMethods):
         return self._store
 
     async def create(self, title: str | None = None) -> Conversation:
-        """Create a conversation, and return it; without a title it gets the first words of its first message."""
+        """Create a conversation, and return it. The default title is the first words of its first message."""
         return await self._store.create(title or "")
 
     async def get(self, conversation_id: str) -> Conversation:
-        """Return a conversation; its messages are a valid history (`history`).
+        """Return a conversation, with messages that form a valid history (`history`).
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         return repair_conversation(await self._store.get(conversation_id))
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
-        """Return at most `limit` conversations, the latest change first.
+        """Return at most `limit` conversations, the most recently changed first.
 
         Args:
-            limit: at least 1.
-            cursor: `Page.cursor` of the page before; None for the first page.
-            search: words, each of which occurs in the title or in a message of the user or the model; in any case.
+            limit: The size of the page, at least 1.
+            cursor: The `Page.cursor` of the previous page; None for the first page.
+            search: Words that must all occur in the title or in messages of the user or the model, in any case.
 
         Raises:
-            ConfigError: the cursor is invalid, or the limit is less than 1.
+            ConfigError: The cursor is invalid, or the limit is less than 1.
         """
         if limit < 1:
             raise ConfigError("a page has at least one conversation")
@@ -168,22 +169,22 @@ class ConversationManager(ChatMethods, VersionMethods):
         """Change the title of a conversation, but not its place in the list.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         await self._store.rename(conversation_id, title)
 
     async def fork(self, conversation_id: str, at: int | None = None, *, title: str | None = None) -> Conversation:
-        """Create a conversation from the first messages of another, with its settings and the details of its turns.
+        """Create a conversation with the first messages of another, its settings, and the details of its turns.
 
         Args:
-            conversation_id: the other conversation.
-            at: the number of messages to copy, as `get` returns them; None for all. The results of calls are copied
-                with their calls.
-            title: the title; by default that of the other conversation.
+            conversation_id: The id of the conversation to copy.
+            at: The number of messages to copy, as `get` returns them; None for all. Results of copied calls are copied
+                too.
+            title: The title; by default the title of the copied conversation.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
-            ConfigError: the conversation does not have so many messages.
+            ConversationNotFound: The conversation does not exist.
+            ConfigError: The conversation has fewer messages than `at`, or `at` is negative.
         """
         view = await self.view(conversation_id)
         source = view.conversation
@@ -196,13 +197,13 @@ class ConversationManager(ChatMethods, VersionMethods):
         return repair_conversation(created)
 
     async def undo(self, conversation_id: str) -> tuple[Message, ...]:
-        """Take back the last exchange, and return its messages, the question first; empty where there is none.
+        """Remove the last exchange from the conversation, and return its messages, the question first; empty for none.
 
-        The messages stay in the store, but the conversation goes on without them. What tools have done stays done.
+        The messages stay in the store, but are not sent to the model any more. Effects of tool calls are not reverted.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
-            ConversationBusy: a turn of it is under way.
+            ConversationNotFound: The conversation does not exist.
+            ConversationBusy: A turn of the conversation is running.
         """
         removed: tuple[StoredMessage, ...] = ()
 
@@ -215,9 +216,9 @@ class ConversationManager(ChatMethods, VersionMethods):
         return tuple(stored.message for stored in removed)
 
     async def restore(self, conversation_id: str, edit: Literal["undo", "compact"] = "undo") -> bool:
-        """Undo the latest `undo` or `compact`, and return whether there was one.
+        """Revert the latest `undo` or `compact`, and return True; return False if there is none to revert.
 
-        An exchange can be restored for as long as nothing was said since. Raises as `undo`.
+        A removed exchange can be restored until a new message is added. Raises as `undo`.
         """
 
         def build(stored: Conversation) -> tuple[Message, ...]:
@@ -227,37 +228,38 @@ class ConversationManager(ChatMethods, VersionMethods):
         return await self._editor.edit(conversation_id, build)
 
     async def compact(self, conversation_id: str, *, keep: int = KEPT_EXCHANGES, at: float = 0.0) -> Compaction | None:
-        """Let the model summarize the older part of a conversation; return None where there is nothing to summarize.
+        """Let the model summarize the older part of a conversation; return None if there is nothing to summarize.
 
-        The summary takes the place of the older messages, which stay in the store: `restore` brings them back. Calls
-        and their results are never separated.
+        The summary replaces the older messages, which stay in the store: `restore` brings them back. Calls and their
+        results are never separated.
 
         Args:
-            conversation_id: which conversation.
-            keep: exchanges at the end that stay as they are, if they take at most a quarter of the context window.
-            at: the part of the context window that the conversation has to fill, from 0 to 1; else nothing is done.
+            conversation_id: The id of the conversation.
+            keep: The number of exchanges at the end that are not summarized, if they fill at most a quarter of the
+                context window.
+            at: The part of the context window, from 0 to 1, that the conversation must fill to be summarized.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
-            ConversationBusy: a turn of it is under way, or it was edited meanwhile.
-            ProviderError: the model could not be reached, refused, or wrote nothing.
-            ConfigError: the client has no model.
+            ConversationNotFound: The conversation does not exist.
+            ConversationBusy: A turn of the conversation is running, or the conversation was edited meanwhile.
+            ProviderError: The model could not be reached, refused the request, or wrote nothing.
+            ConfigError: The client has no model.
         """
         return await self._compactor.compact(conversation_id, keep, at)
 
     async def measure(self, conversation_id: str) -> float:
-        """Return the part of the model's context window that a conversation fills; 0 where its size is not known.
+        """Return the part of the model's context window that a conversation fills; 0 if the window's size is unknown.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         return self._compactor.measure(await self._store.get(conversation_id))
 
     async def delete(self, conversation_id: str) -> None:
-        """Delete a conversation. A turn that runs is cancelled, and stores nothing more.
+        """Delete a conversation. A running turn is cancelled, and stores nothing more.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         await self._store.delete(conversation_id)
         self._queue.forget(conversation_id)
@@ -266,18 +268,18 @@ class ConversationManager(ChatMethods, VersionMethods):
         """Return a conversation as text: JSON, which `import_json` reads, or Markdown for people.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
-            ConfigError: there is no such form.
+            ConversationNotFound: The conversation does not exist.
+            ConfigError: The format is unknown.
         """
         if form not in export.FORMS:
-            raise ConfigError(f"unknown form {form!r}", hint=f"one of {', '.join(export.FORMS)}")
+            raise ConfigError(f"unknown format {form!r}", hint=f"one of {', '.join(export.FORMS)}")
         return export.FORMS[form](await self.get(conversation_id))
 
     async def import_json(self, text: str) -> Conversation:
-        """Return a new conversation made of an export in JSON, or of messages in the form of `Message.to_dict`.
+        """Create a conversation from JSON, and return it: an export, or a list of messages as `Message.to_dict` has.
 
         Raises:
-            ConfigError: the text is neither.
+            ConfigError: The text is neither.
         """
         title, messages = export.from_json(text)
         return await self._store.create(title, repair_history(messages))
@@ -291,18 +293,18 @@ class ConversationManager(ChatMethods, VersionMethods):
         turn_id: str | None = None,
         output_type: Any = None,
     ) -> TurnHandle:
-        """Send a message in a conversation, and return the turn that answers, which needs no reader.
+        """Send a message in a conversation, and return the turn that answers it, which runs without a reader.
 
-        It ends by itself, by `TurnHandle.cancel`, or with the client. Raises as `stream_chat`, up to where the model is
-        asked; later errors are raised by ``TurnHandle.log.events`` and `TurnHandle.result`.
+        The turn can be stopped by `TurnHandle.cancel`, and stops when the client is closed. Until the model is asked,
+        this raises as `stream_chat`; later errors are raised by ``TurnHandle.log.events`` and `TurnHandle.result`.
 
         Args:
-            conversation_id: which conversation.
-            message: the person's text, or a `Message` of the person's; an `EditedMessage` or a `Regeneration` for a new
-                version of an earlier message or answer; a `Continuation` for the rest of an answer that was cut off.
-            stream: ask the model for its reply in pieces.
-            turn_id: of printable ASCII and unlike that of any other turn; by default a random one.
-            output_type: the type of the answer, as for `DialClient.run`.
+            conversation_id: The id of the conversation.
+            message: The user's text or `Message`; an `EditedMessage` for a new version of an earlier message; a
+                `Regeneration` for a new version of an answer; a `Continuation` for the rest of a cut-off answer.
+            stream: True to ask the model for a streamed reply.
+            turn_id: The id of the turn, in printable ASCII and unique among all turns; by default a random id.
+            output_type: The type of the answer, as for `DialClient.run`.
         """
         check_turn_input(message)
         return await self._start(conversation_id, message, stream=stream, turn_id=turn_id, output_type=output_type)
@@ -310,11 +312,11 @@ class ConversationManager(ChatMethods, VersionMethods):
     async def resume(
         self, conversation_id: str, *, stream: bool = True, turn_id: str | None = None, output_type: Any = None
     ) -> TurnHandle | None:
-        """Resume a turn whose program was killed, and return it; None where the last turn ended well.
+        """Resume a turn whose process was killed, and return it; None if the last turn was not interrupted.
 
-        What it had finished is not done again, and counts against `Limits.max_depth`; other limits begin anew. Of calls
-        that were under way the model is told that they may have run. The type of the answer is not stored: name it
-        again. Arguments and errors are those of `start`.
+        Stored rounds are not repeated, and count towards `Limits.max_depth`; other limits start again. The model is
+        told that unfinished calls may have run. The type of the answer is not stored: pass `output_type` again.
+        Arguments and errors are those of `start`.
         """
         try:
             return await self._start(conversation_id, None, stream=stream, turn_id=turn_id, output_type=output_type)
@@ -322,11 +324,11 @@ class ConversationManager(ChatMethods, VersionMethods):
             return None
 
     def find_turn(self, conversation_id: str, turn_id: str | None = None) -> TurnHandle | None:
-        """Return the turn that runs in this process, or the last one if it ended not long ago; else None.
+        """Return the turn that this process runs in a conversation, or a turn that ended recently; None for none.
 
         Args:
-            conversation_id: which conversation.
-            turn_id: the turn that is meant; None for any.
+            conversation_id: The id of the conversation.
+            turn_id: The id of the turn; None for any turn.
         """
         return self._queue.find(conversation_id, turn_id)
 
@@ -340,7 +342,7 @@ class ConversationManager(ChatMethods, VersionMethods):
         turn_id: str | None = None,
         output_type: Any = None,
     ) -> TurnHandle:
-        """Start the next turn; without a message, one that resumes an interrupted turn."""
+        """Start the next turn; if `message` is None, resume the interrupted turn."""
         origin = Origin(conversation_id, turn_id or secrets.token_hex(16))
         note = ""
         if isinstance(message, str | Message) and self._compact_at is not None:

@@ -1,7 +1,8 @@
 """The settings of a conversation, stored with it: its model, instructions, tools and limits.
 
-JSON without the settings that are the client's own: ``{"model", "tool_format", "system", "temperature", "max_tokens",
-"disabled_servers", "disabled_tools", "limits": {"max_depth", "timeout", "max_tokens_total"}}``.
+They are a JSON object that contains only settings that differ from the client's: ``{"model", "tool_format", "system",
+"temperature", "max_tokens", "disabled_servers", "disabled_tools", "limits": {"max_depth", "timeout",
+"max_tokens_total"}}``.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from dial_client.model import ToolFormat
 from dial_client.turn_data.limits import Limits
 
 MAX_SYSTEM = 100_000
-"""Characters of the instructions of a conversation."""
+"""The most characters of a conversation's instructions."""
 _MAX_NAMES = 2_000
 _LIMITS = {"max_depth": (0, 100), "timeout": (1, 3_600), "max_tokens_total": (1, 100_000_000)}
-"""The limits that a conversation may set, and their bounds."""
+"""The limits that a conversation may set, with the least and the greatest value of each."""
 _TEXTS = {"model": 200, "tool_format": 20, "system": MAX_SYSTEM}
 KEYS = frozenset({*_TEXTS, "temperature", "max_tokens", "disabled_servers", "disabled_tools", "limits"})
 """The names of all settings."""
 
 
 def check_settings(data: Any) -> dict[str, Any]:
-    """Return settings without those that are null or empty.
+    """Check settings, and return those that are not null or empty.
 
     Raises:
-        ConfigError: a setting is unknown, or its value is wrong.
+        ConfigError: A setting is unknown, or its value is wrong.
     """
     if not isinstance(data, Mapping):
-        raise ConfigError("settings are an object")
+        raise ConfigError("settings must be an object")
     if unknown := sorted(map(str, data.keys() - KEYS)):
         raise ConfigError(f"unknown setting {unknown[0]!r}", hint=f"one of {', '.join(sorted(KEYS))}")
     settings = {name: value for name, value in data.items() if value not in (None, "", [], {})}
@@ -73,10 +74,10 @@ def _check_number(name: str, value: Any, least: float, most: float) -> None:
 
 
 def check_limits(settings: Mapping[str, Any], limits: Limits) -> None:
-    """Check that checked settings raise no limit of the client.
+    """Check that settings, which `check_settings` returned, do not exceed the client's limits.
 
     Raises:
-        ConfigError: a limit is greater than that of the client.
+        ConfigError: A limit is greater than the client's.
     """
     for name, value in settings.get("limits", {}).items():
         if (most := asdict(limits)[name]) is not None and value > most:
@@ -90,12 +91,12 @@ def _lower(value: float, most: float | None) -> float:
 def to_turn_settings(
     stored: Mapping[str, Any], limits: Limits, locked: Collection[str] = ()
 ) -> tuple[TurnSettings, int | None]:
-    """Return the settings of a turn, and the most tokens of its replies, of stored settings.
+    """Return the turn settings for stored settings, and the most tokens of each reply (None for no setting).
 
     Args:
-        stored: settings in the form of JSON; what is wrong in them has no effect, nor have unknown settings.
-        limits: those of the client, which a conversation can only lower.
-        locked: settings that have no effect.
+        stored: The settings as JSON; wrong values and unknown settings are ignored.
+        limits: The limits of the client, which a conversation can only lower.
+        locked: The names of settings to ignore.
     """
     found: dict[str, Any] = {}
     for name, value in stored.items():
@@ -119,13 +120,13 @@ def to_turn_settings(
 
 
 def leave_out_missing(settings: TurnSettings, model: ClientModel) -> tuple[TurnSettings, str]:
-    """Return stored settings that the client can have, and a note for the user; the note is empty for no change.
+    """Return the settings that the client can apply, and a note for the user; the note is empty if none is left out.
 
-    A temperature without a profile is left out.
+    A temperature is left out if the model has no profile.
 
     Raises:
-        ConfigError: the profile of the model does not exist any more. The user chooses: what was written for one model,
-            such as one on this machine, does not go to another one unasked.
+        ConfigError: The profile of the model does not exist any more. The user has to choose another model: messages
+            written for one model, such as a local one, are not sent to another without consent.
     """
     own = model.profile_name
     if settings.model not in (None, own, *model.profiles):

@@ -1,4 +1,4 @@
-"""A conversation with what belongs to its messages: their positions, their versions, and the details of its turns."""
+"""A conversation with the positions and versions of its messages, and the details of its turns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ class Versions:
     """The versions of a question, or of the answer to it."""
 
     message: int
-    """The index of the question, or of the first message of the answer; of the question where no answer is shown."""
+    """The index of the question or of the answer's first message; if no answer is shown, the index of the question."""
     positions: tuple[int, ...]
-    """Of the first message of each version, in the order in which they were stored."""
+    """The position of the first message of each version, in the order in which they were stored."""
     current: int | None
-    """The index in `positions` of the version shown; None for an answer that is missing."""
+    """The index in `positions` of the shown version; None if no answer is shown."""
     is_answer: bool
+    """True for the versions of an answer, False for those of a question."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"message", "of", "positions", "current"}``."""
@@ -35,21 +36,21 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class ConversationView:
-    """The version of a conversation that is shown."""
+    """The shown version of a conversation, with positions, versions and details of turns."""
 
     conversation: Conversation
-    """As `ConversationManager.get` returns it."""
+    """The conversation, as `ConversationManager.get` returns it."""
     positions: tuple[int | None, ...]
-    """Of each message in the store; None for summaries, for unfinished messages, and for a result that stands for a
-    missing one."""
+    """The position of each message in the store; None for summaries, unfinished messages, and results that replace
+    missing ones."""
     versions: tuple[Versions, ...] = ()
-    """Of the messages that have several."""
+    """The versions of each question and answer that has more than one."""
     turns: tuple[tuple[int, dict[str, Any]], ...] = ()
-    """The details of each turn (`turn_details`), with the index of the last message of the turn."""
+    """The details of each turn (`turn_details`), after the index of the turn's last message."""
     settings: Mapping[str, Any] | None = None
-    """The settings of the conversation; None for none."""
+    """The settings of the conversation (`conversation_settings`); None for none."""
     state: str = ""
-    """Another text whenever the conversation has changed."""
+    """A hash of the conversation's state, to detect changes."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"positions", "versions", "turns", "state"}`` of JSON types."""
@@ -107,15 +108,15 @@ def _find_turns(
     for node in path:
         index = shown.get(node.position, index)
         details = tree.turns.get(node.position, ())
-        # Of an exchange that was taken back or summarized nothing is shown.
+        # The details of a removed or summarized exchange are not shown.
         if index >= 0 and (node.is_edit or node.position in shown):
-            # Attempts at an answer that added no message: the last one counts.
+            # Several attempts to answer added no message: show the details of the last attempt.
             attempts = details[-1:] if messages[index].role.value == "user" else details
             yield from ((index, dict(attempt)) for attempt in attempts)
 
 
 def list_messages(stored: Conversation) -> list[dict[str, Any]]:
-    """Return the messages of all versions: ``{"position", "parent", "shown", "message"}``; a parent of -1 is none."""
+    """Return the messages of all versions: ``{"position", "parent", "shown", "message"}``, with -1 for no parent."""
     tree = build_tree(stored)
     on_path = {node.position for node in tree.find_path()}
     return [
@@ -131,7 +132,7 @@ def list_messages(stored: Conversation) -> list[dict[str, Any]]:
 
 
 def copy_messages(view: ConversationView, count: int) -> tuple[Message, ...]:
-    """Return the first `count` messages for another conversation, with the details of their turns and the settings."""
+    """Return copies of the first `count` messages for a new conversation, with settings and details of turns."""
     copied: list[Message] = [] if view.settings is None else [build_entry(EntryKind.SETTINGS, view.settings)]
     for index, message in enumerate(view.conversation.messages[:count]):
         copied.append(detach(message))

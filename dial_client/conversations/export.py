@@ -1,7 +1,7 @@
 """Exports of a conversation: JSON, which can be imported again, and Markdown for people.
 
-The JSON is ``{"format": "dial-conversation", "version": 1, "id", "title", "created_at", "updated_at", "messages"}``;
-times are in ISO 8601 and UTC, messages in the form of `Message.to_dict`.
+The JSON is ``{"format": "dial-conversation", "version": 1, "id", "title", "created_at", "updated_at", "messages"}``.
+Times are in ISO 8601 and UTC; messages have the form of `Message.to_dict`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEADINGS = {Role.SYSTEM: "Instructions", Role.USER: "User", Role.ASSISTANT: "As
 
 
 def to_dict(conversation: Conversation) -> dict[str, Any]:
-    """Return the JSON object that the module describes."""
+    """Return the exported JSON object, which the docstring of this module describes."""
     return {
         "format": _FORMAT,
         "version": _VERSION,
@@ -39,12 +39,12 @@ def to_dict(conversation: Conversation) -> dict[str, Any]:
 
 
 def to_json(conversation: Conversation) -> str:
-    """Return the JSON text that `from_json` reads."""
+    """Return the export in JSON, which `from_json` reads."""
     return json.dumps(to_dict(conversation), indent=2) + "\n"
 
 
 def to_markdown(conversation: Conversation) -> str:
-    """Return Markdown: a heading for each message, calls and results in blocks of code."""
+    """Return the export in Markdown: a heading for each message, calls and results in code blocks."""
     parts = [f"# {one_line(conversation.title, 200) or 'Conversation'}"]
     for message in conversation.messages:
         content = message.content
@@ -64,42 +64,42 @@ def to_markdown(conversation: Conversation) -> str:
 
 
 def _list_sources(message: Message) -> list[str]:
-    """Return the lines of the numbered sources of a message, with an empty line before them."""
+    """Return the lines of a message's numbered sources, after an empty line; empty for none."""
     lines = format_sources(message.citations)
     return ["", "Sources:", "", *(f"- {line}" for line in lines)] if lines else []
 
 
 FORMS: Mapping[str, Callable[[Conversation], str]] = {"json": to_json, "markdown": to_markdown}
-"""The forms of an export."""
+"""The formats of an export, each with its function."""
 
 
 def from_json(text: str) -> tuple[str, tuple[Message, ...]]:
-    """Return title and messages of an export, or of a list of messages, which has no title.
+    """Return the title and messages of an export in JSON; a plain list of messages has an empty title.
 
     Raises:
-        ConfigError: the text is neither.
+        ConfigError: The text is neither an export nor a list of messages.
     """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"this is no JSON: {error}", hint="give an exported conversation") from None
+        raise ConfigError(f"this is no JSON: {error}", hint="pass an exported conversation") from None
     if isinstance(data, list):
         data = {"messages": data}
     if not isinstance(data, dict) or not isinstance(data.get("messages"), list):
         raise ConfigError("this is no conversation", hint='expected an object with "messages", or a list of them')
     if data.get("format", _FORMAT) != _FORMAT or data.get("version", _VERSION) != _VERSION:
         raise ConfigError(
-            "this conversation is of another form", hint=f"expected {_FORMAT} of version {_VERSION}, or a list"
+            "this conversation has another format", hint=f"expected {_FORMAT} of version {_VERSION}, or a list"
         )
     title = data.get("title", "")
     messages = (_message(at, item) for at, item in enumerate(data["messages"]))
-    # The settings of a conversation are its owner's: none come in a file.
+    # Entries such as settings are not imported: the importing user did not choose them.
     return title if isinstance(title, str) else "", tuple(message for message in messages if message.entry is None)
 
 
 def _message(at: int, data: Any) -> Message:
     try:
-        # The result in an app is data of its server: a file may have any other.
+        # Apps are not imported: the file's author may have put any data into an app's result.
         return detach(replace(Message.from_dict(data), app=None))
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f"messages[{at}]: {error}") from None
@@ -116,6 +116,6 @@ def _code(name: str) -> str:
 
 
 def _block(text: str, language: str = "") -> str:
-    """Return a block of code whose fence is longer than any fence in the text."""
+    """Return a code block whose fence is longer than any run of backticks in the text."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}{language}\n{safe(text)}\n{fence}"

@@ -1,4 +1,4 @@
-"""Repairs the history of a conversation whose program was killed in the middle of a turn."""
+"""Repairs the history of a conversation whose process was killed during a turn."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ INTERRUPTED = "[may have run: the program was interrupted, and it is not known w
 """The result of a call whose own result was never stored."""
 
 NO_RESULT_YET = "[no result yet: the tool is still at work]"
-"""The result of a call of a turn that is under way."""
+"""The result of an unfinished call of a running turn."""
 
 CUT_OFF = "[cut off: the program was interrupted here]"
-"""Follows text that was still being written when its program was killed."""
+"""The end of text that was still being written when its process was killed."""
 
 _INTERRUPTED_NOTE = "the last turn was interrupted: its program ended in the middle of it"
 
@@ -25,8 +25,8 @@ _INTERRUPTED_NOTE = "the last turn was interrupted: its program ended in the mid
 def repair_conversation(conversation: Conversation) -> Conversation:
     """Return a stored conversation with a valid history.
 
-    If the last turn was interrupted, its unfinished messages are included, and a note says so. Of messages that were
-    taken back or summarized it has what is shown in their place.
+    If the last turn was interrupted, its unfinished messages are included, and a note says so. Removed messages are
+    left out, and summarized ones replaced by their summary.
     """
     conversation = apply_edits(conversation)
     if conversation.running:
@@ -43,19 +43,19 @@ def ends_with_answer(messages: tuple[Message, ...]) -> bool:
 
 
 def count_last_rounds(messages: tuple[Message, ...]) -> int:
-    """Return the number of replies with calls since the last message of the user."""
+    """Return the number of model replies with tool calls since the last message of the user."""
     question = max((at for at, message in enumerate(messages) if message.role is Role.USER), default=0)
     return sum(bool(message.tool_calls) for message in messages[question:])
 
 
 def drop_unfinished_text(conversation: Conversation) -> Conversation:
-    """Return a conversation without its unfinished text, which the model will write again."""
+    """Return a conversation without its unfinished text, because the model will write that again."""
     results = tuple(message for message in conversation.unfinished if message.role is Role.TOOL)
     return replace(conversation, unfinished=results)
 
 
 def build_closing_messages(conversation: Conversation) -> tuple[Message, ...]:
-    """Return the messages to store behind an interrupted turn, so that the stored history is valid."""
+    """Return the messages to append after an interrupted turn, so that the stored history is valid."""
     if not conversation.turn:
         return ()
     stored = tuple(stored.message for stored in build_tree(conversation).find_path())
@@ -64,10 +64,10 @@ def build_closing_messages(conversation: Conversation) -> tuple[Message, ...]:
 
 
 def repair_history(messages: Iterable[Message], unanswered: str = INTERRUPTED) -> tuple[Message, ...]:
-    """Return the messages with one result for each call, right behind the message with the call.
+    """Return the messages with exactly one result for each call, directly after the message with the call.
 
-    A call without a result gets the result `unanswered`. A late result (another program has added messages in between)
-    is moved to its call; a result without a call is left out.
+    A call without a result gets the text `unanswered` as its result. A result that comes later, because another process
+    added messages in between, is moved to its call. A result without a call is left out.
     """
     history: list[Message] = []
     positions: dict[str | None, int] = {}

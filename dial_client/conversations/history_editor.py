@@ -14,17 +14,17 @@ from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 
 BuildEdits = Callable[[Conversation], Sequence[Message]]
-"""Returns the edits of a conversation as it is stored; none where there is nothing to edit."""
+"""Returns the edits to append to a stored conversation; empty for none."""
 
 
 class HistoryEditor:
-    """Edits conversations as a turn would add to them: never while a turn runs, in any program.
+    """Edits conversations under the same lease as a turn, so that no edit happens while a turn runs in any process.
 
     Args:
-        store: keeps the conversations.
-        patience: seconds an edit waits at most for a turn.
-        lease: seconds for which an edit holds its conversation.
-        will_be_resumed: as for `TurnQueue`.
+        store: The store of the conversations.
+        patience: The most seconds that an edit waits for a running turn.
+        lease: Seconds for which an edit holds its conversation.
+        will_be_resumed: The same as for `TurnQueue`.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class HistoryEditor:
         self._will_be_resumed = will_be_resumed
 
     async def edit(self, conversation_id: str, build: BuildEdits) -> bool:
-        """Store the edits that `build` returns for the conversation as it is; return whether there were any.
+        """Store the edits that `build` returns for the current conversation, and return True; False if it returns none.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
-            ConversationBusy: a turn took longer than `patience`.
+            ConversationNotFound: The conversation does not exist.
+            ConversationBusy: A turn ran longer than `patience`.
         """
         deadline = anyio.current_time() + self._patience
         while True:
@@ -57,7 +57,7 @@ class HistoryEditor:
             await anyio.sleep(POLL_INTERVAL)
 
     async def _store_edits(self, stored: Conversation, edits: Sequence[Message]) -> bool:
-        """Store the edits; return False if the conversation has changed meanwhile."""
+        """Store the edits and return True; return False if the conversation has changed since it was read."""
         edit_id = secrets.token_hex(16)
         closing = build_closing_messages(stored)
         count, lease = stored.message_count, self._lease

@@ -1,11 +1,11 @@
-"""Edits of a conversation: exchanges that were taken back, and older messages that a summary stands for.
+"""Edits of a conversation: removed exchanges, and summaries that replace older messages.
 
-Stored messages are never rewritten, so an edit is a message too: its `Message.replaces` names the positions of earlier
-messages that the conversation shows no longer. An edit with text is a summary, and is shown in their place; one without
-is shown nowhere. An edit may replace another one, which then has no effect: so each edit can be undone.
+Stored messages are never rewritten, so an edit is a message too. Its `Message.replaces` is the range of positions of
+earlier messages that the conversation does not show any more. An edit with text is a summary, which is shown instead of
+these messages; an edit without text is never shown. An edit that replaces another edit reverts it.
 
-Positions count all messages as they were stored, edits and entries included. An edit holds for the versions of the
-conversation (`message_tree`) that it is part of.
+Positions count all stored messages, edits and entries included. An edit applies to the versions of the conversation
+(`message_tree`) that contain it.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ SUMMARY_HEAD = "[Summary of the conversation so far, in place of its older messa
 
 
 def apply_edits(conversation: Conversation) -> Conversation:
-    """Return a stored conversation with the messages that it shows."""
+    """Return a stored conversation with only the messages that it shows."""
     if not any(message.replaces or message.entry for message in conversation.messages):
         return conversation
     return replace(conversation, messages=tuple(stored.message for stored in find_shown(conversation)))
 
 
 def find_shown(conversation: Conversation) -> tuple[StoredMessage, ...]:
-    """Return the messages that a stored conversation shows, in their order: a summary is where its range begins."""
+    """Return the messages that a stored conversation shows, in order; a summary has the place of its first message."""
     effective = find_effective(conversation)
     shown = [stored for stored in effective if not stored.is_edit or stored.message.text]
     return tuple(sorted(shown, key=lambda stored: stored.place))
 
 
 def find_last_exchange(conversation: Conversation) -> tuple[StoredMessage, ...]:
-    """Return the last question that a stored conversation shows, and what followed it; empty for none."""
+    """Return the last question that a stored conversation shows, and all messages after it; empty for none."""
     shown = find_shown(conversation)
     start = max((at for at, stored in enumerate(shown) if stored.is_question), default=len(shown))
     return shown[start:]
 
 
 def find_edit(conversation: Conversation, *, is_summary: bool) -> StoredMessage | None:
-    """Return the latest edit in effect: a summary, or an exchange that was taken back; None for none.
+    """Return the latest edit in effect, either a summary or a removal; None for none.
 
-    An exchange can only come back at the end of the conversation: where something was said since, there is none.
+    A removal counts only while no message follows it, because an exchange is only restored at the end.
     """
     edits = {stored.position for stored in build_tree(conversation).find_path() if stored.is_edit}
     found = next(
@@ -65,31 +65,31 @@ def find_edit(conversation: Conversation, *, is_summary: bool) -> StoredMessage 
 
 
 def build_removal(removed: Sequence[StoredMessage]) -> Message:
-    """Return the edit that takes messages back; they follow each other in the store."""
+    """Return the edit that removes messages, which must be consecutive in the store."""
     return Message(Role.SYSTEM, replaces=(removed[0].position, removed[-1].position + 1))
 
 
 def build_summary(text: str, stop: int, *, start: int = 0, taint: str = "") -> Message:
-    """Return the edit that shows a summary in place of the messages from `start` up to `stop`."""
+    """Return the edit that replaces the messages from position `start` up to, but without, `stop` by a summary."""
     return Message(Role.USER, f"{SUMMARY_HEAD}\n\n{text}", taint=taint, replaces=(start, stop))
 
 
 def detach(message: Message) -> Message:
-    """Return a message for another conversation, in which it replaces nothing."""
+    """Return a copy of a message for another conversation, in which it replaces no messages."""
     return message if message.replaces is None else replace(message, replaces=(0, 0))
 
 
 def find_effective(conversation: Conversation) -> list[StoredMessage]:
-    """Return the messages that no edit in effect replaces, in the order in which they were stored."""
+    """Return the messages and edits that no later edit replaces, in the order in which they were stored."""
     effective: list[StoredMessage] = []
     replaced: set[int] = set()
     for stored in reversed(build_tree(conversation).find_path()):
-        # A summary is part of what a later summary stands for, although it was stored behind those messages.
+        # A later summary also replaces an earlier summary in its range, which was stored after that range.
         if stored.position in replaced or stored.place in replaced:
             continue
         effective.append(stored)
         start, stop = stored.message.replaces or (0, 0)
-        # An edit is about earlier messages, whatever is written in it.
+        # An edit can only replace earlier messages, even if its stored range is wrong.
         replaced.update(range(max(start, 0), min(stop, stored.position)))
     return effective[::-1]
 

@@ -1,8 +1,9 @@
-"""The versions of a conversation: a tree of its stored messages, of which a conversation shows one path.
+"""The versions of a conversation: a tree of its stored messages; the conversation shows one path of the tree.
 
-A store appends messages and never rewrites them, so the tree is computed. Each message follows the one before it,
-unless an entry in between (`StoredEntry`) moves the head: the next message then begins another version. Entries are not
-part of the tree. The position of a message in the store is its id, and is greater than that of the message it follows.
+A store appends messages and never rewrites them, so the tree is computed from their order. Each message is the child of
+the previous one, unless an entry in between (`StoredEntry`) moves the head: the next message then begins another
+version. Entries are not part of the tree. The position of a message in the store identifies it, and is greater than
+its parent's.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ class StoredMessage:
     position: int
     message: Message
     parent: int = START
-    """The position of the message that it follows."""
+    """The position of the message that this one follows."""
 
     @property
     def is_edit(self) -> bool:
-        """True for a message that replaces others."""
+        """True for a message that replaces others (`history_edits`)."""
         return self.message.replaces is not None
 
     @property
     def place(self) -> int:
-        """The position at which it is shown: for a summary that of the first message it stands for."""
+        """The position at which the message is shown; for a summary, the position of the first replaced message."""
         start, stop = self.message.replaces or (0, 0)
         return max(start, 0) if self.message.text and start < min(stop, self.position) else self.position
 
@@ -52,23 +53,23 @@ class MessageTree:
     """The messages of a stored conversation with all versions."""
 
     messages: Mapping[int, StoredMessage]
-    """By their positions, in ascending order."""
+    """The messages by position, in ascending order."""
     head: int
-    """The position of the last message of the version that is shown; `START` for none."""
+    """The position of the last message of the shown version; `START` for none."""
     removed: frozenset[int]
     """The positions of messages that were removed from all versions."""
     turns: Mapping[int, Sequence[Mapping[str, Any]]]
-    """The details of turns, by the position of the last message of each."""
+    """The details of turns, by the position of the turn's last message."""
     settings: Mapping[str, Any]
     """The latest settings; empty for none."""
     followers: Mapping[tuple[int, bool], tuple[int, ...]]
-    """What follows each message, edits left out: the positions of its questions (True), or of its answers (False)."""
+    """The positions of the messages that follow a message, without edits, by ``(position, is_question)``."""
 
     def find(self, position: int) -> StoredMessage:
-        """Return the message at a position; edits have none of their own.
+        """Return the message at a position.
 
         Raises:
-            ConfigError: there is no such message.
+            ConfigError: There is no message at the position, or it is an edit or was removed.
         """
         stored = self.messages.get(position)
         if stored is None or stored.is_edit or position in self.removed:
@@ -76,7 +77,7 @@ class MessageTree:
         return stored
 
     def find_path(self, head: int | None = None) -> tuple[StoredMessage, ...]:
-        """Return the messages from the beginning to the head, edits included; by default of the version shown."""
+        """Return the messages from the beginning to `head`, edits included; None for the head of the shown version."""
         path: list[StoredMessage] = []
         at = self.head if head is None else head
         while (stored := self.messages.get(at)) is not None:
@@ -85,29 +86,29 @@ class MessageTree:
         return tuple(stored for stored in reversed(path) if stored.position not in self.removed)
 
     def find_versions(self, position: int) -> tuple[int, ...]:
-        """Return the positions of the versions of a question, or of the beginning of an answer, itself included."""
+        """Return the positions of all versions of a question, or of an answer's first message, including `position`."""
         stored = self.messages[position]
         return self.followers.get((_find_parent(self.messages, stored), stored.is_question), ())
 
     def find_answers(self, question: int) -> tuple[int, ...]:
-        """Return the positions at which the answers to a question begin."""
+        """Return the position of the first message of each answer to a question."""
         return self.followers.get((question, False), ())
 
     def find_parent(self, position: int) -> int:
-        """Return the position of the message that a message follows, edits left out; `START` for none."""
+        """Return the position of the message that a message follows, not counting edits; `START` for none."""
         return _find_parent(self.messages, self.messages[position])
 
     def find_question(self, position: int) -> StoredMessage | None:
-        """Return the question of the exchange that a message belongs to: itself, or the last one before it."""
+        """Return the question of a message's exchange: the message itself, or the last question before it."""
         at = position
         while (stored := self.messages.get(at)) is not None and not stored.is_question:
             at = stored.parent
         return stored
 
     def find_latest(self, position: int) -> int:
-        """Return the position of the latest message that follows a message, however many are in between; else its own.
+        """Return the position of a message's latest descendant; its own position if it has none.
 
-        It is the head of the version in which the conversation was last continued.
+        The result is the head of the version in which the conversation was last continued.
         """
         following = {position}
         for stored in self.messages.values():
@@ -116,7 +117,7 @@ class MessageTree:
         return max(following)
 
     def find_exchange(self, position: int) -> frozenset[int]:
-        """Return the positions of a message and those that follow it up to the next questions, in all versions."""
+        """Return the positions of a message and of its descendants up to the next questions, in all versions."""
         found = {position}
         for stored in self.messages.values():
             if stored.parent in found and not stored.is_question and not stored.is_edit:
@@ -125,7 +126,7 @@ class MessageTree:
 
 
 def build_tree(conversation: Conversation) -> MessageTree:
-    """Return the tree of a stored conversation. Entries that are wrong have no effect."""
+    """Return the tree of a stored conversation; invalid entries are ignored."""
     messages: dict[int, StoredMessage] = {}
     turns: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
     removed: set[int] = set()
@@ -167,12 +168,12 @@ def _find_parent(messages: Mapping[int, StoredMessage], stored: StoredMessage) -
 
 
 def build_entry(kind: EntryKind, data: Mapping[str, Any]) -> Message:
-    """Return the message that stores an entry."""
+    """Return a message that holds an entry, for the store."""
     return Message(Role.SYSTEM, entry=StoredEntry(kind.value, data))
 
 
 def extend(conversation: Conversation, added: tuple[Message, ...]) -> Conversation:
-    """Return a stored conversation with further messages at its end."""
+    """Return a stored conversation with messages added at its end."""
     count = conversation.message_count + len(added)
     return replace(conversation, messages=(*conversation.messages, *added), message_count=count)
 

@@ -1,15 +1,15 @@
-"""Stores a turn while it runs, from within the turn: whether anybody reads its events makes no difference.
+"""Stores a turn while it runs. The turn's observers do this, so it does not depend on a reader of the events.
 
-`TurnPersister` stores, while the turn waits,
+`TurnPersister` stores, while the turn waits:
 
-* a reply with calls, before any of them is run: no call can run unknown to who reads the conversation after a crash;
-* the results of a round, when the last of them is there;
-* the last message, before the turn is over;
+* a reply with tool calls, before any of them runs, so that after a crash the stored conversation shows each such call;
+* the results of a round, when the last call of the round has ended;
+* the last message, before the turn ends;
 * the details of the turn (`turn_details`), at its end.
 
-`LeaseHeartbeat` keeps the conversation reserved for the turn. Once a second, and only if there is more than before, it
-stores the results of a round that is not over and the text that is being written. That much may be lost with the
-program; of a call it is then known only that it may have run.
+`LeaseHeartbeat` renews the turn's lease of its conversation. Once a second, if they have changed, it also stores the
+results of the unfinished round and the partial text. So a killed process loses at most one second of them; the
+conversation then shows of an unfinished call only that it may have run.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from dial_client.turns.turn_recorder import TurnRecorder
 log = get_logger(__name__)
 
 HEARTBEAT_INTERVAL = 1.0
-"""Seconds between two looks at what is unfinished."""
+"""Seconds between two checks for unfinished results and text to store."""
 
 
 class TurnPersister(TurnObserver):
-    """Stores the messages a turn adds to its conversation, each once, in order, and at the end its details.
+    """Stores each message that a turn adds to its conversation once, in order, and the turn's details at its end.
 
     Args:
-        store: keeps the conversation.
-        model: the name of the turn's model.
+        store: The store of the conversation.
+        model: The name of the turn's model.
     """
 
     def __init__(self, store: ConversationStore, model: str = "") -> None:
@@ -45,11 +45,11 @@ class TurnPersister(TurnObserver):
         self._stored = 0
 
     async def on_message(self, turn: TurnHandle) -> None:
-        """Store the messages that are not stored yet. A turn whose conversation was deleted is cancelled.
+        """Store the messages that are not stored yet. If the conversation was deleted, cancel the turn.
 
         Raises:
-            ConversationBusy: another turn holds the conversation: this one was silent for too long.
-            DialError: the store failed.
+            ConversationBusy: Another turn has taken the conversation over, because this turn's lease expired.
+            DialError: The store failed.
         """
         added = turn.recorder.complete_messages[self._stored :]
         if not added:
@@ -62,7 +62,10 @@ class TurnPersister(TurnObserver):
         self._stored += len(added)
 
     async def on_ending(self, turn: TurnHandle) -> None:
-        """Store the rest and release the conversation; of an abandoned turn, store nothing. Raises as `on_message`."""
+        """Store the last messages and release the conversation; if the turn was abandoned, only let the lease expire.
+
+        Raises as `on_message`.
+        """
         if turn.is_abandoned:
             await self._store.renew(turn.conversation_id, turn.id, 0.0)
             return
@@ -71,7 +74,7 @@ class TurnPersister(TurnObserver):
         try:
             await self._store.end(turn.conversation_id, turn.id, (*rest, *details))
         except DialError:
-            # The next turn need not wait until the lease is over.
+            # Release the conversation, so that the next turn does not have to wait until the lease expires.
             await self._store.end(turn.conversation_id, turn.id)
             raise
 
@@ -79,11 +82,11 @@ class TurnPersister(TurnObserver):
 class LeaseHeartbeat(TurnObserver):
     """Renews a turn's lease of its conversation until the turn ends.
 
-    Comes before `TurnPersister` among the observers: the lease must not be renewed once the conversation is released.
+    This observer must precede `TurnPersister`: the lease must not be renewed after the conversation is released.
 
     Args:
-        store: keeps the conversation.
-        lease: seconds for which the conversation stays reserved without a renewal; it is renewed three times as often.
+        store: The store of the conversation.
+        lease: Seconds after which the lease expires; it is renewed after a third of them.
     """
 
     def __init__(self, store: ConversationStore, lease: float) -> None:
@@ -92,7 +95,7 @@ class LeaseHeartbeat(TurnObserver):
         self._stopped = anyio.Event()
 
     async def run_beside(self, turn: TurnHandle) -> None:
-        """Renew the lease when it is due, and store what is unfinished when there is more of it."""
+        """Renew the lease when it is due, or when the unfinished results or text have changed, and store these."""
         stored: tuple[Message, ...] = ()
         renewed = anyio.current_time()
         while not self._stopped.is_set():
@@ -106,18 +109,18 @@ class LeaseHeartbeat(TurnObserver):
             await self._renew(turn, unfinished)
 
     async def on_ending(self, turn: TurnHandle) -> None:  # noqa: ARG002 - the same for every turn
-        """Stop."""
+        """Stop renewing the lease."""
         self._stopped.set()
 
     def on_ended(self, turn: TurnHandle) -> None:  # noqa: ARG002 - the same for every turn
-        """Stop, however the turn ended."""
+        """Stop renewing the lease, even if `on_ending` was not called."""
         self._stopped.set()
 
     async def _renew(self, turn: TurnHandle, unfinished: tuple[Message, ...]) -> None:
         try:
             is_held = await self._store.renew(turn.conversation_id, turn.id, self._lease, unfinished)
         except DialError as error:
-            # The next heartbeat tries again; a store that stays away ends the turn where it has to store a message.
+            # The next heartbeat tries again. If the store keeps failing, the turn ends when it has to store a message.
             log.warning("turn_not_renewed", error=type(error).__name__)
             return
         if not is_held and not self._stopped.is_set():

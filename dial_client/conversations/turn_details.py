@@ -1,16 +1,17 @@
-"""What a turn used and how it ended, stored behind its messages: what was shown while it ran can be shown again.
+"""Usage, end and calls of a turn, stored after its messages, so that they can be shown again later.
 
-The data of an entry, of JSON types only; empty fields are left out:
+The data of the entry has JSON types only; empty fields are left out:
 
-* ``turn``, ``model``, ``stop_reason``, ``depth``, ``usage``, ``notes``: as of the `Turn`;
+* ``turn``, ``model``: the id of the turn, and the name of its model;
+* ``stop_reason``, ``depth``, ``usage``, ``notes``: the values of the `Turn`;
 * ``messages``: the number of messages that the turn has added;
 * ``duration_s``: seconds from the start of the turn to its end;
-* ``error``: the sentence of the error that ended the turn;
-* ``calls``: for each call that has ended ``{"id", "server", "tool", "duration_s"}``, with ``changed_arguments`` where
-  an approver has changed them; of a call that the endpoint ran itself, the whole record with ``round``, the number of
-  replies with calls before it;
-* ``reasoning``: ``{"reply", "text"}`` for each part of the model's reasoning, with the number of messages of the model
-  before it.
+* ``error``: the text of the error that ended the turn;
+* ``calls``: ``{"id", "server", "tool", "duration_s"}`` for each finished call, with ``changed_arguments`` if an
+  approver changed them. A call that the endpoint ran itself has its whole record and ``round``, the number of earlier
+  replies with calls;
+* ``reasoning``: ``{"reply", "text"}`` for each part of the model's reasoning; ``reply`` is the number of earlier
+  messages of the model.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dial_client.turn_data.turn_result import ToolCallRecord, Turn
 from dial_client.turns.turn_handle import TurnHandle
 
 MAX_REASONING = 200_000
-"""Characters of the reasoning of a turn that are stored."""
+"""The most characters of a turn's reasoning that are stored."""
 MAX_NOTES = 100
 
 
@@ -32,9 +33,9 @@ def build_turn_entry(turn: TurnHandle, result: Turn, model: str) -> Message:
     """Return the message that stores the details of a turn at its end.
 
     Args:
-        turn: the turn, which adds no more messages.
-        result: what it has come to.
-        model: the name of its model.
+        turn: The turn, which adds no more messages.
+        result: The result of the turn.
+        model: The name of the turn's model.
     """
     error = turn.failure
     details: dict[str, Any] = {

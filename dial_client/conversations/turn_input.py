@@ -1,4 +1,4 @@
-"""What a turn of a conversation answers: a message, a new version of an earlier message, or the same question again."""
+"""The inputs of a turn in a conversation: a message, an edited message, a regeneration, or a continuation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTINUE = (
     "Your last message was cut off. Continue it exactly where it ends: begin with the next character, and repeat"
     " and explain nothing."
 )
-"""The request for the rest of an answer; it is sent, and not stored."""
+"""The message that asks the model for the rest of an answer; it is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,9 @@ class EditedMessage:
     """A new version of an earlier message of the user; what followed the earlier version stays stored."""
 
     position: int
-    """The position of the earlier message, as `ConversationManager.view` gives it."""
+    """The position of the earlier message (`ConversationView.positions`)."""
     message: str | Message
+    """The new text or message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +40,27 @@ class Regeneration:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The rest of the last answer, which was cut off."""
+    """A request for the rest of the last answer, which was cut off."""
 
 
 TurnInput = str | Message | EditedMessage | Regeneration | Continuation
 
 
 def check_turn_input(given: Any) -> None:
-    """Check that a turn can answer what it is given.
+    """Check the type of a turn's input.
 
     Raises:
-        TypeError: it is none of the types of `TurnInput`.
+        TypeError: The input is not a `TurnInput`.
     """
     message = given.message if isinstance(given, EditedMessage) else given
     if isinstance(message, str | Message) or (message is given and isinstance(given, Regeneration | Continuation)):
         return
     hint = ": use Message.from_dict(data)" if isinstance(message, Mapping) else ""
-    raise TypeError(f"a conversation goes on with a text or a Message, not {type(message).__name__}{hint}")
+    raise TypeError(f"a conversation continues with a text or a Message, not {type(message).__name__}{hint}")
 
 
 def find_question(turn_input: TurnInput | None) -> Message | None:
-    """Return the message of the user that a turn adds to its conversation; None for none."""
+    """Return the user's message that a turn with this input adds to its conversation; None for none."""
     match turn_input:
         case str(text) | EditedMessage(message=str(text)):
             return Message.user(text)
@@ -72,10 +73,10 @@ def find_question(turn_input: TurnInput | None) -> Message | None:
 
 
 def build_first_messages(stored: Conversation, turn_input: TurnInput) -> tuple[Message, ...]:
-    """Return the messages to store before the model is asked.
+    """Return the messages that a turn with this input stores before the model is asked.
 
     Raises:
-        ConfigError: there is no such message, or no answer to continue.
+        ConfigError: The message to edit or to answer again does not exist, or there is no answer to continue.
     """
     question = find_question(turn_input)
     added: tuple[Message, ...] = (question,) if question is not None else ()
@@ -84,8 +85,8 @@ def build_first_messages(stored: Conversation, turn_input: TurnInput) -> tuple[M
             tree = build_tree(stored)
             edited = tree.find(position)
             if not edited.is_question:
-                raise ConfigError(f"the message {position} is none of the user: only those can be edited")
-            # The new version may still have what an untrusted server wrote.
+                raise ConfigError(f"message {position} cannot be edited: it is not a message of the user")
+            # The new version may still contain untrusted text of the earlier one.
             kept = edited.message.taint
             added = tuple(replace(message, taint=message.taint or kept) for message in added)
             return (*build_branch(stored, tree, edited.parent), *added)
@@ -100,7 +101,7 @@ def build_first_messages(stored: Conversation, turn_input: TurnInput) -> tuple[M
         case Continuation():
             shown = apply_edits(stored).messages
             if not shown or shown[-1].role is not Role.ASSISTANT or shown[-1].tool_calls:
-                raise ConfigError("the conversation does not end with an answer that could be continued")
+                raise ConfigError("the conversation does not end with an answer that can be continued")
             return ()
         case _:
             return added

@@ -1,7 +1,7 @@
-"""The turns of a conversation, one after the other: in this process, and among all processes that use the store.
+"""Runs the turns of a conversation one after the other, in this process and among all processes that use the store.
 
-Within a process turns wait in the order in which they were requested. Among processes the lease in the store decides
-(`ConversationStore.begin`); a turn that waits for it looks again every quarter of a second.
+In a process, turns wait in the order in which they were requested. Among processes, the lease in the store decides
+(`ConversationStore.begin`): a waiting turn polls it every quarter of a second.
 """
 
 from __future__ import annotations
@@ -30,36 +30,37 @@ from dial_client.stores.conversation_store import Conversation, ConversationStor
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 Start = Callable[[tuple[Message, ...], Mapping[str, Any], TurnObserver], TurnHandle]
-"""Starts a turn on a history, with the settings of its conversation, and one more observer."""
+"""Starts a turn with this history, these settings of its conversation, and this additional observer."""
 _Beginning = tuple[tuple[Message, ...], Mapping[str, Any]]
 WillBeResumed = Callable[[Conversation], Awaitable[bool]]
+"""Returns True if a process will resume the interrupted turn of a conversation."""
 
 MAX_ENDED = 32
-"""Turns that can still be found after their end."""
+"""The number of ended turns that can still be found."""
 
 POLL_INTERVAL = 0.25
-"""Seconds between two looks whether the turn of another process is over."""
+"""Seconds between two checks whether the turn of another process has ended."""
 
 
 async def never_resumed(stored: Conversation) -> bool:  # noqa: ARG001 - a `WillBeResumed`
-    """Return False: the turn of a process that was killed is over."""
+    """Return False: a turn whose process was killed is not resumed."""
     return False
 
 
 class NothingToResume(Exception):
-    """The conversation has no interrupted turn. Never leaves the package."""
+    """The conversation has no interrupted turn. Callers outside of the package never see this error."""
 
 
 class TurnQueue:
-    """Starts the turns of a conversation one after the other, and finds those that run.
+    """Starts the turns of a conversation one after the other, and finds running turns.
 
     Args:
-        store: keeps the conversations.
-        patience: seconds a turn waits at most for those before it.
-        lease: seconds for which a turn that begins holds its conversation.
-        will_be_resumed: whether some process will resume the latest turn of a conversation, which nobody runs: until
-            then no other turn begins.
-        max_ended: turns that can still be found after their end.
+        store: The store of the conversations.
+        patience: The most seconds that a turn waits for earlier turns.
+        lease: Seconds for which a new turn holds its conversation.
+        will_be_resumed: Returns True if a process will resume the interrupted turn of a conversation. Other turns of
+            the conversation then wait.
+        max_ended: The number of ended turns that can still be found.
     """
 
     def __init__(
@@ -76,23 +77,23 @@ class TurnQueue:
         self._lease = lease
         self._will_be_resumed = will_be_resumed
         self._max_ended = max_ended
-        # A slot is kept by the turns that wait for it or hold it.
+        # The turns that wait for a slot or hold it keep it alive.
         self._slots: WeakValueDictionary[str, _Slot] = WeakValueDictionary()
         self._ended: OrderedDict[str, TurnHandle] = OrderedDict()
 
     async def start_next(self, origin: Origin, turn_input: TurnInput | None, start: Start) -> TurnHandle:
-        """Wait for the turns before this one, store the message, and start the turn.
+        """Wait for the earlier turns, store the user's message, and start the turn.
 
         Args:
-            origin: the ids of the conversation and the turn.
-            turn_input: what the turn answers; None for a turn that resumes an interrupted one.
-            start: starts the turn.
+            origin: The ids of the conversation and the turn.
+            turn_input: The input of the turn; None to resume an interrupted turn.
+            start: Starts the turn.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
-            ConversationBusy: the turns before this one took longer than `patience`.
-            ConfigError: the conversation has no such message.
-            NothingToResume: there is no interrupted turn.
+            ConversationNotFound: The conversation does not exist.
+            ConversationBusy: The earlier turns took longer than `patience`.
+            ConfigError: The message that `turn_input` names does not exist.
+            NothingToResume: There is no interrupted turn.
         """
         deadline = anyio.current_time() + self._patience
         slot = self._slots.setdefault(origin.conversation, _Slot(self._remember))
@@ -106,25 +107,25 @@ class TurnQueue:
         return slot.turn
 
     def find(self, conversation_id: str, turn_id: str | None = None) -> TurnHandle | None:
-        """Return the turn that runs in this process, or the last one if it ended not long ago; None if neither is it.
+        """Return the turn that this process runs in a conversation, or a turn that ended recently; None for none.
 
         Args:
-            conversation_id: the conversation.
-            turn_id: the turn that is looked for; None for any.
+            conversation_id: The id of the conversation.
+            turn_id: The id of the turn; None for any turn.
         """
         slot = self._slots.get(conversation_id)
         known = (slot.turn if slot is not None else None, self._ended.get(conversation_id))
         return next((turn for turn in known if turn is not None and turn_id in (None, turn.id)), None)
 
     def forget(self, conversation_id: str) -> None:
-        """Cancel the turn of a conversation that was deleted, and find its turns no more."""
+        """Cancel the running turn of a deleted conversation, and drop its ended turn."""
         self._ended.pop(conversation_id, None)
         slot = self._slots.get(conversation_id)
         if slot is not None and slot.turn is not None:
             slot.turn.cancel()
 
     async def _reserve(self, slot: _Slot, origin: Origin, turn_input: TurnInput | None, deadline: float) -> _Beginning:
-        """Return the history the turn begins with, and its settings; both slots are then the turn's."""
+        """Wait for the slot of this process and the lease in the store; return the turn's history and settings."""
         while True:
             if not await slot.acquire(deadline):
                 raise _busy(origin.conversation)
@@ -135,14 +136,14 @@ class TurnQueue:
                 raise
             if beginning is not None:
                 return beginning
-            slot.release()  # the task that resumes the turn before this one needs it
+            slot.release()  # the task that resumes the interrupted turn needs it
             await anyio.sleep(POLL_INTERVAL)
 
     async def _begin(self, origin: Origin, turn_input: TurnInput | None, deadline: float) -> _Beginning | None:
-        """Store the message once no other process runs a turn; None where an interrupted turn has to be resumed first.
+        """Store the message once no other process runs a turn; None if an interrupted turn must be resumed first.
 
         Raises:
-            ConversationBusy: the deadline is over.
+            ConversationBusy: The deadline has passed.
         """
         question = find_question(turn_input)
         title = question.text if question is not None else ""
@@ -163,7 +164,7 @@ class TurnQueue:
                     origin.conversation, origin.turn, added, expected_count=count, lease=lease, title=title
                 )
             except anyio.get_cancelled_exc_class():
-                if turn_input is not None:  # an interrupted turn is to be resumed all the same
+                if turn_input is not None:  # an interrupted turn must still be resumed
                     await self._release(origin)
                 raise
             if has_begun:
@@ -172,7 +173,7 @@ class TurnQueue:
             # Another process was faster.
 
     async def _release(self, origin: Origin) -> None:
-        """End a turn that nobody starts any more: the store may have begun it, and would hold its conversation."""
+        """Release the conversation of a turn that will not start, although the store may have begun it."""
         with anyio.CancelScope(shield=True), suppress(DialError):
             await self._store.end(origin.conversation, origin.turn)
 
@@ -183,8 +184,8 @@ class TurnQueue:
         """Return the messages to store before the model is asked.
 
         Raises:
-            ConfigError: the conversation has no such message.
-            NothingToResume: there is no interrupted turn, or it has come to its end.
+            ConfigError: The message that `turn_input` names does not exist.
+            NothingToResume: There is no interrupted turn, or it already has its answer.
         """
         if turn_input is not None:
             closing = build_closing_messages(stored)
@@ -204,16 +205,16 @@ class TurnQueue:
 
 
 class _Slot(TurnObserver):
-    """Where the turns of one conversation wait for each other in this process; released when its turn has ended."""
+    """A semaphore for the turns of one conversation in this process, released when the running turn has ended."""
 
     def __init__(self, remember: Callable[[TurnHandle], None]) -> None:
         self._remember = remember
-        # Not a lock: a turn ends in another task than the one that requested it.
+        # Not a lock, because one task acquires the slot and another releases it.
         self._free = anyio.Semaphore(1)
         self.turn: TurnHandle | None = None
 
     async def acquire(self, deadline: float) -> bool:
-        """Wait until no other turn holds the slot; False where the deadline comes first."""
+        """Wait until no other turn holds the slot, and return True; return False if the deadline passes before."""
         try:
             self._free.acquire_nowait()
         except anyio.WouldBlock:
@@ -223,11 +224,11 @@ class _Slot(TurnObserver):
         return True
 
     def release(self) -> None:
-        """Let the next turn in."""
+        """Let the next turn acquire the slot."""
         self._free.release()
 
     def on_ended(self, turn: TurnHandle) -> None:
-        """Let the next turn in; this one can be found for a while."""
+        """Let the next turn acquire the slot, and keep this turn for `TurnQueue.find`."""
         self.turn = None
         self._remember(turn)
         self.release()

@@ -19,7 +19,7 @@ from dial_client.stores.sql_store import SQLStore
 
 
 class VersionMethods:
-    """The methods of `ConversationManager` that concern versions of messages."""
+    """The methods of `ConversationManager` for versions of messages, and for settings."""
 
     _store: ConversationStore
     _editor: HistoryEditor
@@ -30,7 +30,7 @@ class VersionMethods:
         """Return a conversation with the positions and versions of its messages, and the details of its turns.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         return build_view(await self._store.get(conversation_id))
 
@@ -38,15 +38,15 @@ class VersionMethods:
         """Return the messages of all versions (`conversation_view.list_messages`).
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         return list_messages(await self._store.get(conversation_id))
 
     async def read_state(self, conversation_id: str) -> str:
-        """Return a text that changes whenever the conversation does, without its messages where the store can do that.
+        """Return the conversation's `ConversationView.state`; a `SQLStore` computes it without reading the messages.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         if isinstance(self._store, SQLStore):
             return hash_state(*await self._store.read_state(conversation_id))
@@ -54,35 +54,35 @@ class VersionMethods:
         return hash_state(stored.turn, stored.running, stored.message_count, stored.title)
 
     async def switch(self, conversation_id: str, position: int) -> bool:
-        """Show the version of the conversation with the message at `position`, as it was last continued.
+        """Show the latest version of the conversation that contains the message at `position`.
 
         Returns:
-            False if that version was shown before.
+            True if the shown version has changed; False if the message was already shown.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
-            ConversationBusy: a turn of it is under way.
-            ConfigError: there is no such message.
+            ConversationNotFound: The conversation does not exist.
+            ConversationBusy: A turn of the conversation is running.
+            ConfigError: There is no message at `position`.
         """
         return await self._editor.edit(conversation_id, partial(build_switch, position=position))
 
     async def remove_message(self, conversation_id: str, position: int) -> None:
-        """Remove a question with all its answers, or one answer with its calls; what follows stays.
+        """Remove a question with all its answers, or one answer with its calls; later exchanges are kept.
 
-        The messages stay in the store, but no version shows them, and no model is sent them. Raises as `switch`.
+        The messages stay in the store, but no version shows them, and they are not sent to a model. Raises as `switch`.
         """
         await self._editor.edit(conversation_id, partial(build_deletion, position=position))
 
     async def update_settings(self, conversation_id: str, settings: Mapping[str, Any]) -> None:
-        """Set the settings of a conversation in place of those before, from its next turn on.
+        """Replace all settings of a conversation, from its next turn on.
 
         Args:
-            conversation_id: which conversation.
-            settings: as `conversation_settings` describes them; empty for those of the client.
+            conversation_id: The id of the conversation.
+            settings: The settings, as `conversation_settings` describes them; empty for the client's settings.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
-            ConfigError: a setting is unknown, wrong, locked, or above a limit of the client; or there is no such model.
+            ConversationNotFound: The conversation does not exist.
+            ConfigError: A setting is unknown, wrong, locked or above a limit of the client, or the model is unknown.
         """
         checked = check_settings(settings)
         if locked := sorted(self.locked_settings.intersection(checked)):

@@ -1,4 +1,4 @@
-"""All checks, and how they are run: side by side, each within a time."""
+"""All checks, and the function that runs them concurrently, each with a timeout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dial_client.text.safe_text import one_line
 log = get_logger(__name__)
 
 CHECK_SECONDS = 10.0
-"""Seconds of one check, after the servers have had theirs."""
+"""Timeout in seconds of one check, without the time for starting servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Check:
     """One check."""
 
     name: str
-    """What is looked at, for the progress: ``programs``."""
+    """The subject of the check, shown as progress: ``programs``."""
     group: Group
     run: Callable[[Subject], AsyncIterator[Finding]]
     needs_servers: bool = False
@@ -55,16 +55,16 @@ CHECKS = (
 )
 
 OnProgress = Callable[[int, int, str], None]
-"""Is told the number of checks that are done, of all, and the name of the last one."""
+"""Called with the number of completed checks, the number of all checks, and the name of the last completed check."""
 
 
 async def inspect(
     subject: Subject, only: Collection[Group] = tuple(Group), on_progress: OnProgress | None = None
 ) -> list[Finding]:
-    """Run the checks side by side, and return their findings: by place, then by code.
+    """Run the checks concurrently, and return their findings, sorted by place and then by code.
 
     Args:
-        subject: what is checked.
+        subject: the configuration and the other objects to check.
         only: the groups of checks to run.
         on_progress: called after each check.
     """
@@ -92,14 +92,14 @@ async def inspect(
 async def _run_bounded(check: Check, subject: Subject) -> list[Finding]:
     findings: list[Finding] = []
     if check.needs_servers:
-        await subject.run.outcome()  # its time is limited by the run itself
+        await subject.run.outcome()  # `ServerRun` limits the time
     try:
         with anyio.move_on_after(CHECK_SECONDS) as scope:
             findings.extend([finding async for finding in check.run(subject)])
-    except Exception as error:  # noqa: BLE001 - a check that fails must not take the others with it
+    except Exception as error:  # noqa: BLE001 - a failed check must not stop the other checks
         log.debug("check_failed", check=check.name, error=type(error).__name__)
         text = f"the check of {check.name} failed: {type(error).__name__}: {one_line(str(error), 200)}"
-        return [Finding("DC901", text, "`dial-chat bug-report` writes down what is known")]
+        return [Finding("DC901", text, "`dial-chat bug-report` collects the details for a bug report")]
     if scope.cancelled_caught:
         text = f"the check of {check.name} had no result after {CHECK_SECONDS:g} seconds"
         return [Finding("DC901", text)]

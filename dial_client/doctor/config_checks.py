@@ -1,4 +1,4 @@
-"""Checks of the files themselves: what can be said without starting anything."""
+"""Checks of the configuration files, without starting servers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from dial_client.servers.secret_detection import find_literal_secrets, find_secr
 from dial_client.settings import configuration
 
 OTHERS = 0o077
-"""The permissions of everybody but the owner."""
+"""The permission bits of group and other users."""
 
 
 async def check_files(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield what is wrong in the text of each file."""
+    """Yield the errors in each file, and in the combination of all files."""
     for reading in subject.readings:
         for finding in reading.findings:
             yield finding
         if not reading.is_trusted:
             hint = f"read it, then run `dial-chat trust {reading.path}`"
-            yield Finding("DC114", "the file is not in use before you trust it", hint, reading.path)
+            yield Finding("DC114", "the file is not used until you trust it", hint, reading.path)
     if not subject.readings:
         yield Finding(
             "DC115", "there is no servers.json here or in your configuration folder", "`dial-chat init` writes one"
@@ -42,7 +42,7 @@ async def check_files(subject: Subject) -> AsyncIterator[Finding]:
 
 
 def _combination(subject: Subject) -> Iterator[Finding]:
-    """Yield what is only wrong with all files together."""
+    """Yield the error that arises only when all files are combined."""
     try:
         configuration.combine(
             [replace(file, environ=file.environ or subject.environ) for file in subject.target.files],
@@ -53,7 +53,7 @@ def _combination(subject: Subject) -> Iterator[Finding]:
 
 
 async def check_entries(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield what is unwise or wrong about entries that can be read."""
+    """Yield the problems of valid entries: secrets in plain text, missing encryption and folders, duplicates."""
     for reading in subject.readings:
         for name, entry in reading.servers.items():
             for finding in (*_literal_secrets(name, entry), *_transport_security(name, entry), *_folders(name, entry)):
@@ -67,7 +67,7 @@ def _literal_secrets(name: str, entry: EntryReading) -> Iterator[Finding]:
     for place, variable in find_literal_secrets(value if isinstance(value, Mapping) else {}):
         keys = tuple(place.split(".", 1))
         text = f"server {name!r}: {place} seems to hold a secret in plain text"
-        yield Finding("DC110", text, f"set a variable, and write ${{{variable}}} in its place", *entry.place(*keys))
+        yield Finding("DC110", text, f"set a variable, and write ${{{variable}}} instead", *entry.place(*keys))
 
 
 def _transport_security(name: str, entry: EntryReading) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ def _duplicates(subject: Subject) -> Iterator[Finding]:
     for name, settings in subject.servers.items():
         key = (identity(settings), tuple(sorted(settings.env.items())))
         if key in seen:
-            text = f"server {name!r} is the same as {seen[key]!r}: the model is offered each tool twice"
+            text = f"server {name!r} is the same as {seen[key]!r}: the model gets each tool twice"
             yield Finding("DC117", text, "remove or disable one of the two", *subject.place_of(name))
         seen.setdefault(key, name)
 
@@ -110,7 +110,7 @@ async def check_permissions(subject: Subject) -> AsyncIterator[Finding]:
 def _secret_files(readings: tuple[FileReading, ...]) -> Iterator[str]:
     for reading in readings:
         values = [entry.node.value for entry in reading.servers.values() if isinstance(entry.node.value, Mapping)]
-        if os.path.isfile(reading.path) and any(any(find_literal_secrets(value)) for value in values):  # noqa: PTH113 - it may be no path
+        if os.path.isfile(reading.path) and any(any(find_literal_secrets(value)) for value in values):  # noqa: PTH113 - it may not be a path
             yield reading.path
         for value in values:
             named = value.get("envFile")

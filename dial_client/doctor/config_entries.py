@@ -1,4 +1,4 @@
-"""A configuration read entry by entry: an error in one entry hides no error in the next."""
+"""Reads a configuration entry by entry, so that an error in one entry does not hide errors in others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class EntryReading:
 
     node: Node
     settings: ServerSettings | None
-    """None where the entry is wrong."""
+    """The settings; None if the entry is invalid."""
 
     def place(self, *keys: str | int) -> tuple[str, int, int]:
         """Return file, line and column of the entry, or of a value in it."""
@@ -40,7 +40,7 @@ class EntryReading:
 
 @dataclass(slots=True)
 class FileReading:
-    """A file, and what is right and wrong in it."""
+    """The valid entries of a file, and the findings for invalid entries."""
 
     path: str
     is_trusted: bool
@@ -52,9 +52,9 @@ class FileReading:
 
 
 def read_file_soundly(file: ConfigFile, environ: Mapping[str, str], *, is_trusted: bool = True) -> FileReading:
-    """Read a file; whatever is wrong in it is a finding, and all else is read.
+    """Read a file. Errors become findings, and the valid parts are read.
 
-    Of a file that is not trusted no variable is expanded, and no other file is read.
+    For an untrusted file, no variables are expanded and no other files are read.
     """
     reading = FileReading(file.path, is_trusted)
     try:
@@ -72,7 +72,7 @@ def read_file_soundly(file: ConfigFile, environ: Mapping[str, str], *, is_truste
 
 
 def to_finding(error: ConfigError, code: str = "") -> Finding:
-    """Return the finding for an error of the configuration; the code follows from the problem where none is given."""
+    """Return the finding for a configuration error; without `code`, the text of the problem determines the code."""
     code = code or next((code for text, code in _CODES_OF_PROBLEMS.items() if text in error.problem), "DC104")
     return Finding(code, error.problem, error.hint, error.path, error.line, error.column)
 
@@ -150,14 +150,14 @@ def _odd_values(found: Mapping[str, Node]) -> Iterator[Finding]:
         for child in node.children().values() if node is not None and isinstance(node.value, Mapping) else ():
             name = str(child.value)
             if name.startswith("$") and name[1:].isidentifier():
-                error = child.error("this is not a variable, and is used as it is written", f"write ${{{name[1:]}}}")
+                error = child.error("this is not expanded as a variable", f"write ${{{name[1:]}}}")
                 keys, value = tuple(map(str, child.keys)), f"${{{name[1:]}}}"
                 fix = Fix(f"write {value}", child.source.path, partial(set_value, keys=keys, value=value))
                 yield replace(to_finding(error, "DC109"), fix=fix)
 
 
 def _read_rest(top: Mapping[str, Node], names: Variables, reading: FileReading) -> None:
-    """Read the keys beside the servers."""
+    """Read the keys other than the servers."""
     for name, node in _members(top, "models", reading).items():
         model = _attempt(reading, partial(read_model, name, node, names))
         if model is not None:

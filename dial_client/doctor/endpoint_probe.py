@@ -1,4 +1,4 @@
-"""Requests to an endpoint that cost nothing: its list of models, and empty requests that tell which APIs it has."""
+"""Free requests to an endpoint: for its list of models, and empty requests that show which APIs it has."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from dial_client.providers.http.transport import FetchedResponse, HttpTransport
 from dial_client.settings.config_types import Wire
 
 SECONDS = 8.0
-"""For one request, with its answer."""
+"""Timeout in seconds of one request and its response."""
 _NOT_THERE = (404, 405, 501)
 """Statuses of an address that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelListing:
-    """What an endpoint answered when it was asked for its models."""
+    """The response of an endpoint to the request for its models."""
 
     status: int
     ids: tuple[str, ...] = ()
-    """The models; empty where the answer has none."""
+    """The models; empty if the response has none."""
     is_page: bool = False
-    """True for a web page, which no API answers with."""
+    """True if the response is a web page instead of JSON."""
     date: datetime | None = None
-    """When the answer was made, by the clock of the endpoint."""
+    """The time of the response, by the clock of the endpoint."""
 
 
 async def fetch_models(endpoint: Endpoint) -> ModelListing:
-    """Ask an endpoint for its models (``GET /models``).
+    """Request an endpoint's models (``GET /models``).
 
     Raises:
-        ProviderError: it cannot be reached, or a proxy cannot be used.
+        ProviderError: the endpoint cannot be reached, or a proxy cannot be used.
     """
-    query = dict(endpoint.query) | ({"limit": "1000"} if _is_anthropic(endpoint) else {})  # else a page of 20
+    query = dict(endpoint.query) | ({"limit": "1000"} if _is_anthropic(endpoint) else {})  # the default is a page of 20
     response = await _fetch(replace(endpoint, query=query), "GET", models_path(endpoint))
     date = _date(response.headers.get("date", ""))
     return ModelListing(response.status, tuple(_ids(response.body)), _is_page(response), date)
 
 
 async def find_wires(endpoint: Endpoint) -> Mapping[Wire, str]:
-    """Return the APIs that an endpoint has, each with the address to name, which may differ by ``/v1``.
+    """Return the APIs that an endpoint has, each with its base URL, which may need an additional ``/v1``.
 
-    Each API is sent a request without content, which it refuses: no model is asked.
+    Each API gets a request without content, which it rejects: no model runs.
     """
     found: dict[Wire, str] = {}
 
@@ -66,12 +66,12 @@ async def find_wires(endpoint: Endpoint) -> Mapping[Wire, str]:
 
 
 def models_path(endpoint: Endpoint) -> str:
-    """Return the path of the list of models, below the address of the endpoint."""
+    """Return the path of the list of models, relative to the endpoint's base URL."""
     return "/v1/models" if _is_anthropic(endpoint) and not endpoint.base_url.endswith("/v1") else "/models"
 
 
 def _bases(base_url: str, wire: Wire) -> tuple[str, ...]:
-    """Return the address as it is named, and the address with ``/v1``, where the path of the API does not have that."""
+    """Return the base URLs to try: the configured URL and, if the API's path has no ``/v1``, the URL with ``/v1``."""
     return (base_url,) if wire is Wire.MESSAGES or base_url.endswith("/v1") else (base_url, f"{base_url}/v1")
 
 
@@ -82,7 +82,7 @@ def _path(base_url: str, wire: Wire) -> str:
 
 
 async def _has(endpoint: Endpoint, path: str) -> bool:
-    """Return True if an API answers to requests at a path. A 404 that speaks of a model is an answer of an API."""
+    """Return True if an API responds at a path. A 404 whose text mentions a model is a response of an API."""
     try:
         response = await _fetch(endpoint, "POST", path, b"{}")
     except ProviderError:
@@ -93,7 +93,7 @@ async def _has(endpoint: Endpoint, path: str) -> bool:
 
 
 def _is_page(response: FetchedResponse) -> bool:
-    """Return True for a web page that is not the error page of a proxy or a server."""
+    """Return True if a successful response is a web page; error pages of proxies and servers do not count."""
     return response.status < 300 and response.body.lstrip()[:1] == b"<"
 
 

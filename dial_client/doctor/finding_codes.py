@@ -1,4 +1,4 @@
-"""The codes of findings. A code keeps its meaning; a code that is given up is not used again."""
+"""The codes of findings. A code keeps its meaning; a removed code is not used again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FindingCode:
-    """One code."""
+    """The level and the title of a code."""
 
     level: Level
     title: str
@@ -46,8 +46,8 @@ CODES: Mapping[str, FindingCode] = {
     "DC107": _error("two keys contradict each other"),
     "DC108": _warning("a time is in the wrong unit"),
     "DC109": _warning("a variable is written without braces"),
-    "DC110": _warning("a secret stands in the file"),
-    "DC111": _warning("others can read a file with secrets"),
+    "DC110": _warning("the file contains a secret"),
+    "DC111": _warning("other users can read a file with secrets"),
     "DC112": _error("a secret is sent without encryption"),
     "DC113": _error("a folder does not exist"),
     "DC114": _warning("a file of this folder is not trusted"),
@@ -57,7 +57,7 @@ CODES: Mapping[str, FindingCode] = {
     "DC201": _error("a program was not found"),
     "DC202": _error("the command holds its arguments"),
     "DC203": _warning("npx asks before it installs"),
-    "DC204": _error("docker passes no standard input on"),
+    "DC204": _error("docker does not pass on standard input"),
     "DC205": _error("docker allocates a terminal"),
     "DC206": _error("a script does not exist"),
     "DC207": _error("Node.js is too old"),
@@ -69,10 +69,10 @@ CODES: Mapping[str, FindingCode] = {
     "DC305": _error("a server cannot be reached"),
     "DC306": _error("a server requires a login"),
     "DC307": _info("a server offers nothing"),
-    "DC308": _info("a server is odd"),
-    "DC401": _warning("a description gives orders to the model"),
+    "DC308": _info("a server does not follow the protocol"),
+    "DC401": _warning("a description gives instructions to the model"),
     "DC402": _warning("a description has invisible text"),
-    "DC403": _warning("a description speaks of the tool of another server"),
+    "DC403": _warning("a description mentions a tool of another server"),
     "DC404": _info("two servers have a tool of the same name"),
     "DC405": _warning("the schema of a tool is not valid"),
     "DC406": _warning("the tools take a large part of the context window"),
@@ -85,18 +85,18 @@ CODES: Mapping[str, FindingCode] = {
     "DC503": _error("a key is refused"),
     "DC504": _error("the endpoint does not have the model"),
     "DC505": _error("the endpoint cannot be reached"),
-    "DC506": _warning("the address is not that of the API"),
+    "DC506": _warning("the API has another address"),
     "DC507": _warning("the clock is wrong"),
     "DC508": _error("a certificate cannot be verified"),
     "DC509": _warning("a proxy is set and cannot be used"),
     "DC510": _error("the embedded model is not installed"),
-    "DC511": _info("the weights of the embedded model are still to be downloaded"),
+    "DC511": _info("the weights of the embedded model are not downloaded yet"),
     "DC512": _warning("the memory is too small for the embedded model"),
     "DC513": _info("no model is named"),
     "DC514": _error("the endpoint has another API"),
     "DC601": _error("the database cannot be used"),
     "DC602": _error("the database is of a newer version"),
-    "DC603": _info("the database is to be migrated"),
+    "DC603": _info("the next start migrates the database"),
     "DC604": _error("a folder of this program cannot be written"),
     "DC901": _warning("a check was not completed"),
 }

@@ -1,4 +1,4 @@
-"""A finding of a check."""
+"""The findings of checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dial_client.doctor.finding_codes import CODES, Level
 
 
 class Group(StrEnum):
-    """What a check looks at; the values of ``--only``."""
+    """The groups of checks; the values of ``--only``."""
 
     CONFIG = "config"
     SERVERS = "servers"
@@ -22,20 +22,20 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change that removes the cause of a finding: of a configuration's text, or of the permissions of a file."""
+    """A change of a file's text or permissions that removes the cause of a finding."""
 
     description: str
-    """In the imperative: ``rename "comand" to "command"``."""
+    """The description in the imperative: ``rename "comand" to "command"``."""
     path: str
     edit: Callable[[str], str] | None = field(default=None, repr=False)
-    """Returns the changed text of the file; None where only the mode is changed."""
+    """Returns the changed text of the file; None if only the permissions change."""
     mode: int | None = None
-    """The permissions of the file (POSIX)."""
+    """The new permissions of the file (POSIX); None if they do not change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong, or not as good as it could be. No text of it holds a secret."""
+    """A problem, or something that can be improved. Its texts contain no secrets."""
 
     code: str
     """A key of `finding_codes.CODES`."""
@@ -46,9 +46,9 @@ class Finding:
     path: str = ""
     """The file; empty if the finding is in no file."""
     line: int = 0
-    """Counted from 1; 0 if unknown."""
+    """The line, counted from 1; 0 if unknown."""
     column: int = 0
-    """Counted from 1, in characters; 0 if unknown."""
+    """The column, counted from 1 in characters; 0 if unknown."""
     fix: Fix | None = None
 
     @property
@@ -58,7 +58,7 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """The place as compilers write it: ``servers.json:3:14``; empty without a file."""
+        """The place in the format of compilers: ``servers.json:3:14``; empty without a file."""
         return ":".join(str(part) for part in (self.path, self.line, self.column) if part)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checks of the model: its name, its key, and what its endpoint says."""
+"""Checks of the model: its name, its key, and the responses of its endpoint."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.settings.config_types import Wire
 
 MAX_CLOCK_SECONDS = 300.0
-"""Seconds that the clock may differ from that of the endpoint."""
+"""Seconds by which this machine's clock may differ from the endpoint's clock."""
 
 
 async def check_model(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield what is wrong with the model that is used, and with its key."""
+    """Yield the problems of the model in use, and of its key."""
     name = subject.model_name
     if name is None:
         if importlib.util.find_spec("xllamacpp") is None:
@@ -29,7 +29,7 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
                 "DC513", "no model is named, and no key is set", 'give -m NAME, or "defaultModel" in the file'
             )
             return
-        name = "local"  # the model that answers then
+        name = "local"  # the default model
     if name.partition(":")[0] == "local" and name not in subject.models:
         for finding in _local(name):
             yield finding
@@ -57,15 +57,15 @@ def _local(name: str) -> Iterator[Finding]:
     model = next((model for model in local_models(cache_folder()) if model.name == name), None)
     memory = memory_bytes()
     if model is not None and not model.installed:
-        yield Finding("DC511", f"{name}: {model.size / 1e9:.1f} GB are to be downloaded with the first question")
+        yield Finding("DC511", f"{name}: the first question downloads {model.size / 1e9:.1f} GB")
     if model is not None and memory is not None and not model.fits(memory):
         text = f"{name} needs about {model.size / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB of memory"
-        yield Finding("DC512", text, "`dial-chat models` lists those that fit")
+        yield Finding("DC512", text, "`dial-chat models` lists the models that fit")
 
 
 async def _ask(provider: Provider) -> list[Finding]:
     if not isinstance(provider, HttpProvider) or provider.endpoint.sign_in:
-        return []  # a cloud whose requests a vendor's client signs lists no models at the address
+        return []  # clouds whose requests a vendor's client signs have no list of models at this URL
     endpoint, model = provider.endpoint, provider.info.model
     try:
         listing = await fetch_models(endpoint)
@@ -86,7 +86,7 @@ async def _ask(provider: Provider) -> list[Finding]:
 
 
 async def _check_wire(endpoint: Endpoint, wire: Wire, listing: ModelListing) -> list[Finding]:
-    """Return the finding of an endpoint that does not have the API, or has it at another address."""
+    """Return the finding for an endpoint that does not have the API, or has it at another address."""
     wires = await find_wires(endpoint)
     if wires.get(wire) == endpoint.base_url:
         return []
@@ -98,13 +98,13 @@ async def _check_wire(endpoint: Endpoint, wire: Wire, listing: ModelListing) -> 
             f"{endpoint.host} does not have {API_NAMES[wire]}; it has {' and '.join(API_NAMES[has] for has in wires)}"
         )
         has = next(iter(wires))
-        hint = f'"wire": "{has.value}" in the profile, or -m {_PREFIXES[has]}:ID in place of {_PREFIXES[wire]}:ID'
+        hint = f'write "wire": "{has.value}" in the profile, or -m {_PREFIXES[has]}:ID instead of {_PREFIXES[wire]}:ID'
         return [Finding("DC514", text, hint)]
     if listing.status == 404 or listing.is_page:
-        text = f"{endpoint.host} has no {models_path(endpoint)} below the address that is named (HTTP 404)"
+        text = f"{endpoint.host} has no {models_path(endpoint)} below the configured address (HTTP 404)"
         if listing.is_page:
             text = f"{endpoint.host} answers {models_path(endpoint)} with a web page"
-        hint = 'an address ends before /chat/completions, mostly in /v1; "wire" names the API'
+        hint = 'write the address without /chat/completions, usually up to /v1; "wire" names the API'
         return [Finding("DC506", text, hint)]
     return []
 
@@ -119,11 +119,11 @@ def _connection_code(problem: str) -> str:
 
 def _connection_hint(code: str, endpoint: Endpoint) -> str:
     if code == "DC508":
-        return "SSL_CERT_FILE names a file with the certificate authorities of your organisation"
+        return "set SSL_CERT_FILE to a file with the certificate authorities of your organisation"
     if code == "DC509":
-        return "HTTPS_PROXY, HTTP_PROXY and ALL_PROXY name it; NO_PROXY lists hosts without one"
+        return "HTTPS_PROXY, HTTP_PROXY and ALL_PROXY name the proxy; NO_PROXY lists hosts without a proxy"
     if not endpoint.is_local:
-        return "is there a network, or a proxy to be named?"
+        return "is this machine online, or does it need a proxy?"
     return "`ollama serve` starts Ollama" if endpoint.base_url.endswith(":11434/v1") else "is this its port?"
 
 
@@ -132,12 +132,12 @@ def _clock(listing: ModelListing, endpoint: Endpoint) -> Iterator[Finding]:
         seconds = (datetime.now(UTC) - listing.date).total_seconds()
         if abs(seconds) > MAX_CLOCK_SECONDS:
             way = "fast" if seconds > 0 else "slow"
-            text = f"the clock of this machine is {abs(seconds) / 60:,.0f} minutes {way}, by that of {endpoint.host}"
+            text = f"this machine's clock is {abs(seconds) / 60:,.0f} minutes {way}, compared with {endpoint.host}"
             yield Finding("DC507", text, "logins and certificates fail with a wrong clock")
 
 
 def _is_alias(model: str, ids: tuple[str, ...]) -> bool:
-    """Return True if an endpoint has the model under a longer name: with a date, or a tag as Ollama's ``:latest``."""
+    """Return True if an endpoint has the model under a longer name: with a date, or a tag such as ``:latest``."""
     return any(name.startswith((f"{model}-", f"{model}:", f"{model}@")) for name in ids)
 
 

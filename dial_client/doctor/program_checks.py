@@ -1,4 +1,4 @@
-"""Checks of the programs that servers are run with."""
+"""Checks of the programs that run the servers."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from dial_client.servers.transports.environment import find_program
 from dial_client.settings.config_types import ServerSettings
 
 INSTALLATION = {
-    "uvx": "uv has it: https://docs.astral.sh/uv, or `pip install uv`",
+    "uvx": "uvx comes with uv: https://docs.astral.sh/uv, or `pip install uv`",
     "uv": "https://docs.astral.sh/uv, or `pip install uv`",
-    "npx": "Node.js has it: https://nodejs.org",
+    "npx": "npx comes with Node.js: https://nodejs.org",
     "node": "https://nodejs.org",
     "docker": "https://docs.docker.com/get-docker",
     "podman": "https://podman.io",
     "deno": "https://deno.com",
-    "bunx": "Bun has it: https://bun.sh",
+    "bunx": "bunx comes with Bun: https://bun.sh",
     "pipx": "`pip install pipx`",
-    "python": "`python3` may be its name here",
+    "python": "the program may be called `python3` on this machine",
 }
-"""How to get the programs that servers are usually run with."""
+"""How to install the programs that commonly run servers."""
 OLDEST_NODE = 18
-"""The major version that the TypeScript SDK of MCP needs."""
+"""The minimum major version of Node.js for MCP's TypeScript SDK."""
 _SCRIPT = re.compile(r".*\.(?:js|mjs|cjs|ts|py)")
 _RUNNERS = ("node", "python", "python3", "deno", "bun", "tsx", "ts-node")
 _WIDE_MOUNT = re.compile(r"(?:.*(?:src|source)=)?(?:/|~|\$HOME|/var/run/docker\.sock)(?:[:,].*)?")
@@ -73,11 +73,11 @@ def _missing_script(subject: Subject, name: str, settings: ServerSettings) -> It
         return
     index = settings.args.index(script)
     place = subject.place_of(name, "args", index)
-    yield Finding("DC206", f"server {name!r}: there is no file {script!r}", "a relative path begins at cwd", *place)
+    yield Finding("DC206", f"server {name!r}: there is no file {script!r}", "a relative path starts at cwd", *place)
 
 
 async def check_options(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield options of launchers with which a server cannot work, and rights that are too wide."""
+    """Yield options of launchers that prevent a server from working, and rights that are too wide."""
     for name, settings in subject.servers.items():
         for finding in (*_launcher_options(subject, name, settings), *_wide_rights(subject, name, settings)):
             yield finding
@@ -98,11 +98,11 @@ def _launcher_options(subject: Subject, name: str, settings: ServerSettings) -> 
         options = args[1 : _image_index(args)]
         short = "".join(arg[1:] for arg in options if re.fullmatch(r"-[a-z]+", arg))
         if "i" not in short and "--interactive" not in options:
-            text = f"server {name!r}: without -i {program} passes no standard input on"
+            text = f"server {name!r}: without -i, {program} does not pass on standard input"
             change = fix("add -i", lambda args: ["run", "-i", *args[1:]])
-            yield Finding("DC204", text, 'put "-i" behind "run"', *place, change)
+            yield Finding("DC204", text, 'put "-i" after "run"', *place, change)
         if "t" in short or "--tty" in options:
-            text = f"server {name!r}: with -t {program} allocates a terminal, which changes the messages"
+            text = f"server {name!r}: with -t, {program} allocates a terminal, which changes the messages"
             yield Finding("DC205", text, "remove -t", *place, fix("remove -t", _without_terminal))
 
 
@@ -117,7 +117,7 @@ def _without_terminal(args: list[str]) -> list[str]:
 
 
 def _image_index(args: Sequence[str]) -> int:
-    """Return the place of the image in the arguments of ``docker run``; roughly: the first that is no option."""
+    """Return the index of the image in the arguments of ``docker run``: roughly, the first that is not an option."""
     for index, arg in enumerate(args[1:], 1):
         is_value = args[index - 1].startswith("-") and "=" not in args[index - 1] and len(args[index - 1]) <= 2
         if not arg.startswith("-") and not (is_value and args[index - 1] in ("-e", "-v", "-p", "-w", "-u")):
@@ -142,7 +142,7 @@ def _wide_rights(subject: Subject, name: str, settings: ServerSettings) -> Itera
             arg for arg in settings.args if arg in ("/", "~", "C:\\", "C:/") or arg.rstrip("/\\") == home.rstrip("/\\")
         ]
         for arg in wide:
-            text = f"server {name!r}: it may read and write everything below {arg}"
+            text = f"server {name!r}: it may read and write all files in {arg}"
             yield Finding("DC208", text, "name only the folders that it needs", *place)
 
 
@@ -165,7 +165,7 @@ async def check_node(subject: Subject) -> AsyncIterator[Finding]:
 
 
 async def _node_version(name: str, program: str, path: str | None, cwd: str | None) -> tuple[int, ...]:
-    """Return the version of Node.js; empty where it cannot be run."""
+    """Return the version of Node.js; empty if it cannot be run."""
     try:
         found = find_program(name, program, path, cwd)
         answer = await anyio.run_process([found, "--version"], check=False)
@@ -176,7 +176,7 @@ async def _node_version(name: str, program: str, path: str | None, cwd: str | No
 
 
 def _needed_node(settings: ServerSettings) -> tuple[int, ...]:
-    """Return the least version that ``engines`` of the script's package names, else `OLDEST_NODE`."""
+    """Return the minimum version that ``engines`` of the script's package names; otherwise `OLDEST_NODE`."""
     script = next((arg for arg in settings.args if not arg.startswith("-")), "")
     start = Path(os.path.realpath(Path(settings.cwd or ".") / script))
     for folder in list(start.parents)[:6] if _SCRIPT.fullmatch(script) else ():

@@ -1,4 +1,4 @@
-"""Checks of what becomes of the servers when they are started."""
+"""Checks of the servers' start: failures, slow starts, and violations of the protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dial_client.settings.config_types import ServerSettings
 from dial_client.text.safe_text import one_line
 
 SLOW_SECONDS = 5.0
-"""Seconds to become ready after which a start is slow."""
+"""Seconds after which a start counts as slow."""
 _PROGRAM_PROBLEMS = ("was not found: is it installed", "there is no file", "may not be executed")
 _STDOUT_NOTE = "lines to its standard output"
 _FASTER = {
@@ -24,7 +24,7 @@ _FASTER = {
 
 
 async def check_servers(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield the servers that fail, are slow, or are odd."""
+    """Yield the servers that fail, start slowly, or have notes, such as on violations of the protocol."""
     outcome = await subject.run.outcome()
     for name, status in outcome.statuses.items():
         for finding in (*_state(subject, outcome, status), *_notes(subject, name, status)):
@@ -41,7 +41,7 @@ def _state(subject: Subject, outcome: ServerOutcome, status: ServerStatus) -> It
         yield Finding("DC302", text, _faster(settings) or "a turn does not wait longer for it", *place)
     elif status.state in (ServerState.FAILED, ServerState.RESTARTING):
         if any(problem in (status.error or "") for problem in _PROGRAM_PROBLEMS):
-            return  # `program_checks` has found that, at its place
+            return  # `program_checks` reports this, with its place
         code = _failure_code(status.error or "", has_url=settings.url is not None)
         hint = f"`dial-chat servers login {name}`" if code == "DC306" else ""
         yield Finding(code, f"server {name!r} does not start: {status.error}", hint, *place)
@@ -49,11 +49,11 @@ def _state(subject: Subject, outcome: ServerOutcome, status: ServerStatus) -> It
         yield Finding("DC303", f"server {name!r} needs {outcome.seconds[name]:.0f} seconds to start", hint, *place)
     elif status.state is ServerState.READY and not status.tools and not status.notes and not status.instructions:
         text = f"server {name!r} offers no tools"
-        yield Finding("DC307", text, "its resources and prompts, if any, are of use to you only", *place)
+        yield Finding("DC307", text, "only you can use its resources and prompts, if it has any", *place)
 
 
 def _faster(settings: ServerSettings) -> str:
-    """Return how a server that a launcher fetches each time would start faster; empty for other servers."""
+    """Return how a server that a launcher downloads at each start would start faster; empty for other servers."""
     command = _FASTER.get(program_name(settings), "")
     package = find_package(settings)
     return (
@@ -75,5 +75,5 @@ def _failure_code(error: str, *, has_url: bool) -> str:
 def _notes(subject: Subject, name: str, status: ServerStatus) -> Iterator[Finding]:
     for note in status.notes:
         code = "DC304" if _STDOUT_NOTE in note else "DC405" if " tool" in note else "DC308"
-        hint = "a server prints to its standard error" if code == "DC304" else ""
+        hint = "a server must print to its standard error instead" if code == "DC304" else ""
         yield Finding(code, f"server {name!r}: {one_line(note, 300)}", hint, *subject.place_of(name))

@@ -1,4 +1,4 @@
-"""The servers of a configuration, started once for all checks."""
+"""Starts the servers of a configuration once, for all checks."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.config_types import ServerSettings
 
 MAX_SECONDS = 10.0
-"""Seconds that servers have to become ready."""
+"""Timeout in seconds for servers to become ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOutcome:
-    """What became of the servers."""
+    """The states, tools and problems of the started servers."""
 
     statuses: Mapping[str, ServerStatus] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """From the start of all servers until each was ready; the others are not in it."""
+    """Seconds from the start of all servers until each server was ready. Servers that are not ready are missing."""
     tools: tuple[ToolSpec, ...] = ()
     notes: tuple[str, ...] = ()
-    """The problems with tools, a line each."""
+    """The problems with tools, one line each."""
 
 
 class ServerRun:
     """Starts the servers once, for all checks.
 
     Args:
-        servers: their settings.
-        seconds: that servers have to become ready.
+        servers: the servers' settings.
+        seconds: timeout for servers to become ready.
     """
 
     def __init__(self, servers: Mapping[str, ServerSettings], seconds: float) -> None:
@@ -43,7 +43,7 @@ class ServerRun:
         self._is_known = anyio.Event()
 
     async def run(self) -> None:
-        """Start the servers, note what becomes of them, and stop them again."""
+        """Start the servers, record the outcome, and stop the servers."""
         dial = DialClient(self._servers)
         try:
             await dial.open()
@@ -53,18 +53,18 @@ class ServerRun:
             await dial.aclose()
 
     async def outcome(self) -> ServerOutcome:
-        """Wait until it is known what became of the servers; `run` does the work."""
+        """Wait for the outcome, which `run` determines."""
         await self._is_known.wait()
         return self._outcome
 
 
 async def _watch(dial: DialClient, seconds_to_start: float) -> ServerOutcome:
-    began, seconds = anyio.current_time(), dict[str, float]()
+    started_at, seconds = anyio.current_time(), dict[str, float]()
     with anyio.move_on_after(seconds_to_start):
         while True:
             statuses = dial.servers
             ready = [name for name, status in statuses.items() if status.state is ServerState.READY]
-            seconds.update({name: anyio.current_time() - began for name in ready if name not in seconds})
+            seconds.update({name: anyio.current_time() - started_at for name in ready if name not in seconds})
             if all(status.state is not ServerState.STARTING for status in statuses.values()):
                 break
             await dial.wait_for_server_change()

@@ -1,4 +1,4 @@
-"""Checks of what this program stores: the database of conversations, and its folders."""
+"""Checks of this program's storage: the database of conversations, and its folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE = 5.0
 
 
 async def check_database(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield why the database of conversations cannot be used; a file that does not exist yet is in order."""
+    """Yield the reason why the database of conversations cannot be used. A file that does not exist yet is valid."""
     where = subject.target.database
     if where is None or (isinstance(where, Path) and not await to_thread.run_sync(where.exists)):
         return
@@ -36,12 +36,12 @@ async def check_database(subject: Subject) -> AsyncIterator[Finding]:
         yield Finding(
             "DC603",
             f"the next start changes the database from schema {found} to {known}",
-            "older versions cannot read it then",
+            "older versions cannot read it afterwards",
         )
 
 
 def _load() -> Callable[..., Awaitable[tuple[int, int]]]:
-    """Import what reads a database, which takes a while: in the event loop all other checks would wait."""
+    """Import the code that reads a database. The import takes a while, so it must not run in the event loop."""
     from dial_client.stores.database import find_schema_versions
 
     return find_schema_versions
@@ -51,10 +51,10 @@ async def check_folders(subject: Subject) -> AsyncIterator[Finding]:
     """Yield the folders of this program that cannot be written."""
     for folder in subject.target.folders:
         if not await to_thread.run_sync(_is_writable, folder):
-            yield Finding("DC604", f"{folder} cannot be written", "whose folder is it, and is the disk writable?")
+            yield Finding("DC604", f"{folder} cannot be written", "check its owner, and whether the disk is writable")
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether a folder can be written, or created where it is not there yet."""
+    """Return True if a folder can be written, or created if it does not exist."""
     existing = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
     return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)

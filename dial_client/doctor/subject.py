@@ -1,4 +1,4 @@
-"""What is checked."""
+"""The configuration to check, and the parsed files and started servers that the checks share."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ from dial_client.settings.profile_config import merge_profiles, selects_server
 
 @dataclass(frozen=True, slots=True)
 class DoctorTarget:
-    """The configuration to check, as options and folders name it."""
+    """The configuration to check, from command-line options and folders."""
 
     files: tuple[ConfigFile, ...] = ()
-    """Files in use, beginning with the user's own."""
+    """Files in use. The user's own file is the first."""
     untrusted: tuple[ConfigFile, ...] = ()
-    """Files that were found and are not in use: they are read, and nothing in them is started."""
+    """Files that were found but are not trusted. They are read, and their servers are not started."""
     model: str | None = None
-    """As ``--model`` names it; None for that of the files, or of a key in the environment."""
+    """The value of ``--model``; None to use the model of the configuration files, or the one an API key in the
+    environment selects."""
     base_url: str | None = None
     profile: str | None = None
     """The name of the profile in use."""
     database: Path | str | None = None
-    """Where conversations are stored; None to leave the database out."""
+    """The database of conversations, as a path or URL; None to skip its check."""
     folders: tuple[Path, ...] = ()
     """Folders of this program that must be writable."""
     tool_pins: Path | None = None
     """The folder with the definitions of approved tools."""
     server_seconds: float = MAX_SECONDS
-    """Seconds that servers have to become ready."""
+    """Timeout in seconds for servers to become ready."""
 
 
 @dataclass(slots=True)
 class Subject:
-    """What the checks share: everything is read once, and the servers are started once."""
+    """The state that the checks share: files are read once, and servers are started once."""
 
     target: DoctorTarget
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
@@ -60,7 +61,7 @@ class Subject:
 
     @property
     def servers(self) -> dict[str, ServerSettings]:
-        """The servers that are used and whose entries are right."""
+        """The servers in use whose entries are valid."""
         profile = reduce(merge_profiles, reversed(self._profiles)) if self._profiles else None
         return {
             name: entry.settings
@@ -79,7 +80,7 @@ class Subject:
 
     @property
     def model_name(self) -> str | None:
-        """The model in use: named, or that of a key in the environment; None where there is neither."""
+        """The model in use: a configured model, or the one that an API key in the environment selects; or None."""
         named = (reading.default_model for reading in reversed(self.readings) if reading.is_trusted)
         of_keys = (model for variable, model in MODELS_OF_KEYS.items() if self.environ.get(variable))
         of_profile = (profile.model for profile in self._profiles)
@@ -87,7 +88,7 @@ class Subject:
 
     @property
     def _profiles(self) -> tuple[Profile, ...]:
-        """The profile in use, as each file has it; that whose values count is the first."""
+        """The profile in use from each file that has it, in descending order of precedence."""
         name = self.target.profile or ""
         return tuple(
             reading.profiles[name]
@@ -96,7 +97,7 @@ class Subject:
         )
 
     def edit_of(self, server: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[str], str]:
-        """Return an edit of the text of a file: `change` returns new values for keys of the entry as it is written."""
+        """Return an edit of a file's text. `change` gets a server's entry, and returns new values for its keys."""
         keys = next(
             reading.servers[server].node.keys
             for reading in reversed(self.readings)

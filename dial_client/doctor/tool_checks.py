@@ -1,4 +1,4 @@
-"""Checks of the tools that the servers offer: what the model reads of them, and how much of it there is."""
+"""Checks of the servers' tools: the texts and schemas that the model reads, and their size."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dial_client.servers.tool_pins import ToolPins
 from dial_client.text.safe_text import one_line
 
 LARGE_SERVER_TOKENS = 10_000
-"""Tokens of one server's definitions that are worth a word."""
+"""Tokens of one server's definitions above which a finding reports them."""
 WINDOW_SHARE = 4
-"""The tools take a large part of the context window from a quarter on: then the model searches for tools."""
+"""The tools take a large part of the context window above a quarter of it: the model then has to search for tools."""
 _ORDERS = re.compile(
     r"<(?:important|system|instructions?|secret|critical)>|\[(?:system|inst)\]"
     r"|\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|prior|above|earlier|other|all|system)\b"
@@ -31,7 +31,7 @@ _ORDERS = re.compile(
     r"\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""Words that describe no tool, and tell the model what to do or to hide."""
+"""Phrases that do not describe a tool, but tell the model what to do or to hide."""
 _TAKES_SECRETS = re.compile(
     r"(?:conversation|chat)_?(?:history|context|log)|system_?prompt|(?:user_?)?passwords?|private_?key|credit_?card"
     r"|all_?messages|previous_?messages|(?:environment|env)_?variables",
@@ -40,7 +40,7 @@ _TAKES_SECRETS = re.compile(
 
 
 async def check_descriptions(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield the tools whose definitions are not only definitions."""
+    """Yield the tools whose definitions have instructions, invisible text, or requests for secrets."""
     outcome = await subject.run.outcome()
     names = {tool.tool: tool.server for tool in outcome.tools}
     for tool in outcome.tools:
@@ -50,23 +50,23 @@ async def check_descriptions(subject: Subject) -> AsyncIterator[Finding]:
 
 def _poison(subject: Subject, tool: ToolSpec, servers: Mapping[str, str]) -> Iterator[Finding]:
     place, name = subject.place_of(tool.server), _name(tool)
-    deny = f'the tool can be left out with "disabledTools": ["{tool.tool}"]'
+    deny = f'"disabledTools": ["{tool.tool}"] disables the tool'
     texts = (tool.title or "", tool.description, *_descriptions_in(tool.original_schema))
     if orders := next((found for text in texts if (found := _ORDERS.search(text))), None):
-        yield Finding("DC401", f"{name} has orders for the model: {one_line(orders[0], 120)!r}", deny, *place)
+        yield Finding("DC401", f"{name} has instructions for the model: {one_line(orders[0], 120)!r}", deny, *place)
     if tool.removed_invisible:
-        text = f"{name} has {tool.removed_invisible:,} invisible characters, which the model is not given"
+        text = f"{name} has {tool.removed_invisible:,} invisible characters, which the model does not get"
         yield Finding("DC402", text, deny, *place)
     for foreign in filter(tool.description.__contains__, servers):
-        if servers[foreign] != tool.server and _is_telling(foreign) and _has_word(tool.description, foreign):
-            text = f"{name} speaks of the tool {foreign!r} of the server {servers[foreign]!r}"
+        if servers[foreign] != tool.server and _is_distinctive(foreign) and _has_word(tool.description, foreign):
+            text = f"{name} mentions the tool {foreign!r} of the server {servers[foreign]!r}"
             yield Finding("DC403", text, "a description that changes how other tools are used is an attack", *place)
     if not tool.description:
         yield Finding("DC407", f"{name} has no description: the model has only its name", "", *place)
 
 
-def _is_telling(name: str) -> bool:
-    """Return True if a tool's name can hardly be an ordinary word."""
+def _is_distinctive(name: str) -> bool:
+    """Return True if a tool's name is unlikely to be an ordinary word."""
     return len(name) > 3 and bool(re.search(r"[_-]|[a-z][A-Z]", name))
 
 
@@ -93,11 +93,11 @@ def _parameters(subject: Subject, tool: ToolSpec) -> Iterator[Finding]:
     for parameter in properties if isinstance(properties, Mapping) else ():
         if _TAKES_SECRETS.fullmatch(str(parameter)):
             text = f"{_name(tool)} asks the model for {one_line(str(parameter), 60)!r}"
-            yield Finding("DC408", text, "a tool needs what it works on, and no more", *subject.place_of(tool.server))
+            yield Finding("DC408", text, "a tool should ask only for the data it needs", *subject.place_of(tool.server))
 
 
 async def check_schemas(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield what is wrong with the schemas of tools, and names that collide."""
+    """Yield invalid schemas of tools, and names that several servers use."""
     outcome = await subject.run.outcome()
     for note in outcome.notes:
         server = note.partition(":")[0]
@@ -110,22 +110,23 @@ async def check_schemas(subject: Subject) -> AsyncIterator[Finding]:
         names.setdefault(tool.tool, []).append(tool.server)
     for name, servers in names.items():
         if len(servers) > 1:
-            text = f"the tool {name!r} is there {len(servers)} times: {', '.join(servers)}"
+            text = f"{len(servers)} servers have a tool {name!r}: {', '.join(servers)}"
             yield Finding("DC404", text, "the model sees them as SERVER__TOOL", *subject.place_of(servers[-1]))
 
 
 async def check_sizes(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield how large the definitions are, against the context window of the model."""
+    """Yield the servers with large definitions, and a warning if all tools take much of the context window."""
     tokens = tokens_of_servers(await subject.run.outcome())
     for server, count in tokens.items():
         if count > LARGE_SERVER_TOKENS:
             text = f"server {server!r}: the definitions of its tools take about {count:,} tokens of each request"
-            yield Finding("DC410", text, '"enabledTools" offers only those you need', *subject.place_of(server))
+            yield Finding("DC410", text, 'list only the tools you need in "enabledTools"', *subject.place_of(server))
     window = await find_window(subject)
     total = sum(tokens.values())
     if window and total > window // WINDOW_SHARE:
         text = f"the tools take about {total:,} of the {window:,} tokens of the context window"
-        yield Finding("DC406", text, '"enabledTools" offers only those you need; else the model searches for tools')
+        hint = 'list only the tools you need in "enabledTools"; otherwise the model searches for tools'
+        yield Finding("DC406", text, hint)
 
 
 async def check_pins(subject: Subject) -> AsyncIterator[Finding]:
@@ -137,7 +138,7 @@ async def check_pins(subject: Subject) -> AsyncIterator[Finding]:
     for tool in outcome.tools:
         if pins.change(tool):
             text = f"{_name(tool)} has changed since you approved it"
-            yield Finding("DC409", text, "you are asked again, with the difference", *subject.place_of(tool.server))
+            yield Finding("DC409", text, "dial-chat shows the change and asks again", *subject.place_of(tool.server))
 
 
 def _name(tool: ToolSpec) -> str:

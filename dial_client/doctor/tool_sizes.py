@@ -1,4 +1,4 @@
-"""How many tokens the definitions of tools take of each request, and the context window they are compared with."""
+"""The number of tokens that the definitions of tools take in each request, and the model's context window."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dial_client.text.safe_text import one_line
 from dial_client.turns import prices
 
 BYTES_PER_TOKEN = 3
-"""Bytes of a definition that are about one token."""
+"""Bytes of a definition that count as one token, an estimate."""
 
 
 def tokens_of_servers(outcome: ServerOutcome) -> Mapping[str, int]:
-    """Return for each server about how many tokens the definitions of its tools take."""
+    """Return for each server the estimated number of tokens of its tools' definitions."""
     counts: Counter[str] = Counter()
     for tool in outcome.tools:
         text = json.dumps([tool.name, tool.description, tool.input_schema], ensure_ascii=False, default=str)
@@ -29,9 +29,9 @@ def tokens_of_servers(outcome: ServerOutcome) -> Mapping[str, int]:
 
 
 async def find_window(subject: Subject) -> int | None:
-    """Return the tokens of the model's context window: as configured, as the model says, or by the price list.
+    """Return the size of the model's context window in tokens; None if it is unknown.
 
-    None where they are not known.
+    The sources are, in this order, the configuration, the provider and the price list.
     """
     name = subject.model_name
     if name is None:
@@ -50,7 +50,7 @@ async def find_window(subject: Subject) -> int | None:
 
 
 def size_lines(outcome: ServerOutcome, window: int | None) -> list[str]:
-    """Return a table, a line each: for each server that has tools, and in all, how many there are and their tokens."""
+    """Return the lines of a table: for each server with tools, and in total, the number of tools and their tokens."""
     tokens = tokens_of_servers(outcome)
     if not tokens:
         return []

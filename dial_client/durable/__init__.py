@@ -1,16 +1,16 @@
-"""Turns that outlive the program that runs them: workflows of DBOS, a library over SQLite or PostgreSQL.
+"""Turns that survive the process that runs them, as workflows of the library DBOS in SQLite or PostgreSQL.
 
     async with DurableTurns(dial, store, "postgresql://user@host/database") as turns:
-        turn_id = await turns.submit(conversation_id, "…")   from here on it is answered, whoever is killed
-        result = await turns.result(turn_id)                  in any program that uses the same databases
-        turn = await turns.start(conversation_id, "…")        as durable, and the TurnHandle of a turn that runs here
+        turn_id = await turns.submit(conversation_id, "…")   durable: it is answered even if the process is killed
+        result = await turns.result(turn_id)                  in any process that uses the same databases
+        turn = await turns.start(conversation_id, "…")        durable too, with the TurnHandle of a turn in this process
 
-DBOS stores which turns there are and their results, and starts abandoned turns again. The messages of a turn are in the
-store of conversations, and only there: each reply before its calls are run, the results of each round before the model
-is asked again. Whoever resumes a turn goes on from there, so nothing that is finished is done twice. A call that was
-under way is not made again either: the model is told that it may have run, and decides.
+DBOS stores the list of turns and their results, and restarts abandoned turns. Only the store of conversations has the
+messages of a turn: each reply before its calls run, and the results of each round before the model is asked again. A
+process that resumes a turn continues from these messages, so nothing that has finished is repeated. An unfinished call
+is not repeated either: the model is told that the call may have run, and decides.
 
-A program that was killed is recognized by the leases of its turns, which it no longer renews (`ConversationManager`).
+A killed process is detected because it does not renew the leases of its turns any more (`ConversationManager`).
 """
 
 from dial_client.durable.dbos_database import SQLITE_IS_TOO_OLD, default_database

@@ -1,4 +1,4 @@
-"""Carries out the durable turns of this process: the steps of their workflows."""
+"""Runs the durable turns of this process: the steps of their workflows."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from dial_client.turns.turn_handle import TurnHandle
 log = get_logger(__name__)
 
 _POLL_INTERVAL = 0.5
-"""Seconds between two looks whether another process still runs a turn."""
+"""Seconds between two checks whether another process still runs a turn."""
 
 
 class TurnExecution:
-    """The durable turns of this process.
+    """Runs the durable turns of this process.
 
     Args:
-        manager: runs the turns.
-        on_started: is given each turn that starts in a workflow.
-        is_stopping: whether the process is about to end, and starts no more turns.
+        manager: The manager that runs the turns.
+        on_started: Called with each turn that starts in a workflow.
+        is_stopping: Returns True if the process is shutting down and starts no more turns.
     """
 
     def __init__(
@@ -38,18 +38,18 @@ class TurnExecution:
         is_stopping: Callable[[], bool],
     ) -> None:
         self.executor_id = secrets.token_hex(16)
-        """This process, for DBOS."""
+        """The id of this process for DBOS."""
         self.turn_ids: set[str] = set()
-        """The turns of this process, until their workflows have ended."""
+        """The ids of this process's turns whose workflows have not ended."""
         self._manager = manager
         self._on_started = on_started
         self._is_stopping = is_stopping
         self._started: dict[str, TurnHandle] = {}
-        """Turns that have started before their workflows."""
+        """Turns that have started, and whose workflows have not started yet, by id."""
         self._abandoned: set[str] = set()
 
     def add_started(self, turn_id: str, turn: TurnHandle) -> None:
-        """Add a turn that has started, and whose workflow will."""
+        """Add a turn that has started before its workflow."""
         self._started[turn_id] = turn
 
     def discard(self, turn_id: str) -> None:
@@ -58,10 +58,10 @@ class TurnExecution:
         self.turn_ids.discard(turn_id)
 
     async def start_turn(self, turn_id: str, conversation_id: str, row: str) -> None:
-        """Store the message and start the turn, unless another attempt has: the first step of a workflow.
+        """Store the message and start the turn, unless another attempt has started it: the first step of a workflow.
 
         Raises:
-            DialError: the message cannot be read, the turn cannot start, or another process has taken it over.
+            DialError: The message cannot be read, the turn cannot start, or another process has taken the turn over.
         """
         attempt_id, _ = await self.find_holder(conversation_id)
         if is_attempt_of(turn_id, attempt_id):
@@ -69,7 +69,7 @@ class TurnExecution:
         if self._is_stopping():
             await self._abandon(turn_id)
         if not await self._is_own_workflow(turn_id):
-            raise DialError("another program has taken the turn over")
+            raise DialError("another process has taken over the turn")
         message, output_type = results.to_message(row), results.read_output_type(row)
         turn = await self._manager.start(
             conversation_id, message, turn_id=new_attempt_id(turn_id), output_type=output_type
@@ -77,7 +77,7 @@ class TurnExecution:
         self._on_started(turn)
 
     async def finish_turn(self, turn_id: str, conversation_id: str, row: str = "") -> dict[str, str]:
-        """Return the result of a turn that has started in any process: the last step of a workflow."""
+        """Return the result of a turn, which any process may have started: the last step of a workflow."""
         try:
             turn = await self._attach(turn_id, conversation_id, row)
             if turn is None:
@@ -94,7 +94,7 @@ class TurnExecution:
         return result
 
     async def abandon_all(self) -> None:
-        """Leave all turns to other processes; returns when the workflows have noticed."""
+        """Leave all turns to other processes, and return when their workflows have stopped."""
         while remaining := self.turn_ids - self._abandoned:
             for turn_id in remaining:
                 turn = self._manager.find_turn(conversation_of(turn_id))
@@ -103,7 +103,7 @@ class TurnExecution:
             await anyio.sleep(0.02)
 
     async def find_holder(self, conversation_id: str) -> tuple[str, bool]:
-        """Return `Conversation.turn` and `Conversation.running`, without the messages where the store can do that."""
+        """Return `Conversation.turn` and `Conversation.running`; `SQLStore` does so without reading the messages."""
         store = self._manager.store
         if isinstance(store, SQLStore):
             return await store.read_turn(conversation_id)
@@ -111,9 +111,9 @@ class TurnExecution:
         return stored.turn, stored.running
 
     async def _attach(self, turn_id: str, conversation_id: str, row: str) -> TurnHandle | None:
-        """Return the turn as it runs in this process, or has run; None if it has ended in another one.
+        """Return the handle of a turn that runs or ran in this process; None if it has ended in another process.
 
-        Waits while another process runs the turn, and resumes it when none does.
+        This waits while another process runs the turn, and resumes the turn if no process runs it.
         """
         turn = self._started.pop(turn_id, None) or self._manager.find_turn(conversation_id)
         if turn is not None and is_attempt_of(turn_id, turn.id):
@@ -126,10 +126,10 @@ class TurnExecution:
                 if not is_running:
                     if (turn := await self._resume(turn_id, conversation_id, row)) is not None:
                         return turn
-                    continue  # it had ended: its conversation is released now
+                    continue  # the turn had ended, and `_resume` has released its conversation
             except (ConfigError, ConversationNotFound, RowRefused):
                 raise
-            except DialError as error:  # another process was faster, or the store failed this time
+            except DialError as error:  # another process has resumed the turn first, or the store failed this time
                 log.warning("durable_turn_waits", error=type(error).__name__)
             await anyio.sleep(_POLL_INTERVAL)
 
@@ -144,7 +144,7 @@ class TurnExecution:
         return turn
 
     async def _abandon(self, turn_id: str) -> None:
-        """Leave a turn to another process: DBOS has to take this one for killed, so its workflow never goes on."""
+        """Leave a turn to another process: the workflow stops here for ever, as if this process had been killed."""
         self._abandoned.add(turn_id)
         await anyio.sleep_forever()
 

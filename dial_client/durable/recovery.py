@@ -1,4 +1,4 @@
-"""Resumes the turns whose process is gone, and deletes the workflows that nobody will ask for."""
+"""Resumes turns whose process was killed, and deletes workflows whose results nobody needs."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 TURN = "dial_client.turn"
-"""The name of the workflow of a turn that has yet to start."""
+"""The name of the workflow of a turn that the workflow starts (`DurableTurns.submit`)."""
 STARTED_TURN = "dial_client.begun"
-"""The name of the workflow of a turn that has started already: its conversation has all there is to know of it."""
+"""The name of the workflow of a turn that starts before its workflow (`DurableTurns.start`). Its result is stored in
+the conversation only."""
 MAX_RESUMED = 5
-"""Times a process has a turn resumed; a turn that all processes leave behind is given up, and its row wrong."""
+"""How often a process resumes the same turn. A turn that is abandoned again and again is given up, because its row is
+probably wrong."""
 _MAX_DELETED = 100
-"""Workflows that are deleted at once."""
+"""The most workflows that are deleted at once."""
 
 
 class TurnRecovery:
-    """Looks through the workflows of all processes.
+    """Checks the workflows of all processes, and resumes or deletes them.
 
     Args:
-        own_turns: the ids of the turns that this process runs.
-        find_holder: returns `Conversation.turn` and `Conversation.running` of a conversation.
-        timings: when a turn is taken for abandoned, and when its workflow is deleted.
+        own_turns: The ids of the turns that this process runs.
+        find_holder: Returns `Conversation.turn` and `Conversation.running` of a conversation.
+        timings: The timeouts after which a turn counts as abandoned, and its workflow is deleted.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class TurnRecovery:
         self._resumed: Counter[str] = Counter()
 
     async def run_once(self) -> None:
-        """Resume the turns that nobody runs any more, and delete old workflows."""
+        """Resume the turns that no process runs any more, and delete old workflows."""
         from dbos import DBOS
 
         pending = await DBOS.list_workflows_async(status="PENDING", name=[TURN, STARTED_TURN], load_input=False)
@@ -73,11 +75,11 @@ class TurnRecovery:
                 log.warning("durable_turn_given_up", turn=turn_id)
                 await DBOS.cancel_workflow_async(turn_id)
                 del self._resumed[turn_id]
-        except Exception as error:  # noqa: BLE001 - a row that is wrong keeps no other turn waiting
+        except Exception as error:  # noqa: BLE001 - a wrong row must not delay other turns
             log.warning("durable_turn_not_seen", error=type(error).__name__)
 
     async def _is_abandoned(self, workflow: WorkflowStatus) -> bool:
-        """Return True if no process runs the turn, or has it wait for the turn before it."""
+        """Return True if no process runs the turn, and none lets it wait for an earlier turn."""
         from dbos import DBOS
 
         turn_id = workflow.workflow_id

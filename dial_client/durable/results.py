@@ -1,4 +1,4 @@
-"""The results of durable turns, and the rows of DBOS that hold them."""
+"""The results of durable turns, and the rows in which DBOS stores inputs and results."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from dial_client.turn_data.turn_result import Turn
 
 @dataclass(frozen=True, slots=True)
 class DurableResult:
-    """The result of a turn."""
+    """The result of a durable turn."""
 
     text: str
-    """The answer."""
+    """The text of the answer."""
     stop_reason: str
-    """As `Turn.stop_reason`; empty where the turn ended in an error, or its end is not known."""
+    """The `Turn.stop_reason`; empty if the turn ended with an error, or its end is unknown."""
     error: str = ""
-    """The error, where the turn ended in one: the model could not be reached, or refused."""
+    """The error that ended the turn, such as an unreachable model; empty for none."""
 
     @classmethod
     def from_row(cls, row: Any) -> DurableResult:
         """Read the result that a workflow returned.
 
         Raises:
-            RowRefused: this package has not written it.
+            RowRefused: The row does not have the form that this package writes.
         """
         match row:
             case {"text": str(text), "stop_reason": str(stop_reason), **more}:
                 return cls(text, stop_reason, error if isinstance(error := more.get("error"), str) else "")
             case _:
-                raise RowRefused("the database holds an answer that cannot be read")
+                raise RowRefused("the database contains an answer that cannot be read")
 
 
 def to_row(turn: Turn) -> dict[str, str]:
-    """Return the row of a turn that has ended."""
+    """Return the row for the result of a turn that has ended."""
     return {"text": turn.text, "stop_reason": turn.stop_reason.value}
 
 
 def to_error_row(error: DialError) -> dict[str, str]:
-    """Return the row of a turn that ended in an error."""
+    """Return the row for a turn that ended with an error."""
     return {"text": "", "stop_reason": "", "error": str(error)}
 
 
 def to_row_of_stored(stored: Conversation, question: Message) -> dict[str, str]:
-    """Return the row of a turn that has ended with its process: the stored answer to the latest such question."""
+    """Return the row for a turn that ended in another process, with the stored answer to the last such question."""
     answer = ""
     for message in reversed(stored.messages):
         if message.role is Role.USER and message.content == question.content:
@@ -61,11 +61,15 @@ def to_row_of_stored(stored: Conversation, question: Message) -> dict[str, str]:
 
 
 def to_question_row(message: str | Message, output_type: Any) -> str:
-    """Return the row of a user's message, and of the type of its answer as a JSON Schema; None for text.
+    """Return the row for a user's message and the JSON Schema of its answer's type.
+
+    Args:
+        message: The user's message.
+        output_type: The type of the answer; None for text.
 
     Raises:
         ConfigError: `output_type` is an invalid JSON Schema.
-        TypeError: it is no type that JSON can be read as.
+        TypeError: `output_type` is not a type that JSON can be parsed as.
     """
     question = Message.user(message) if isinstance(message, str) else message
     schema = {} if output_type is None else {"output_schema": to_json_schema(output_type)}
@@ -73,46 +77,46 @@ def to_question_row(message: str | Message, output_type: Any) -> str:
 
 
 def read_output_type(row: str) -> Any:
-    """Return the JSON Schema of the answer in the row of a message; None for text.
+    """Return the JSON Schema of the answer from the row of a message; None if the answer is text.
 
     Raises:
-        RowRefused: the row is no JSON, or it has no valid schema.
+        RowRefused: The row is not JSON, or its schema is invalid.
     """
     try:
         schema = json.loads(row).get("output_schema") if row else None
         if schema is not None:
             build_output_type(schema)
     except (TypeError, ValueError, AttributeError, RecursionError, ConfigError) as error:
-        raise RowRefused("the database holds a question that cannot be read") from error
+        raise RowRefused("the database contains a question that cannot be read") from error
     return schema
 
 
 def to_message(row: Any) -> Message:
-    """Return the user's message of a workflow; an empty one where only the conversation has it.
+    """Return the user's message from the row of a workflow; an empty message if only the conversation has it.
 
     Raises:
-        RowRefused: the row is no JSON of a message, or not of a user's.
+        RowRefused: The row is not the JSON of a user's message.
     """
     try:
         message = Message.from_dict(json.loads(row)) if row else Message.user("")
     except (TypeError, ValueError, RecursionError) as error:
-        raise RowRefused("the database holds a question that cannot be read") from error
+        raise RowRefused("the database contains a question that cannot be read") from error
     if message != Message(Role.USER, message.content, taint=message.taint):
-        raise RowRefused("the database holds a question that is none of a user")
+        raise RowRefused("the database contains a question that is not a user's message")
     return message
 
 
 def check_conversation(turn_id: str, conversation_id: Any) -> str:
-    """Return the id of a workflow's conversation.
+    """Check that a workflow's argument is the id of its turn's conversation, and return the id.
 
     Raises:
-        RowRefused: the workflow belongs to another conversation.
+        RowRefused: The turn belongs to another conversation.
     """
     if not isinstance(conversation_id, str) or conversation_of(turn_id) != conversation_id:
-        raise RowRefused("the database holds a turn of another conversation")
+        raise RowRefused("the database contains a turn of another conversation")
     return conversation_id
 
 
 def to_dial_error(error: Exception) -> DialError:
-    """Return the error for a database of DBOS that failed."""
+    """Return the error for a failed access to the database of DBOS."""
     return DialError(f"the database for durable turns failed: {type(error).__name__}")

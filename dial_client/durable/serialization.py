@@ -1,8 +1,8 @@
-"""The rows of DBOS as JSON, and never as pickle.
+"""Serializes the rows of DBOS as JSON, and never reads pickle.
 
-DBOS writes pickle by default, and reads a row in the form the row names, pickle included. Whoever can write to the
-database could run any program in this process. So rows are written as JSON, and from the first call of
-`json_serializer` on this process reads no pickle: also not in rows that an earlier version of this package wrote.
+By default DBOS writes pickle, and it reads each row in the format that the row itself names, pickle included. So anyone
+with write access to the database could run code in this process. Therefore rows are written as JSON. After the first
+call of `json_serializer` this process reads no pickle at all, not even from rows of earlier versions of this package.
 """
 
 from __future__ import annotations
@@ -20,23 +20,25 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 NAME = "dial-client-json-1"
-"""The name of the form in the rows."""
+"""The name of the format in the rows."""
 MAX_CHARS = 128 * 1024 * 1024
-"""Characters of the longest row that is read."""
-REFUSED = "the database holds a turn in a form that could run programs (pickle): it is not loaded; say it again"
+"""The most characters of a row that is read."""
+REFUSED = (
+    "the database contains a turn in a format that can run code (pickle), and it is not read: send the message again"
+)
 _ERRORS = {error.__name__: error for error in (DialError, ConfigError)}
 _CONVERSATION_ERRORS = {error.__name__: error for error in (ConversationBusy, ConversationNotFound)}
 
 
 class RowRefused(DialError):
-    """A row of the database for durable turns is not what this program writes."""
+    """A row in the database for durable turns does not have the form that this package writes."""
 
 
 def json_serializer() -> Serializer:
-    """Return the serializer for DBOS, and let this process read no pickle that DBOS finds in a database.
+    """Return the serializer for DBOS, and make DBOS refuse pickle in this process.
 
     Raises:
-        ConfigError: this version of DBOS reads pickle all the same.
+        ConfigError: This version of DBOS still reads pickle.
     """
     from dbos import Serializer, _serialization
 
@@ -53,7 +55,7 @@ def json_serializer() -> Serializer:
     _serialization.DefaultSerializer.deserialize = _refuse  # type: ignore[method-assign,assignment]
     serializer = JsonSerializer()
     try:
-        # The pickle of None: the test is whether it is read at all.
+        # The pickle of None, to test whether DBOS reads pickle.
         _serialization.deserialize_value(base64.b64encode(b"\x80\x04N.").decode(), "py_pickle", serializer)
     except RowRefused:
         return serializer
@@ -61,10 +63,10 @@ def json_serializer() -> Serializer:
 
 
 def to_json(value: Any) -> str:
-    """Write a workflow's arguments, a result or an error as JSON, in ASCII.
+    """Return a workflow's arguments, a result or an error as JSON in ASCII.
 
     Raises:
-        TypeError: a value is of a type that JSON does not have.
+        TypeError: A value has no JSON type.
     """
     if isinstance(value, BaseException):
         conversation = {"conversation": value.conversation_id} if isinstance(value, ConversationError) else {}
@@ -75,10 +77,10 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """Read the text that `to_json` wrote. An error of an unknown type becomes a `DialError` that names the type.
+    """Read the text that `to_json` returned. An error of an unknown type becomes a `DialError` that names the type.
 
     Raises:
-        RowRefused: the text has another form.
+        RowRefused: The text has another form.
     """
     try:
         found = json.loads(text) if len(text) <= MAX_CHARS else None
@@ -93,9 +95,9 @@ def from_json(text: str) -> Any:
             kind = _ERRORS.get(name)
             return kind(words) if kind is not None else DialError(f"{name}: {words}")
         case _:
-            raise RowRefused("the database holds a turn that cannot be read")
+            raise RowRefused("the database contains a turn that cannot be read")
 
 
-def _refuse(serializer: object, serialized_data: str) -> Any:  # noqa: ARG001 - as DBOS has it
+def _refuse(serializer: object, serialized_data: str) -> Any:  # noqa: ARG001 - the signature that DBOS calls
     log.warning("pickle_refused", chars=len(serialized_data))
     raise RowRefused(REFUSED)

@@ -1,4 +1,4 @@
-"""The intervals of durable turns."""
+"""Intervals and timeouts of durable turns."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DurableTimings:
-    """How often DBOS is asked, and how long it may take; all in seconds."""
+    """Intervals and timeouts of durable turns, in seconds."""
 
     recovery_interval: float = 2.0
-    """Between two looks for turns whose process is gone."""
+    """Seconds between two searches for turns whose process was killed."""
     start_timeout: float = 30.0
-    """After these a turn is taken for abandoned that has not started, though no other turn is in its way."""
+    """A turn that has not started after this many seconds, with no other turn before it, counts as abandoned."""
     database_timeout: float = 10.0
-    """In these a turn has to be written down, or looked up."""
+    """Timeout in seconds for writing a turn to the database, or reading one."""
     retention: float = 60.0
-    """For these the workflow of a turn that is over can be found: a process that was only slow looks there."""
+    """Seconds for which the workflow of an ended turn is kept, so that a process that was only slow can find it."""
 
 
 DEFAULT_TIMINGS = DurableTimings()

@@ -1,8 +1,8 @@
-"""The ids of durable turns and of the attempts to carry them out.
+"""The ids of durable turns, and of the attempts to run them.
 
-A durable turn has the id ``CONVERSATION.NAME``, which is that of its workflow too. Each process that carries it out
-makes an attempt of its own, ``NAME.RANDOM``, which the conversation has as `Conversation.turn`: a process that was only
-slow must not be taken for its successor.
+A durable turn has the id ``CONVERSATION.NAME``; its workflow has the same id. Each process that runs the turn makes an
+attempt with the id ``NAME.RANDOM``, which is stored as `Conversation.turn`. So a process that was only slow is not
+confused with the process that has resumed its turn.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import secrets
 
 
 def new_turn_id(conversation_id: str, name: str = "") -> str:
-    """Return the id of a durable turn; without a name, of a new one."""
+    """Return the id of a durable turn with this name; by default a random name."""
     return f"{conversation_id}.{name or secrets.token_hex(16)}"
 
 
@@ -21,7 +21,7 @@ def conversation_of(turn_id: str) -> str:
 
 
 def new_attempt_id(turn_id: str) -> str:
-    """Return the id of a new attempt to carry the turn out."""
+    """Return the id of a new attempt to run the turn."""
     return f"{turn_id.partition('.')[2]}.{secrets.token_hex(4)}"
 
 
@@ -31,5 +31,5 @@ def is_attempt_of(turn_id: str, attempt_id: str) -> bool:
 
 
 def turn_of_attempt(attempt_id: str, conversation_id: str) -> str:
-    """Return the id of the turn to which the attempt belongs, if that is a durable one."""
+    """Return the id of the durable turn to which the attempt belongs, if it is an attempt of a durable turn."""
     return new_turn_id(conversation_id, attempt_id.partition(".")[0])

@@ -1,4 +1,4 @@
-"""DurableTurns: turns as workflows of DBOS."""
+"""`DurableTurns`: turns as workflows of DBOS."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 WORKFLOW_VERSION = "dial-client-turns-1"
-"""Changes when the steps of the workflows change; not with the package's version: a worker that was upgraded resumes
-the turns of one that was not."""
+"""The version of the workflows' steps. It does not change with each release, so that processes with a newer release
+resume the turns of older ones."""
 _SHUTDOWN_TIMEOUT = 2.0
-"""Seconds in which turns have to be left to other processes when this one ends."""
+"""Timeout in seconds for leaving the turns to other processes at shutdown."""
 
 
 class DurableTurns:
-    """Runs the turns of conversations as workflows. One at a time in a process, on asyncio only.
+    """Runs the turns of conversations as DBOS workflows. A process can open one at a time, on asyncio only.
 
     Args:
-        dial: answers; opened and closed by the caller.
-        store: keeps the conversations; one that other processes share.
-        database: where DBOS keeps its own tables: ``postgresql://…``, ``sqlite:///file.db``, or that file's path.
-        timings: how often DBOS is asked, and how long it may take.
-        on_started: is given each turn that starts here without `start`, such as those of other processes that are
-            resumed.
-        is_stopping: whether the process is about to end, and starts no more turns.
-        **options: those of `ConversationManager`.
+        dial: The client that answers; the caller opens and closes it.
+        store: The store of the conversations, which other processes share.
+        database: The database for the tables of DBOS: ``postgresql://…``, ``sqlite:///file.db``, or that file's path.
+        timings: The intervals and timeouts of accesses to this database.
+        on_started: Called with each turn that starts in this process without a call of `start`, such as a turn of
+            another process that this one resumes.
+        is_stopping: Returns True if the process is shutting down and starts no more turns.
+        **options: The options of `ConversationManager`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class DurableTurns:
         **options: Unpack[ManagerOptions],
     ) -> None:
         self.manager = ConversationManager(dial, store, will_be_resumed=self._will_be_resumed, **options)
-        """Runs the turns."""
+        """The manager that runs the turns."""
         self._database = database
         self._timings = timings
         self._is_stopping = is_stopping
@@ -81,7 +81,7 @@ class DurableTurns:
         self._handles: dict[str, WorkflowHandleAsync[dict[str, str]]] = {}
 
     async def __aenter__(self) -> Self:
-        """Open the database, and begin to look for turns whose process is gone.
+        """Open the database, and start to look for turns whose process was killed.
 
         Raises:
             ConfigError: DBOS is not installed, or its database cannot be used.
@@ -95,12 +95,12 @@ class DurableTurns:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the turns that run to other processes, or to the next one."""
+        """Leave the running turns to other processes, or to a later run of this program."""
         from dbos import DBOS
 
         background, self._background = self._background, None
         self._is_closing = True
-        # DBOS exists once in a process: it is destroyed also if asyncio's own `Task.cancel` passes the shield.
+        # A process has one DBOS instance. The stack destroys it even if asyncio's `Task.cancel` passes the shield.
         with anyio.CancelScope(shield=True):
             async with AsyncExitStack() as parts:
                 parts.push_async_callback(to_thread.run_sync, lambda: DBOS.destroy(destroy_registry=True))
@@ -113,21 +113,22 @@ class DurableTurns:
             await self._execution.abandon_all()
 
     async def submit(self, conversation_id: str, message: str | Message, *, output_type: Any = None) -> str:
-        """Send a message in a conversation, and return the id of the turn, which starts once no other is in its way.
+        """Send a message in a conversation, and return the id of the turn, which starts after earlier turns.
 
-        From here on it is answered, in this process or another: `result` waits for that.
+        The turn is durable when this returns: it is answered even if the process is killed. `result` waits for the
+        answer.
 
         Args:
-            conversation_id: which conversation.
-            message: the person's text, or a `Message` of the person's.
-            output_type: the type of the answer, as for `DialClient.run`. Its JSON Schema is stored: the answer
-                satisfies it, whichever process writes it, and `DurableResult.text` is its JSON.
+            conversation_id: The id of the conversation.
+            message: The user's text or `Message`.
+            output_type: The type of the answer, as for `DialClient.run`. Its JSON Schema is stored, so that it applies
+                in every process. `DurableResult.text` is the answer's JSON.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
             ConfigError: `output_type` is an invalid JSON Schema.
-            DialError: a database failed.
-            TypeError: it is no type that JSON can be read as, or `message` is no message.
+            DialError: A database failed.
+            TypeError: `output_type` is not a type that JSON can be parsed as, or `message` is not a message.
         """
         from dbos import DBOS, SetWorkflowID
 
@@ -147,19 +148,19 @@ class DurableTurns:
     async def start(
         self, conversation_id: str, message: TurnInput, *, stream: bool = True, output_type: Any = None
     ) -> TurnHandle:
-        """Send a message in a conversation, and return the turn that answers, which runs here.
+        """Send a message in a conversation, and return the turn that answers it, which runs in this process.
 
-        When this returns the turn is durable: whoever is killed, it is answered; in another process by another attempt,
-        whose id the conversation has (`Conversation.turn`). The answer is in the conversation, and not kept for
-        `result`. Arguments are those of `ConversationManager.start`; the JSON Schema of `output_type` is stored, and
-        holds for an answer that another process writes.
+        The turn is durable when this returns: it is answered even if the process is killed. Another process then
+        resumes it with another attempt id (`Conversation.turn`). The answer is stored in the conversation, and `result`
+        does not return it. Arguments are those of `ConversationManager.start`; the JSON Schema of `output_type` is
+        stored, so that it applies in every process.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
-            ConversationBusy: another turn of it is under way, or waits to be resumed.
-            DialError: a database failed; the turn is cancelled, if it had started.
+            ConversationNotFound: The conversation does not exist.
+            ConversationBusy: Another turn of the conversation is running, or waits to be resumed.
+            DialError: A database failed; the turn is cancelled if it had started.
         """
-        # The question is in the conversation.
+        # The row needs no question: the conversation has it.
         row = results.to_question_row("", output_type) if output_type is not None else ""
         turn_id = new_turn_id(conversation_id)
         self._execution.turn_ids.add(turn_id)
@@ -178,17 +179,17 @@ class DurableTurns:
         return turn
 
     async def get(self, conversation_id: str) -> Conversation:
-        """Return a conversation as `ConversationManager.get`; it is running also while it waits to be resumed.
+        """Return a conversation as `ConversationManager.get` does; a turn that waits to be resumed counts as running.
 
         Raises:
-            ConversationNotFound: there is none with this id.
-            DialError: a database failed.
+            ConversationNotFound: The conversation does not exist.
+            DialError: A database failed.
         """
         stored = await self.manager.get(conversation_id)
         return replace(stored, running=True) if await self._will_be_resumed(stored) else stored
 
     async def view(self, conversation_id: str) -> ConversationView:
-        """Return a conversation as `ConversationManager.view`; it is running also while it waits to be resumed.
+        """Return a view as `ConversationManager.view` does; a turn that waits to be resumed counts as running.
 
         Raises as `get`.
         """
@@ -201,7 +202,7 @@ class DurableTurns:
         """Wait for the result of a turn that `submit` has returned, whichever process runs it.
 
         Raises:
-            DialError: there is no such turn, the turn was given up, or the database failed.
+            DialError: There is no such turn, the turn was given up, or the database failed.
         """
         # The handle of this process does not look into the database.
         handle = self._handles.get(turn_id) or await _find_workflow(turn_id)
@@ -243,25 +244,25 @@ class DurableTurns:
             raise ConfigError("the database for durable turns cannot be used", hint=type(error).__name__) from error
 
     async def _start_workflow(self, turn_id: str, turn: TurnHandle, row: str) -> None:
-        """Make a turn that has started durable: from here on it is resumed where its process is gone.
+        """Make a running turn durable: if its process is killed, another process resumes it.
 
         Args:
-            turn_id: of the workflow.
-            turn: which runs.
-            row: with the type of its answer; empty for text, as earlier versions have it.
+            turn_id: The id of the turn and its workflow.
+            turn: The running turn.
+            row: The row with the type of the answer; empty for text, as in earlier versions.
         """
         from dbos import DBOS, SetWorkflowID
 
         self._execution.add_started(turn_id, turn)
         try:
             with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
-                more = (row,) if row else ()
-                await DBOS.start_workflow_async(self._started_turn_workflow, turn.conversation_id, *more)
+                arguments = (turn.conversation_id, row) if row else (turn.conversation_id,)
+                await DBOS.start_workflow_async(self._started_turn_workflow, *arguments)
         except Exception as error:
             raise results.to_dial_error(error) from error
 
     async def _run_turn(self, conversation_id: str, row: str) -> dict[str, str]:
-        """Carry a turn out: a workflow. A process that is killed in the middle of a step leaves the step to another."""
+        """Run a turn in two steps of a workflow. If the process is killed, another one repeats the unfinished step."""
         from dbos import DBOS
 
         turn_id, execution = self._own_workflow(), self._execution
@@ -275,7 +276,7 @@ class DurableTurns:
             self._handles.pop(turn_id, None)
 
     async def _run_started_turn(self, conversation_id: str, row: str) -> None:
-        """Carry a turn that has started to its end: a workflow without steps, as it can begin anew at any time."""
+        """Wait for the end of a turn that has started: a workflow without steps, because it can be repeated safely."""
         turn_id = self._own_workflow()
         try:
             results.check_conversation(turn_id, conversation_id)
@@ -284,7 +285,7 @@ class DurableTurns:
             self._execution.discard(turn_id)
 
     def _own_workflow(self) -> str:
-        """Return the id of the workflow that runs; its turn is this process's from here on."""
+        """Return the id of the current workflow, and add its turn to the turns of this process."""
         from dbos import DBOS
 
         turn_id = DBOS.workflow_id
@@ -293,7 +294,7 @@ class DurableTurns:
         return turn_id
 
     async def _run_in_loop(self, work: Callable[..., Awaitable[Any]], *arguments: str) -> Any:
-        """Run `work` in the event loop of the client: DBOS runs recovered workflows in a loop of its own."""
+        """Run `work` in the event loop of the client, because DBOS runs recovered workflows in its own loop."""
 
         async def run() -> Any:
             return await work(*arguments)
@@ -304,10 +305,10 @@ class DurableTurns:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
 
     async def _will_be_resumed(self, stored: Conversation) -> bool:
-        """Return True if nobody runs the conversation's latest turn, and some process will resume it.
+        """Return True if no process runs the conversation's latest turn, and one will resume it.
 
         Raises:
-            DialError: the database failed.
+            DialError: The database failed.
         """
         from dbos import DBOS
 
@@ -315,7 +316,7 @@ class DurableTurns:
             return False
         turn_id = turn_of_attempt(stored.turn, stored.id)
         try:
-            with anyio.fail_after(self._timings.database_timeout):  # DBOS would wait until the database is back
+            with anyio.fail_after(self._timings.database_timeout):  # DBOS itself retries without end
                 status = await DBOS.get_workflow_status_async(turn_id)
         except Exception as error:
             raise results.to_dial_error(error) from error
@@ -329,7 +330,7 @@ class DurableTurns:
                 return
             try:
                 await recovery.run_once()
-            except Exception as error:  # noqa: BLE001 - the database may be back at the next look
+            except Exception as error:  # noqa: BLE001 - the database may be available at the next attempt
                 log.warning("durable_turns_not_seen", error=type(error).__name__)
 
 
@@ -337,7 +338,7 @@ async def _find_workflow(turn_id: str) -> WorkflowHandleAsync[dict[str, str]]:
     """Return the workflow of a turn that another process, or an earlier run of this program, has submitted.
 
     Raises:
-        DialError: there is none, or the database failed.
+        DialError: The workflow does not exist, or the database failed.
     """
     from dbos import DBOS
     from dbos import error as dbos_errors

@@ -1,4 +1,4 @@
-"""Tool formats: how tools and calls go with a request and a reply, as the API's own tool calls or as text."""
+"""Tool formats: how requests offer tools and replies call them, as the API's own tool calls or as text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler", "han
 
 
 def handler_for(
-    format: ToolFormat,  # noqa: A002 - the field's own name for it
+    format: ToolFormat,  # noqa: A002 - the name of the handlers' attribute
     *,
     fenced_calls: bool = False,
 ) -> ToolFormatHandler:
-    """Return the handler of a format; `fenced_calls` is for the API's own tool calls (`NativeFormatHandler`)."""
+    """Return the handler of a format; `fenced_calls` applies only to `NativeFormatHandler`."""
     match format:
         case ToolFormat.NATIVE:
             return NativeFormatHandler(fenced_calls=fenced_calls)

@@ -1,4 +1,4 @@
-"""Replies that are nothing but calls, without markers: JSON, bare or in a code fence, or calls as in Python."""
+"""Parses replies that contain only calls without markers: JSON, bare or in a code fence, or Python syntax."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ _PYTHON = re.compile(r"\s*+\[\s*+[^\s{\[\"']")
 
 
 def may_begin(text: str, offer: OfferedTools, *, is_asked: bool = False) -> Lookahead:
-    """Return whether a reply that begins with this text may be calls and nothing else; None where more must be seen.
+    """Return True if a reply that begins with this text may contain only calls; None if more text is needed to decide.
 
-    The answer for a text holds for every longer one, so it does not matter in which pieces the reply comes.
+    True and False are final for every continuation of the text, so the result does not depend on how the reply was
+    split.
 
     Args:
         text: the beginning of the reply.
         offer: the tools on offer.
-        is_asked: the model was asked to write calls as text: then an object with any name may be a call.
+        is_asked: True if the model was asked to write calls as text; then an object with any tool name may be a call.
     """
     squeezed = "".join(text.split())
     if not squeezed:
@@ -68,10 +69,10 @@ def _is_opening(squeezed: str, offer: OfferedTools, *, is_asked: bool) -> Lookah
 
 
 def read(text: str) -> FoundCalls:
-    """Return the calls of a reply that is nothing but calls.
+    """Return the calls of a reply that contains only calls.
 
     Raises:
-        Unreadable: it has anything else.
+        Unreadable: the reply contains anything else.
     """
     text = text.strip()
     start = _START.match(text)

@@ -1,4 +1,4 @@
-"""Parses one call behind its opener: reads its text, turns it into calls, or puts it back to be read as text."""
+"""Parses the text after the opener of a call: converts it to calls, or puts it back so that it is read as text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dial_client.messages.message import ToolCallRequest
 from dial_client.schema.json_repair import Unreadable
 
 MAX_END_MARKERS = 8
-"""End markers within the values of one call."""
+"""The most end markers within the values of one call."""
 MAX_FAILURES = 32
-"""Openers without a call behind them; after as many, further openers are taken for text."""
+"""The most openers without a call. After that number, further openers count as text."""
 MAX_FAILED_CHARS = 64 * 1024
-"""Characters that were parsed as calls in vain, and again as text."""
+"""The most characters that are parsed as calls without success, and then again as text."""
 
 _NAME_IN_JSON = re.compile(r"[\"']name[\"']\s{0,8}:\s{0,8}[\"']([\w.-]{1,128}+)[\"']")
 
@@ -32,10 +32,10 @@ class CallParser:
     Args:
         offer: the tools on offer.
         buffer: the text of the reply.
-        output: receives openers that open no call.
-        markers: those of the reply.
-        is_careful: the model was not asked to write calls as text.
-        max_calls: further calls are ignored.
+        output: the output of the reply, which receives openers without a call.
+        markers: the markers of the reply.
+        is_careful: True if the model was not asked to write calls as text.
+        max_calls: the most calls of a reply; further calls are ignored.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CallParser:
 
     @property
     def ends_reply(self) -> bool:
-        """Whether the reply is over, because its only call has been found."""
+        """True if the reply has ended because its only call was found."""
         return self._max_calls == 1 and bool(self.calls)
 
     def add(self, calls: Sequence[ToolCallRequest]) -> None:
@@ -68,12 +68,12 @@ class CallParser:
         self._output.note_marker()
 
     def parse(self, syntax: CallSyntax, *, read: CallReader | None = None, in_result: bool = False) -> Parsing:
-        """Parse the text behind an opener as calls; where it is something else, put it back.
+        """Parse the text after an opener as calls, or put it back if it contains no call.
 
         Args:
-            syntax: of the opener.
-            read: reads the calls; by default as the syntax has it.
-            in_result: the opener stands in a result that the model has written, and opens no call.
+            syntax: the syntax of the opener.
+            read: the function that parses the calls; None for that of the syntax.
+            in_result: True if the opener is in a tool result that the model wrote; it then opens no call.
         """
         if len(self.calls) >= self._max_calls:
             yield from self._buffer.read_until(syntax.end_markers, discard)
@@ -93,7 +93,7 @@ class CallParser:
         return (yield from self._buffer.look_ahead(lambda text: syntax.may_begin(text, self._offer)))
 
     def _read_call_body(self, syntax: CallSyntax) -> Generator[None, None, _CallBody | None]:
-        """Read up to the marker that ends a call; one within a value does not end it. None for a text too long."""
+        """Read up to the marker that ends a call, past markers within values; return None if the text is too long."""
         text = BoundedText()
         ends: list[tuple[int, str]] = []
         while True:
@@ -106,7 +106,7 @@ class CallParser:
             text.add(marker)
 
     def _take_call(self, syntax: CallSyntax, read: CallReader, body: _CallBody) -> None:
-        """Turn the body of a call into calls, or put it back."""
+        """Convert the body of a call to calls, or put it back."""
         found = find_calls(read, body.text)
         calls = self._offer.match_calls(found.calls)
         if not calls and self._is_requested(syntax):
@@ -121,11 +121,11 @@ class CallParser:
             self._buffer.put_back(body.text + body.end_marker)
 
     def _is_requested(self, syntax: CallSyntax) -> bool:
-        """Return whether the model was asked to write its calls in this syntax."""
+        """Return True if the model was asked to write its calls in this syntax."""
         return syntax is HERMES and not self._is_careful
 
     def _is_cut_off(self, syntax: CallSyntax, text: str) -> bool:
-        """Return whether the reply ended within a call: half a call is not shown."""
+        """Return True if the reply ended within a call. An incomplete call is not shown."""
         is_open = syntax.is_open(text) or text.count("{") > text.count("}") or text.count("[") > text.count("]")
         if not is_open or self._markers.search(text, 0, at_line_start=False) is not None:
             return False
@@ -135,7 +135,7 @@ class CallParser:
         return name is not None and self._offer.find_name(name.group(1)) is not None
 
     def _accept_requested(self, text: str, found: FoundCalls) -> tuple[list[ToolCallRequest], FoundCalls]:
-        """Return the calls the model was asked to write in JSON, whatever is wrong with them."""
+        """Return the calls that the model was asked to write in JSON, even if they are invalid."""
         if found.calls and text.lstrip()[:1] in "{[`":
             return [self._offer.to_request(call.name, call.arguments) for call in found.calls[:MAX_CALLS]], found
         decoded = decode(text, lenient=False)
@@ -143,7 +143,7 @@ class CallParser:
         return calls, FoundCalls(rest=decoded.rest)
 
     def _continue_behind_call(self, syntax: CallSyntax, rest: str, marker: str) -> None:
-        """Continue behind a call; text between the call and its closing marker is not shown."""
+        """Continue after a call. Text between the call and its closing marker is not shown."""
         is_closed = marker in syntax.closers
         if is_closed and not any(closer in rest for closer in syntax.closers):
             return
@@ -154,7 +154,7 @@ class CallParser:
             self._buffer.unread(marker)
 
     def _take_broken_call(self, body: _CallBody) -> None:
-        """Handle a requested call that is not JSON up to its first end marker: a failed call, or text about the tag."""
+        """Handle a requested call whose text is not valid JSON: add a broken call, or show it as text about the tag."""
         text, marker = body.first_text, body.first_marker
         is_closed = marker in HERMES.closers
         is_call = "{" in text or (is_closed and ("<" in text or self._offer.find_name(text) is not None))
@@ -165,7 +165,7 @@ class CallParser:
         self._buffer.put_back(("" if is_call else text) + ("" if is_closed else marker) + body.behind_first_marker)
 
     def _record_failure(self, syntax: CallSyntax, chars: int) -> None:
-        """Record an opener without a call; it is shown where it may have another meaning."""
+        """Record an opener without a call, and show the opener if it may have another meaning."""
         self._failures.add(chars)
         if not syntax.is_token:
             self._output.add_text(syntax.opener)
@@ -173,14 +173,14 @@ class CallParser:
 
 @dataclass(frozen=True, slots=True)
 class _CallBody:
-    """The text behind an opener, with the markers that could end the call."""
+    """The text after an opener, with the markers that could end the call."""
 
     text: str
     first_end: int
-    """Where the first end marker stands; there may be more, within values."""
+    """The position of the first end marker in the text; further end markers may be within values."""
     first_marker: str
     end_marker: str
-    """Behind the text; empty at the end of the reply."""
+    """The marker after the text; empty at the end of the reply."""
 
     @property
     def first_text(self) -> str:
@@ -189,31 +189,31 @@ class _CallBody:
 
     @property
     def behind_first_marker(self) -> str:
-        """The text behind the first end marker, with the last end marker."""
+        """The text after the first end marker, with the last end marker."""
         is_last = self.first_end == len(self.text)
         return "" if is_last else self.text[self.first_end + len(self.first_marker) :] + self.end_marker
 
 
 @dataclass(slots=True)
 class _Failures:
-    """Openers without a call behind them."""
+    """Counts openers without a call."""
 
     count: int = 0
     chars: int = 0
 
     @property
     def are_too_many(self) -> bool:
-        """Whether further openers are taken for text."""
+        """True if further openers count as text."""
         return self.count >= MAX_FAILURES or self.chars > MAX_FAILED_CHARS
 
     def add(self, chars: int) -> None:
-        """Record a failure, with the characters that were parsed in vain."""
+        """Record a failure, with the number of characters that were parsed without success."""
         self.count += 1
         self.chars += chars
 
 
 def find_calls(read: CallReader, text: str) -> FoundCalls:
-    """Return the calls a text begins with; none where it is something else."""
+    """Return the calls at the beginning of a text; no calls if it cannot be parsed."""
     try:
         return read(text)
     except (Unreadable, RecursionError, MemoryError):

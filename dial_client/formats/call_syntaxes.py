@@ -1,7 +1,7 @@
-"""The syntaxes in which models write calls as text: one table, an entry for each family of models.
+"""The table of syntaxes in which models write calls as text, with an entry for each family of models.
 
-Sources are the chat templates, and the tool call parsers of vLLM, llama.cpp and Ollama. A call in the text means that
-the endpoint did not parse it: a wrong template, a fine-tuned model, a parser that is not enabled.
+The sources are the models' chat templates, and the tool call parsers of vLLM, llama.cpp and Ollama. A call is in the
+text if the endpoint did not parse it: its template is wrong, the model is fine-tuned, or no parser is enabled.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _TURN_ENDS = (
 
 
 class CallSyntax:
-    """How one family of models writes a call.
+    """The syntax in which one family of models writes a call.
 
     Args:
         opener: the marker before the call.
-        closers: the markers behind the call; the next opener and the end of the turn end it too.
-        read: returns the calls of the text between opener and closer.
-        json: the text may begin with a brace, a bracket or a code fence.
-        words: the text may begin with one of these and the name of a tool; an empty word stands for the name alone.
-        is_open: returns whether a text ends within a value: a marker behind it is part of the value.
-        is_token: the opener has no other meaning, so it is not shown where it opens no call.
+        closers: the markers that end the call; the next opener and the end of the turn end it too.
+        read: the function that returns the calls of the text between opener and closer.
+        json: True if the text may begin with a brace, a bracket or a code fence.
+        words: the words that may begin the text, before the name of a tool; an empty word for the name alone.
+        is_open: the function that returns True if a text ends within a value, so that the next marker belongs to it.
+        is_token: True if the opener has no other meaning, so that it is hidden even if it opens no call.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class CallSyntax:
         self._words = words
 
     def may_begin(self, text: str, offer: OfferedTools) -> Lookahead:
-        """Return whether the text behind the opener may be a call; None where more of it must be seen."""
+        """Return True if the text after the opener may be a call; None if more text is needed to decide."""
         text = text.lstrip()
         if not text:
             return None
@@ -69,14 +69,14 @@ class CallSyntax:
 
 
 def _begins_with(word: str, text: str, offer: OfferedTools) -> Lookahead:
-    """Return whether a text begins with a word and the name of a tool; None where more of it must be seen."""
+    """Return True if a text begins with a word and the name of a tool; None if more text is needed to decide."""
     if text.startswith(word):
         return offer.begins_with_name(text[len(word) :].lstrip("[ "))
     return None if word.startswith(text) else False
 
 
 def _parse_tool_call(text: str) -> FoundCalls:
-    """Return the calls in ``<tool_call>``: JSON (Hermes, Granite), tags (Qwen, GLM), or a name and JSON (Hunyuan)."""
+    """Return the calls after ``<tool_call>``: JSON (Hermes, Granite), tags (Qwen, GLM), or name and JSON (Hunyuan)."""
     if "<function=" in text and text.lstrip()[:1] == "<":
         return non_json_calls.QWEN.read(text)
     if text.lstrip()[:1] in "{[`":
@@ -95,7 +95,7 @@ def _is_open_in_tool_call(text: str) -> bool:
 
 
 def _parse_list(text: str) -> FoundCalls:
-    """Return the calls of a list, in JSON or in Python."""
+    """Return the calls of a list in Python or JSON syntax."""
     try:
         return non_json_calls.parse_python(text)
     except Unreadable:
@@ -103,7 +103,7 @@ def _parse_list(text: str) -> FoundCalls:
 
 
 def _parse_mistral(text: str) -> FoundCalls:
-    """Return the calls behind ``[TOOL_CALLS]``: a list, or a name and its arguments."""
+    """Return the calls after ``[TOOL_CALLS]``: a JSON list, or a name and its arguments."""
     return parse_json_calls(text) if text.lstrip()[:1] in ("[", "{") else non_json_calls.parse_name_first(text)
 
 
@@ -197,7 +197,7 @@ CALL_SYNTAXES = {
         ),
     )
 }
-"""Each syntax by its opener."""
+"""The syntaxes, by opener."""
 
 REASONING_TAGS = {
     "<think>": "</think>",
@@ -210,7 +210,7 @@ REASONING_TAGS = {
     "<seed:think>": "</seed:think>",
     "<|START_THINKING|>": "<|END_THINKING|>",
 }
-"""The tags around a model's reasoning: the end by its beginning."""
+"""The tags around a model's reasoning: the closing tag, by opening tag."""
 REASONING_ENDS = frozenset(REASONING_TAGS.values())
 RESULT_TAGS = {
     "<tool_response>": "</tool_response>",
@@ -219,14 +219,14 @@ RESULT_TAGS = {
     "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
     "<\uff5ctool\u2581outputs\u2581begin\uff5c>": "<\uff5ctool\u2581outputs\u2581end\uff5c>",
 }
-"""The tags around a result. Only the host has results: a model that writes one repeats it, or makes it up."""
+"""The tags around a tool result. Only the host provides results: a result in a reply is repeated or invented."""
 RESULT_ENDS = frozenset(RESULT_TAGS.values())
 END_OF_TEXT = "</s>"
-"""Llama's and Mistral's last token; anywhere else it is a tag of HTML."""
+"""The end token of Llama and Mistral. In the middle of a text it is an HTML tag."""
 TURN_BEGINNINGS = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>")
-"""The beginning of a turn; the role stands behind it."""
+"""The tokens that begin a turn. The role follows them."""
 HARMONY_HEADERS = ("<|channel|>", "<|start|>")
-"""The beginning of a header in harmony, the format of gpt-oss."""
+"""The tokens that begin a header in harmony, the format of gpt-oss."""
 
 _CONTAINERS = (
     "<eos>", "<minimax:tool_call>", "</minimax:tool_call>", "<seed:tool_call>", "</seed:tool_call>",
@@ -235,7 +235,7 @@ _CONTAINERS = (
     "</\uff5cDSML\uff5cinvoke>", "</\uff5cDSML\uff5cparameter>",
 )  # fmt: skip
 _IN_MARKUP_ONLY = frozenset({"</function>", "</invoke>"})
-"""They end calls, but may be in any XML."""
+"""Closers of calls that also occur in ordinary XML."""
 
 TAGS = tuple(
     sorted(
@@ -253,6 +253,6 @@ TAGS = tuple(
         - _IN_MARKUP_ONLY
     )
 )
-"""All markers besides the templates' own tokens."""
+"""All markers except the special tokens of chat templates that match `special_tokens.CONTROL`."""
 HIDDEN = frozenset(TAGS) - {END_OF_TEXT, *(opener for opener, syntax in CALL_SYNTAXES.items() if not syntax.is_token)}
 """Markers that are never shown outside code."""

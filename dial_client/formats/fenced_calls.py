@@ -1,4 +1,4 @@
-"""A call in the code fence that ends a reply: how small models write calls where their template has no other form."""
+"""Parses a call in the code fence at the end of a reply, as small models write it without a better template."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dial_client.schema.json_repair import Unreadable
 
 FENCE = "```"
 MAX_FENCES_IN_STRINGS = 8
-"""Fences within the strings of one call; behind them the code is taken for text."""
+"""The most fences within the strings of one call; code with more fences counts as text."""
 
 _FENCE_END = Markers(FENCE)
 _OBJECT = re.compile(r"[\w-]{0,32}+\s*+\{")
 
 
 class FencedCallParser:
-    """Parses the code fences of a reply for the call that ends it.
+    """Parses the code fences of a reply to find a call at its end.
 
-    One fence with a call, at the end, is a call. A fence with text behind it is an example, and after an example
-    nobody can tell whether the next one is meant.
+    A fenced call counts only at the end of a reply. A fenced call with text after it is an example. After an example,
+    no further fenced call counts, because it may be an example too.
 
     Args:
         offer: the tools on offer.
@@ -38,7 +38,7 @@ class FencedCallParser:
         self._is_example_seen = False
 
     def parse(self, sink: TextSink) -> Generator[None, None, ToolCallRequest | None]:
-        """Return the call in the code behind a fence; None where the code is text, which `sink` receives."""
+        """Return the call in the code after a fence; None if there is no call, after `sink` has received the code."""
         if not (yield from self._buffer.look_ahead(self._may_begin)):
             sink(FENCE)
             sink((yield from self._buffer.read_until(_FENCE_END, sink)))
@@ -59,7 +59,7 @@ class FencedCallParser:
         return bare_calls.may_begin(FENCE + text, self._offer)
 
     def _read_code(self, code: _HeldCode) -> Generator[None, None, str]:
-        """Read the code and return the fence behind it; a fence within a string of the code is part of it."""
+        """Read the code, and return the fence after it. A fence within a string of the code belongs to the code."""
         for _ in range(MAX_FENCES_IN_STRINGS):
             end = yield from self._buffer.read_until(_FENCE_END, code.add)
             if not end or not code.is_held or not ends_in_string(code.text):
@@ -68,7 +68,7 @@ class FencedCallParser:
         return (yield from self._buffer.read_until(_FENCE_END, code.add))
 
     def _to_call(self, code: str) -> ToolCallRequest | None:
-        """Return the call of code that is one JSON object, with exactly the name of a tool and fitting arguments."""
+        """Return the call if the code is one JSON object with the exact name of a tool and valid arguments."""
         if not _OBJECT.match(code):
             return None
         decoded = decode(FENCE + code, lenient=False)
@@ -84,22 +84,22 @@ class FencedCallParser:
 
 
 class _HeldCode:
-    """Code that is held back while it may be a call; code too long for a call is passed on."""
+    """Code that is held back while it may be a call. Code too long for a call is passed to the sink."""
 
     def __init__(self, sink: TextSink) -> None:
         self._sink = sink
         self._held = BoundedText()
         self._held.add(FENCE)
         self.is_held = True
-        """Whether nothing of the code has been passed on."""
+        """True if no part of the code has been passed to the sink."""
 
     @property
     def text(self) -> str:
-        """The code behind the fence, as long as it is held."""
+        """The code after the fence that is held back."""
         return self._held.text[len(FENCE) :]
 
     def add(self, text: str) -> None:
-        """Hold a piece of code, or pass it on."""
+        """Hold a piece of code back, or pass it to the sink."""
         if not self.is_held:
             self._sink(text)
             return
@@ -108,7 +108,7 @@ class _HeldCode:
             self.release()
 
     def release(self) -> None:
-        """Pass on the held code, and whatever comes behind it."""
+        """Pass the held code to the sink, and later all further code."""
         if self.is_held:
             self._sink(self._held.text)
             self.is_held = False

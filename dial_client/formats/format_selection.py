@@ -1,4 +1,4 @@
-"""The tool format in use with a model, and the fallback to text where its endpoint has no tools."""
+"""The tool format in use with a model, and the fallback to text if the endpoint does not support tools."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dial_client.model import ToolFormat, ToolFormatHandler
 
 
 class ActiveFormat:
-    """The format in use with one model; shared by all its turns, so that a fallback happens once.
+    """The format in use with one model. All turns share it, so the fallback happens only once.
 
     Args:
-        handler: the format to begin with.
-        automatic: a fallback to text is allowed; False where the user has chosen the format.
+        handler: the handler of the initial format.
+        automatic: True if a fallback to text is allowed; False if the user has chosen the format.
     """
 
     def __init__(self, handler: ToolFormatHandler, *, automatic: bool = False) -> None:
@@ -19,7 +19,7 @@ class ActiveFormat:
         self._automatic = automatic
 
     def fall_back(self) -> bool:
-        """Change to text, because the endpoint has no tools of its own; return False where that is not possible."""
+        """Change to a text format, because the endpoint does not support tools; return False if it is not allowed."""
         if not self._automatic or self.handler.format is not ToolFormat.NATIVE:
             return False
         self.handler = ReActFormatHandler()

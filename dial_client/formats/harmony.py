@@ -1,7 +1,7 @@
-"""The beginning of a turn: its role; in harmony, the format of gpt-oss, also its channel and recipient.
+"""Parses the beginning of a turn: its role, and in harmony, the format of gpt-oss, its channel and recipient.
 
-A message is ``<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>``; the
-channel ``analysis`` is for reasoning.
+A harmony message is ``<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>``.
+The channel ``analysis`` contains reasoning.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _RECIPIENT = re.compile(r"\bto=([\w.-]{1,128})")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a message."""
+    """The header of a harmony message."""
 
     channel: str
     recipient: str
-    """The tool that is called; empty for a message to the user."""
+    """The called tool; empty for a message to the user."""
     is_reply: bool
-    """The role is the model's own."""
+    """True if the role is the model's own."""
 
 
 def may_begin(text: str) -> Lookahead:
-    """Return whether the text begins with a whole header; None where more of it must be seen."""
+    """Return True if the text begins with a complete header; None if more text is needed to decide."""
     if not text.startswith(_WORDS):
         return None if any(word.startswith(text) for word in _WORDS) else False
     found = _FILLING.match(text)
@@ -47,7 +47,7 @@ _ROLES = ("assistant", "model", "user", "system", "tool", "ipython", "developer"
 
 
 def role_may_begin(text: str) -> Lookahead:
-    """Return whether the text begins with a role and the end of its line or header; None where more must be seen."""
+    """Return True if the text begins with a role and the end of its line or header; None if more text is needed."""
     for role in _ROLES:
         if role.startswith(text):
             return None
@@ -58,12 +58,12 @@ def role_may_begin(text: str) -> Lookahead:
 
 
 def is_model(role: str) -> bool:
-    """Return whether a role is the model's own."""
+    """Return True if a role is the model's own."""
     return role.strip() in ("assistant", "model")
 
 
 def parse_header(text: str) -> Header:
-    """Return a header; `text` is without the tokens around it."""
+    """Return the header in a text without the tokens around it."""
     words = re.split(r"<\|(?:channel|constrain)\|>|\s", text)
     channel = next((word for word in words if word in _WORDS[:3]), "")
     recipient = _RECIPIENT.search(text)

@@ -1,4 +1,4 @@
-"""Calls in text as JSON: their forms, and how they are parsed from the beginning of a text."""
+"""Parses calls in JSON at the beginning of a text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dial_client.schema.json_repair import LiteralParser, Unreadable
 from dial_client.schema.tool_arguments import MAX_LENIENT_CHARS, is_shallow, refuse_constant
 
 MAX_CALLS = 16
-"""Calls taken from one reply."""
+"""The most calls of one reply."""
 
 _ARGUMENTS = ("arguments", "parameters")
 _NAMES = ("name", "function", "tool_name")
@@ -26,13 +26,13 @@ _DECODER = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
 
 @dataclass(frozen=True, slots=True)
 class JsonCall:
-    """One call as the text has it."""
+    """A call as it is written in the text."""
 
     name: str
     arguments: Any
-    """An object, or the text of an object; None where there are none."""
+    """An object, or the text of an object; None for a call without arguments."""
     are_texts: bool = False
-    """The syntax has no types: every value is a text."""
+    """True if the syntax has no types, so that every value is a string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +41,27 @@ class FoundCalls:
 
     calls: list[JsonCall] = field(default_factory=list)
     rest: str = ""
-    """The text behind the calls."""
+    """The text after the calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The JSON at the beginning of a text."""
+    """The JSON value at the beginning of a text."""
 
     value: dict[str, Any] | list[Any] | None = None
-    """An object or an array; None where there is neither."""
+    """An object or an array; None if there is neither."""
     rest: str = ""
-    """The text behind the value."""
+    """The text after the value."""
     open_string: bool = False
-    """There is no value, because the text ends within a string."""
+    """True if there is no value because the text ends within a string."""
 
 
 def decode(text: str, *, lenient: bool = True) -> Decoded:
-    """Return the object or the array a text begins with; a code fence before it is skipped.
+    """Return the object or array at the beginning of a text, after an optional code fence.
 
     Args:
-        text: to parse.
-        lenient: accept Python literals and almost-JSON in short texts.
+        text: the text to parse.
+        lenient: True to accept Python literals and almost-JSON in short texts.
     """
     text = text.lstrip()
     if fence := _FENCE.match(text):
@@ -87,16 +87,16 @@ def _lenient(text: str) -> Decoded:
 
 
 def ends_in_string(text: str) -> bool:
-    """Return whether a text ends within a JSON string: then a marker behind it is part of the string."""
+    """Return True if a text ends within a JSON string, so that a following marker belongs to the string."""
     found = _STRINGS.match(text)
     return found is None or found.end() < len(text)
 
 
 def parse_json_calls(text: str) -> FoundCalls:
-    """Return the calls a text begins with: JSON objects, or arrays of objects, one behind the other.
+    """Return the calls at the beginning of a text: a sequence of JSON objects or arrays of objects.
 
     Raises:
-        Unreadable: one of the values is no call, or there is none.
+        Unreadable: one of the values is not a call, or there are no values.
     """
     calls: list[JsonCall] = []
     rest = text
@@ -117,10 +117,10 @@ def parse_json_calls(text: str) -> FoundCalls:
 
 
 def parse_only_json_calls(text: str) -> FoundCalls:
-    """Return the calls of a text that has nothing but calls as JSON, code fences and control tokens.
+    """Return the calls of a text that contains only calls as JSON, code fences and special tokens.
 
     Raises:
-        Unreadable: it has anything else.
+        Unreadable: the text contains anything else.
     """
     before = _FILLING.match(text)
     found = parse_json_calls(text[before.end() :] if before else text)
@@ -134,7 +134,7 @@ def to_calls(value: Any) -> list[JsonCall]:
     """Return the calls of a JSON value.
 
     Raises:
-        Unreadable: the value is something else.
+        Unreadable: the value is not a call or a list of calls.
     """
     if isinstance(value, list):
         return [_to_call(item) for item in value[: MAX_CALLS + 1]]

@@ -1,4 +1,4 @@
-"""The tool calls of the API itself; calls that a model writes as text all the same are found too."""
+"""The format with the API's own tool calls. It also finds calls that a model nevertheless writes as text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dial_client.model import ModelRequest, ReplyReader, ToolFormat
 
 
 class NativeFormatHandler:
-    """Tools and calls as the API has them; a call in the text counts if it names an offered tool and satisfies it.
+    """Uses the API's own tool calls. A call in the text counts if it names an offered tool and satisfies its schema.
 
-    Its readers remove reasoning, calls and a template's own tokens from the text, but not from code.
+    The readers remove reasoning, calls and special tokens of chat templates from the text, but not from code.
 
     Args:
-        fenced_calls: a call in the code fence that ends a reply counts too (`ModelInfo.fenced_calls`).
+        fenced_calls: True if a call in the code fence at the end of a reply counts too (`ModelInfo.fenced_calls`).
     """
 
     format = ToolFormat.NATIVE
@@ -24,23 +24,23 @@ class NativeFormatHandler:
         self._fenced_calls = fenced_calls
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
-        """Return a request with messages and tools as they are; a tuple of tools stays the same object."""
+        """Return a request with unchanged messages and tools; a tuple of tools stays the same object."""
         return ModelRequest(tuple(messages), tuple(tools))
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:  # noqa: ARG002 - other formats need them
-        """Return nothing: the API sends the tools."""
+        """Return an empty text: the API describes the tools to the model."""
         return ""
 
     def stop_sequences(self) -> tuple[str, ...]:
-        """Return none."""
+        """Return no stop sequences."""
         return ()
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
-        """Return the text for the user, and no calls: without known tools no call in the text can be trusted."""
+        """Return the text for the user, and no calls: a call in the text only counts if the offered tools are known."""
         return (), read_reply(ReplyParser(None, careful=True), text)[1]
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - as above
-        """Return the text as it is: the API keeps results apart."""
+        """Return the unchanged text: the API marks results itself."""
         return text_of(result.content)
 
     def sanitize_response(self, text: str) -> str:
@@ -48,5 +48,5 @@ class NativeFormatHandler:
         return self.parse_response(text)[1].strip()
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
-        """Return a reader that finds calls of these tools in the text."""
+        """Return a reader, which also finds calls of the offered tools in the text."""
         return ReplyParser(tools, careful=True, fenced_calls=self._fenced_calls)

@@ -1,4 +1,4 @@
-"""Calls in text that are not JSON: Python, tags around names and values, Gemma's braces."""
+"""Parses calls in syntaxes other than JSON: Python, tags around names and values, and Gemma's braces."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dial_client.schema.json_repair import LiteralParser, Unreadable
 from dial_client.schema.tool_arguments import parse_value
 
 MAX_LITERAL_CHARS = 16 * 1024
-"""Characters of calls that are parsed value by value."""
+"""The most characters of calls that are parsed value by value."""
 
 _NEXT_CALL = re.compile(r"[\s;]{0,16}+[^\W\d][\w.-]{0,127}+\(")
 
 CallReader = Callable[[str], FoundCalls]
-"""Returns the calls a text begins with; raises `Unreadable` where there are none."""
+"""Returns the calls at the beginning of a text; raises `Unreadable` if there are none."""
 
 
 def parse_python(text: str) -> FoundCalls:
-    """Return the calls of ``[f(a=1), g()]``, or of one call a line; only keyword arguments are accepted.
+    """Return the calls of ``[f(a=1), g()]``, or of lines with one call each; only keyword arguments are accepted.
 
     Raises:
-        Unreadable: the text is something else.
+        Unreadable: the text does not have this syntax.
     """
     if len(text) > MAX_LITERAL_CHARS:
         raise Unreadable("too long")
@@ -56,10 +56,10 @@ def _python_call(source: LiteralParser) -> JsonCall:
 
 
 def parse_braces(quote: str, text: str) -> FoundCalls:
-    """Return the call of ``call:n{k:<escape>v<escape>}``: FunctionGemma's and Gemma 4's, which differ in the quote.
+    """Return the call in ``call:n{k:<escape>v<escape>}``, the syntax of FunctionGemma and Gemma 4 (with another quote).
 
     Raises:
-        Unreadable: the text is something else.
+        Unreadable: the text does not have this syntax.
     """
     if len(text) > MAX_LITERAL_CHARS:
         raise Unreadable("too long")
@@ -76,10 +76,10 @@ class Tags:
     """A syntax with tags around each value.
 
     Args:
-        pattern: the tags; the group that matched tells which tag it is: ``call`` and ``key`` hold the name of a call
-            and of a value, ``typed`` is in a key whose value is JSON, ``value`` ends a value.
+        pattern: a regular expression for the tags. Its groups identify a tag: ``call`` matches the name of a call,
+            ``key`` the name of an argument, and ``typed`` is set for an argument whose value is JSON.
         value_begin: the beginning of the tag before a value.
-        value_end: the tag behind a value.
+        value_end: the tag after a value.
     """
 
     def __init__(self, pattern: str, value_begin: str, value_end: str) -> None:
@@ -88,18 +88,18 @@ class Tags:
         self._value_end = value_end
 
     def is_open(self, text: str) -> bool:
-        """Return whether a text ends within a value."""
+        """Return True if a text ends within a value."""
         return text.rfind(self._value_begin) > text.rfind(self._value_end)
 
     def read(self, text: str, first: str | None = None) -> FoundCalls:
-        """Return the calls of a text; a line break before and behind a value is not part of it.
+        """Return the calls of a text. One line break before and after each value is removed.
 
         Args:
             text: the tags, with names and values between them.
-            first: the name of the first call, where no tag has it.
+            first: the name of the first call, if no tag contains it.
 
         Raises:
-            Unreadable: there are none, or a value has no end.
+            Unreadable: there are no calls, or a value has no end.
         """
         calls: list[JsonCall] = []
         values: dict[str, Any] = {}
@@ -124,7 +124,7 @@ class Tags:
 
 
 def _parse_json(text: str) -> Any:
-    """Return the value of a JSON text; a text that is no JSON stays a text."""
+    """Return the value of a JSON text; the text itself if it is not JSON."""
     value = parse_value(text)
     return text if value is None and text.strip() != "null" else value
 
@@ -147,10 +147,10 @@ GLM = Tags(rf"<arg_key>(?P<key>{_NAME})</arg_key>\s{{0,8}}+<arg_value>", "<arg_v
 
 
 def parse_glm(text: str) -> FoundCalls:
-    """Return the call of a name, and ``<arg_key>`` and ``<arg_value>`` by turns: GLM's.
+    """Return the call in GLM's syntax: a name, then alternating ``<arg_key>`` and ``<arg_value>`` tags.
 
     Raises:
-        Unreadable: the text is something else.
+        Unreadable: the text does not have this syntax.
     """
     found = GLM.read(text, text.partition("<")[0].strip())
     if text.count("<arg_key>") > text.count("<arg_value>"):
@@ -163,10 +163,10 @@ _NUMBERED = re.compile(r":\d{1,9}\Z")
 
 
 def parse_name_first(text: str) -> FoundCalls:
-    """Return the call of ``name{…}`` or ``name[ARGS]{…}``, as Mistral's tokenizers since version 11 write it.
+    """Return the call in ``name{…}`` or ``name[ARGS]{…}``, the syntax of Mistral's tokenizers since version 11.
 
     Raises:
-        Unreadable: the text is something else.
+        Unreadable: the text does not have this syntax.
     """
     found = _NAME_FIRST.match(text)
     if found is None:
@@ -175,10 +175,10 @@ def parse_name_first(text: str) -> FoundCalls:
 
 
 def parse_arguments(name: str, text: str) -> FoundCalls:
-    """Return the call of a name with the arguments a text begins with.
+    """Return the call of a tool with the arguments at the beginning of a text.
 
     Raises:
-        Unreadable: there are none.
+        Unreadable: there are no arguments.
     """
     decoded = decode(text)
     if not isinstance(decoded.value, dict):
@@ -187,10 +187,10 @@ def parse_arguments(name: str, text: str) -> FoundCalls:
 
 
 def parse_separated(separator: str, text: str) -> FoundCalls:
-    """Return the call of a name, a separator and arguments: Kimi's and DeepSeek's.
+    """Return the call in the syntax of Kimi and DeepSeek: a name, a separator and arguments.
 
     Raises:
-        Unreadable: the text is something else.
+        Unreadable: the text does not have this syntax.
     """
     name, found, rest = text.partition(separator)
     if found and name.strip() == "function":
@@ -201,10 +201,10 @@ def parse_separated(separator: str, text: str) -> FoundCalls:
 
 
 def parse_function_tag(text: str) -> FoundCalls:
-    """Return the calls behind ``<function=``: Qwen's tags, or Llama's JSON.
+    """Return the calls after ``<function=``, in Qwen's tags or Llama's JSON.
 
     Raises:
-        Unreadable: the text is something else.
+        Unreadable: the text does not have this syntax.
     """
     name, found, rest = text.partition(">")
     if found and rest.lstrip()[:1] == "{":
@@ -213,9 +213,9 @@ def parse_function_tag(text: str) -> FoundCalls:
 
 
 def parse_tags(opener: str, tags: Tags, text: str) -> FoundCalls:
-    """Return the calls of a text in tags, the first of which is the opener before it.
+    """Return the calls of a text in tags, whose first tag is `opener`.
 
     Raises:
-        Unreadable: the text is something else.
+        Unreadable: the text does not have this syntax.
     """
     return tags.read(opener + text)

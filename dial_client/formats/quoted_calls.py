@@ -1,4 +1,4 @@
-"""Calls that a model only quotes: a call that stands in a result must not run when the model repeats it."""
+"""Removal of quoted calls: a call in a tool result must not run when the model repeats it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def drop_quoted_calls(
     *,
     anywhere: bool = False,
 ) -> list[ToolCallRequest]:
-    """Return the calls that are, in whatever syntax, in none of the results and resources the model has read.
+    """Return the calls that do not occur, in any syntax, in the tool results and resources that the model has read.
 
     Args:
-        calls: found in the text of a reply; calls of the API itself need no such check.
-        messages: of the request.
-        tools: on offer in the request.
-        anywhere: calls count anywhere in a result, in JSON without any marks too: a model whose fenced calls are run
-            can put a fence around them.
+        calls: the calls found in the text of a reply; the API's own calls need no such check.
+        messages: the messages of the request.
+        tools: the tools on offer in the request.
+        anywhere: True to search the values of a call anywhere in the results, even without call syntax: a model whose
+            fenced calls run can put a fence around any text.
     """
     if not calls:
         return []
@@ -43,7 +43,7 @@ def drop_quoted_calls(
 
 
 def _foreign_texts(messages: Sequence[Message]) -> Iterable[str]:
-    """Yield the texts that servers wrote."""
+    """Yield the texts that MCP servers wrote."""
     for message in messages:
         if message.role is Role.TOOL:
             yield message.text
@@ -52,13 +52,13 @@ def _foreign_texts(messages: Sequence[Message]) -> Iterable[str]:
 
 
 def _calls_in(text: str, tools: Sequence[ToolSpec]) -> Iterable[ToolCallRequest]:
-    """Yield the calls of a text as if the model had written it: as it is, and without the marks of code."""
+    """Yield the calls that a reply with this text would contain, with and without the backticks of code."""
     for reply in dict.fromkeys((text, text.replace(_BACKTICK, ""))):
         yield from read_reply(ReplyParser(tools, careful=True), reply)[0]
 
 
 def _is_written_in(text: str, call: ToolCallRequest) -> bool:
-    """Return whether a text without marks names the tool as a call does, and has all of the call's values."""
+    """Return True if a stripped text names the tool as a call does, and contains all values of the call."""
     name = _strip_marks(call.name)
     is_named = any(f"{key}{name}" in text for key in _NAME_KEYS)
     return is_named and all(_strip_marks(value) in text for value in _scalars(call.arguments))
@@ -70,7 +70,7 @@ def _strip_marks(text: str) -> str:
 
 
 def _scalars(value: Any) -> Iterable[str]:
-    """Yield the texts and numbers of a JSON value, however deep."""
+    """Yield the strings and numbers in a JSON value, at any depth, as JSON."""
     remaining = [value]
     while remaining:
         part = remaining.pop()

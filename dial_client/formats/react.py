@@ -1,7 +1,7 @@
-"""Thought, Action, Action Input, Observation, Final Answer: for models without tool calls of their own.
+"""The ReAct format (Thought, Action, Action Input, Observation, Final Answer), for models without native tool calls.
 
-The user sees the final answer, or the whole of a reply without labels. Thoughts are reasoning. The first action ends
-the reply: text behind it is an observation the model makes up.
+The user sees the final answer, or the whole reply if it has no labels. Thoughts are reasoning. The first action ends
+the reply, because text after it is an observation that the model invents.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Final Answer: There are 3 copies of "Dune" left."""
 
 
 class ReActFormatHandler:
-    """Tools in the instructions, one call in a reply, its result as an observation."""
+    """Describes tools in the instructions, expects one call per reply, and sends its result as an observation."""
 
     format = ToolFormat.REACT
 
@@ -89,7 +89,7 @@ class ReActFormatHandler:
         self._schema: tuple[Sequence[ToolSpec], dict[str, Any]] = ((), {})
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
-        """Return a request in which all is text; without tools it has no instructions and no stop sequences."""
+        """Return a request with all messages as text; without tools it has no instructions and no stop sequences."""
         format_reply = _format_labelled_reply if tools else _format_reply
         conversation = as_text(messages, format_reply, self.format_result)
         request = build_text_request(conversation, self._prompt.for_tools(tools), self.stop_sequences())
@@ -102,26 +102,26 @@ class ReActFormatHandler:
     def constrain_answer(
         self, request: ModelRequest, tools: Sequence[ToolSpec], schema: Mapping[str, Any]
     ) -> ModelRequest:
-        """Return the request with the grammar of replies whose final answer is JSON, as `AnswerConstraining` has it."""
+        """Return `request` with a grammar for calls of `tools`, and for final answers in JSON that satisfy `schema`."""
         if not tools:
             return replace(request, grammar=json_grammar(schema))
         return replace(request, grammar=_grammar(tools, schema), schema=_schema(tools, schema))
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
-        """Return the instructions: the tools, the form, the rules, an example; empty without tools."""
+        """Return the instructions, with the tools, the reply format, the rules and an example; empty without tools."""
         names = ", ".join(tool.name for tool in tools)
         return _PROMPT.format(tools=tool_lines(tools, to_definition), names=names) if tools else ""
 
     def stop_sequences(self) -> tuple[str, ...]:
-        """Return the label that begins an observation, which the model would make up."""
+        """Return the label of an observation, which the model would otherwise invent."""
         return STOP
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
-        """Return the call of a whole reply, and the text for the user: the final answer, or a reply without labels."""
+        """Return the call of a complete reply, and the text for the user (the final answer, or text without labels)."""
         return read_reply(_ReActParser(None, one_call=True), text)
 
-    def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - one at a time
-        """Return the result as an observation; nothing in it can pass for another turn."""
+    def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - one call per reply
+        """Return the result as an observation, escaped so that it cannot imitate another turn."""
         return f"Observation: {result_text(result)}"
 
     def sanitize_response(self, text: str) -> str:
@@ -129,12 +129,12 @@ class ReActFormatHandler:
         return self.parse_response(text)[1].strip()
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
-        """Return a reader for the next reply, which may call one of these tools."""
+        """Return a reader for the next reply, which may call one of the tools."""
         return _ReActParser(tools, one_call=True)
 
 
 def _grammar(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] | None = None) -> str:
-    """Return the grammar of a reply: a thought, then a valid call or an answer, in JSON if there is a schema."""
+    """Return the grammar of a reply: a thought, then a valid call or an answer, which is JSON if there is a schema."""
     rules = Grammar()
     calls = [
         f"{literal(f'{tool.name}{_TO_INPUT}')} {rules.object(tool.input_schema, f't{index}')}"
@@ -151,7 +151,7 @@ _TO_INPUT = "\nAction Input: "
 
 
 def _schema(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a JSON Schema for the same replies, with the labels as keys."""
+    """Return a JSON Schema for the same replies as `_grammar`, with the labels as keys."""
     text = {"type": "string"}
     definitions = answer_schema.get("$defs") if answer_schema is not None else None
     answer = {key: value for key, value in (answer_schema or text).items() if key != "$defs"}
@@ -165,7 +165,7 @@ def _object(**properties: Any) -> dict[str, Any]:
 
 
 def _input_schema(tool: ToolSpec) -> Any:
-    """Return a tool's schema; any object where it has references, which do not resolve within another schema."""
+    """Return a tool's schema; one for any object if it has references, which do not resolve within another schema."""
     return {"type": "object"} if '"$ref"' in to_json_line(dict(tool.input_schema)) else tool.input_schema
 
 
@@ -191,7 +191,7 @@ _LONGEST = 1 + 8 + max(map(len, _NAMES)) + 4
 
 
 class _Labels:
-    """Labels at the beginning of a line or of a reply, perhaps in bold or indented, and markers anywhere."""
+    """Matches labels at the start of a line or reply, perhaps bold or indented, and markers anywhere."""
 
     def __init__(self, markers: Markers | None, decoration: str = _DECORATION) -> None:
         self._markers = markers
@@ -221,11 +221,11 @@ class _Labels:
         return re.compile(self._begun, re.IGNORECASE).match
 
     def search(self, text: str, start: int, *, at_line_start: bool) -> re.Match[str] | None:
-        """Return the first whole marker from `start` on."""
+        """Return the first complete marker from `start` on."""
         return (self._match(text, start) if at_line_start else None) or self._search(text, start)
 
     def count_partial(self, text: str, start: int, *, at_line_start: bool) -> int:
-        """Return how many characters at the end of the text, from `start` on, may be the beginning of a marker."""
+        """Return the number of characters at the end of the text, from `start` on, that may begin a marker."""
         size = len(text)
         if at_line_start and size - start <= _LONGEST and self._first_part(text, start):
             return size - start
@@ -242,13 +242,13 @@ _BEHIND_INPUT = _Labels(None)
 
 
 _SENTENCE_END = re.compile(r"(?:\A|\n)[^>\n][^\n]{0,70}[.!?:][ \t]{1,4}\Z")
-"""A short line that is no quotation: in quotations a neutralized label may stand."""
+"""Matches the end of a sentence in a short line that is not a quotation, which could contain a neutralized label."""
 
 _NO_TOOL = frozenset({"", "none", "n/a", "null"})
 
 
 class _ReActParser(ReplyParser):
-    """Parses label by label, up to the first action or to the end of the answer."""
+    """Parses a reply label by label, up to the first action or to the end of the answer."""
 
     def _parse(self) -> Parsing:
         self._output.note_marker()
@@ -270,10 +270,10 @@ class _ReActParser(ReplyParser):
                     thought = BoundedText()
                     marker = yield from self._parse_thought(thought)
         if not (self._output.has_begun or self._calls.calls or thought.is_too_long):
-            self._output.add_text(thought.text.strip(" \t\r\n*"))  # an answer without its label
+            self._output.add_text(thought.text.strip(" \t\r\n*"))  # an answer without a label
 
     def _parse_before_labels(self) -> MarkerSearch:
-        """Show the text before the first label; an action within a line counts if it names an offered tool."""
+        """Show the text before the first label. An action within a line counts if it names an offered tool."""
         marker = yield from self._parse_text(_BEFORE_LABELS, self._output.add_text)
         while marker == "Action:" and self._output.tail and not self._output.tail.endswith("\n"):
             is_at_sentence_end = _SENTENCE_END.search(self._output.tail)
@@ -295,14 +295,14 @@ class _ReActParser(ReplyParser):
         return (yield from self._parse_text(_IN_THOUGHT, add))
 
     def _parse_answer(self, *, is_bold: bool) -> Parsing:
-        """Show the answer; another label behind it ends it, because there the model talks to itself."""
+        """Show the answer. The next label ends it, because the text after such a label is not meant for the user."""
         self._output.begin_answer(" \t\r\n*" if is_bold else None)
         yield from self._parse_text(_IN_ANSWER, self._output.add_text)
 
     def _parse_action(self) -> MarkerSearch:
-        """Parse a call, and return an empty marker; where it is none, return the next label.
+        """Parse an action, and return an empty marker if it is a call, or else the next label.
 
-        Without an input it is a call only if it names an offered tool, else it is a thought.
+        An action without an input is a call only if it names an offered tool.
         """
         action, arguments = BoundedText(), BoundedText()
         marker = label = yield from self._buffer.read_until(_BEHIND_ACTION, action.add)
@@ -331,6 +331,6 @@ def _first_line(action: str) -> str:
 
 
 def _split_action(action: str) -> tuple[str, str]:
-    """Return tool and input of an action without a label between: ``f {…}``, ``f({…})``, or the input on a new line."""
+    """Return the tool and input of an action without an input label: ``f {…}``, ``f({…})``, or input on a new line."""
     name, opening, rest = action.partition("{")
     return name.strip(" \t\r\n`'\"*[(:"), opening + rest.rstrip(" \t\r\n`*)")

@@ -1,24 +1,24 @@
-"""The text and the reasoning found in a reply, until they are taken."""
+"""The visible text and the reasoning of a reply, stored until the reader returns them."""
 
 from __future__ import annotations
 
 from dial_client.formats.stream_buffer import MAX_CALL_CHARS
 
 _TAIL_CHARS = 80
-"""The latest visible characters, which could form a marker together with the text that follows."""
+"""The number of last visible characters to store, which could form a marker with the following text."""
 
 
 class ReplyOutput:
     """Collects the visible text and the reasoning of a reply.
 
-    White space at the beginning is held back: none is shown between a marker and the first word.
+    White space at the beginning is held back, and dropped if there is a marker before the first word.
     """
 
     def __init__(self) -> None:
         self.tail = ""
-        """The latest visible characters."""
+        """The last visible characters."""
         self.has_begun = False
-        """Whether there is visible text other than white space."""
+        """True if there is visible text other than white space."""
         self._visible: list[str] = []
         self._leading_space: list[str] = []
         self._reasoning: list[str] = []
@@ -28,7 +28,7 @@ class ReplyOutput:
         self._stripped: str | None = None
 
     def note_marker(self) -> None:
-        """Record that the reply has a marker: white space at its beginning is not shown any more."""
+        """Record that the reply contains a marker, so that white space at its beginning is dropped."""
         self._has_marker = True
 
     def add_text(self, text: str) -> None:
@@ -45,20 +45,20 @@ class ReplyOutput:
         self.tail = text[-_TAIL_CHARS:] if len(text) >= _TAIL_CHARS else (self.tail + text)[-_TAIL_CHARS:]
 
     def add_reasoning(self, text: str) -> None:
-        """Add reasoning, up to a bound: it may never be taken."""
+        """Add reasoning, up to a limit, because the caller may never take it."""
         if self._reasoning_chars < MAX_CALL_CHARS:
             self._reasoning.append(text)
             self._reasoning_chars += len(text)
 
     def begin_answer(self, stripped: str | None) -> None:
-        """Begin a new paragraph; `stripped` are the characters to leave out before it, None for white space."""
+        """Begin a new paragraph. `stripped` are the characters to drop at its beginning; None for white space."""
         if self.has_begun:
             self._visible.append("\n")
         self.has_begun = False
         self._stripped = stripped
 
     def move_text_to_reasoning(self) -> bool:
-        """Turn all text so far into reasoning; return False where some of it has been taken already."""
+        """Convert all text so far to reasoning; return False if some of it was already taken."""
         if self._is_taken:
             return False
         self.add_reasoning("".join((*self._visible, *self._leading_space)))
@@ -68,7 +68,7 @@ class ReplyOutput:
         return True
 
     def close(self) -> None:
-        """Release white space that was held back, where the reply is nothing else."""
+        """Release held-back white space if the reply contains nothing else."""
         if not (self.has_begun or self._has_marker):
             self._visible += self._leading_space
             self._leading_space.clear()

@@ -1,4 +1,4 @@
-"""Markers: strings with a meaning in a model's chat template, and where the next of them is in a text."""
+"""Markers, which are strings with a meaning in a model's chat template, and the search for them in a text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 CONTROL = r"<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>"
-"""A template's own token, such as ``<|im_end|>``; never shown to the user."""
+"""Matches a special token of a chat template, such as ``<|im_end|>``, which is never shown to the user."""
 
 _TOKEN_PART = re.compile(r"`?(?:<(?:[|\uff5c][^\s<>|\uff5c]{0,64}+[|\uff5c]?)?)?\Z")
 _LONGEST_TOKEN = 69
@@ -23,27 +23,27 @@ class MarkerMatcher(Protocol):
         ...
 
     def search(self, text: str, start: int, *, at_line_start: bool) -> re.Match[str] | None:
-        """Return the first whole marker from `start` on.
+        """Return the first complete marker from `start` on.
 
         Args:
-            text: to search in.
-            start: the index to search from.
-            at_line_start: a line begins there, whatever stands before it.
+            text: the text to search.
+            start: the index at which the search begins.
+            at_line_start: True if `start` counts as the start of a line, whatever the text before it.
         """
         ...
 
     def count_partial(self, text: str, start: int, *, at_line_start: bool) -> int:
-        """Return how many characters at the end of the text, from `start` on, may be the beginning of a marker."""
+        """Return the number of characters at the end of the text, from `start` on, that may begin a marker."""
         ...
 
 
 class Markers:
-    """Markers that are plain strings, none of them the beginning of another; patterns are compiled on first use.
+    """Markers that are plain strings, none of them a prefix of another. Patterns are compiled on first use.
 
     Args:
-        markers: the strings; the first character of a marker occurs only at its beginning, perhaps several times.
-        tokens: a template's own tokens are markers too, known or not.
-        in_code: each marker with a backtick before it is another marker.
+        markers: the strings. The first character of a marker occurs only at its beginning, perhaps several times.
+        tokens: True if all special tokens of chat templates are markers too, even unknown ones.
+        in_code: True if each marker with a backtick before it is a marker too.
     """
 
     def __init__(self, *markers: str, tokens: bool = False, in_code: bool = False) -> None:
@@ -67,8 +67,8 @@ class Markers:
     @cached_property
     def leads(self) -> str:
         """The characters with which markers begin."""
-        more = ("<" if self._tokens else "") + ("`" if self._in_code else "")
-        return "".join(sorted({marker[0] for marker in self._known} | set(more)))
+        extra_leads = ("<" if self._tokens else "") + ("`" if self._in_code else "")
+        return "".join(sorted({marker[0] for marker in self._known} | set(extra_leads)))
 
     @cached_property
     def has_lead(self) -> Callable[[str], object]:
@@ -92,13 +92,13 @@ class Markers:
         text: str,
         start: int,
         *,
-        at_line_start: bool = False,  # noqa: ARG002 - of `MarkerMatcher`
+        at_line_start: bool = False,  # noqa: ARG002 - required by `MarkerMatcher`
     ) -> re.Match[str] | None:
-        """Return the first whole marker from `start` on."""
+        """Return the first complete marker from `start` on."""
         return self._search(text, start)
 
     def count_partial(self, text: str, start: int, *, at_line_start: bool = False) -> int:  # noqa: ARG002 - as above
-        """Return how many characters at the end of the text, from `start` on, may be the beginning of a marker."""
+        """Return the number of characters at the end of the text, from `start` on, that may begin a marker."""
         size = len(text)
         begin = max(start, size - self._longest)
         partial = 0
@@ -114,7 +114,7 @@ class Markers:
 
 
 def _alternatives(strings: Iterable[str]) -> str:
-    """Return a pattern for any of the strings that reads no character twice."""
+    """Return a pattern for any of the strings, as a tree of common prefixes, which matches without backtracking."""
     tails: dict[str, set[str]] = {}
     for string in strings:
         tails.setdefault(string[:1], set()).add(string[1:])

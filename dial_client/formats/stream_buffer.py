@@ -1,4 +1,4 @@
-"""The text of a reply while it streams: parsers read it from front to back, in whatever pieces it comes."""
+"""The buffer of a streamed reply, from which parsers read text sequentially, independent of how it was split."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable, Generator
 from dial_client.formats.special_tokens import MarkerMatcher
 
 MAX_CALL_CHARS = 1_000_000
-"""Characters of one call; a longer text is none."""
+"""The most characters of a call; a longer text is not a call."""
 MAX_HEAD_CHARS = 512
-"""Characters a parser may look ahead."""
+"""The most characters that a parser may look ahead."""
 
 TextSink = Callable[[str], None]
-"""Receives text that is read: to show, keep or discard it."""
+"""Receives text that was read, in order to show, store or discard it."""
 Parsing = Generator[None, None, None]
-"""A part of a parser; yields where it needs more text."""
+"""A generator that parses a part of a reply, and yields when it needs more text."""
 MarkerSearch = Generator[None, None, str]
-"""A part of a parser that returns the marker it has met; empty at the end of the reply."""
+"""A generator that parses up to a marker, and returns the marker; empty at the end of the reply."""
 Lookahead = bool | None
-"""Whether the text ahead is what was looked for; None where more of it must be seen."""
+"""True if the following text matches; False if it does not; None if more text is needed to decide."""
 
 
 class StreamBuffer:
-    """The text of a reply, of which more may come."""
+    """The text of a reply that may still grow."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -33,7 +33,7 @@ class StreamBuffer:
         self._sink: TextSink = discard
 
     def pass_through(self, text: str) -> bool:
-        """Pass text without the beginning of a marker on to the reader; return False where it has to be appended."""
+        """Pass text that cannot begin a marker directly to the sink; return False if it must be appended instead."""
         if self._has_lead is None or self._has_lead(text) is not None:
             return False
         self._sink(text)
@@ -45,12 +45,12 @@ class StreamBuffer:
         self._position = 0
 
     def close(self) -> None:
-        """Record that the reply is over."""
+        """Record that the reply has ended."""
         self._is_closed = True
         self._has_lead = None
 
     def read_until(self, markers: MarkerMatcher, sink: TextSink) -> MarkerSearch:
-        """Read through the next marker and return it; `sink` receives the text before it as soon as possible."""
+        """Read up to and including the next marker, and return it; `sink` receives the text before it at once."""
         while (found := markers.search(self._text, self._position, at_line_start=self._is_line_start)) is None:
             held = self._count_held(markers)
             self._read(sink, len(self._text) - held)
@@ -66,7 +66,7 @@ class StreamBuffer:
         return found.group()
 
     def read_available(self, sink: TextSink) -> Generator[None, None, bool]:
-        """Read the text there is, at least a character; return False at the end of the reply."""
+        """Read all available text, at least one character; return False at the end of the reply."""
         while self._position == len(self._text):
             if self._is_closed:
                 return False
@@ -75,11 +75,11 @@ class StreamBuffer:
         return True
 
     def look_ahead(self, decide: Callable[[str], Lookahead]) -> Generator[None, None, bool]:
-        """Return what `decide` says about the text ahead, without reading it.
+        """Return the result of `decide` for the following text, without reading the text.
 
         Args:
-            decide: receives up to `MAX_HEAD_CHARS` characters. Its answer for a text must hold for every longer one, so
-                that it does not matter in which pieces the reply comes.
+            decide: the function that receives up to `MAX_HEAD_CHARS` characters. True and False must be final for every
+                continuation of the text, so that the result does not depend on how the reply was split.
         """
         while True:
             head = self._text[self._position : self._position + MAX_HEAD_CHARS]
@@ -91,21 +91,21 @@ class StreamBuffer:
             yield
 
     def begin_line(self) -> None:
-        """Treat the text ahead as the beginning of a line: the marker before it is not shown."""
+        """Treat the following text as the start of a line, because the marker before it is not shown."""
         self._is_line_start = True
 
     def unread(self, marker: str) -> None:
-        """Move back before the marker that was just read."""
+        """Return to the position before the marker that was just read."""
         self._position -= len(marker)
 
     def put_back(self, text: str) -> None:
-        """Insert text before the text ahead."""
+        """Insert text before the following text."""
         self._text = text + self._text[self._position :]
         self._position = 0
         self._is_line_start = True
 
     def _count_held(self, markers: MarkerMatcher) -> int:
-        """Return how many characters at the end may be the beginning of a marker."""
+        """Return the number of characters at the end that may be the beginning of a marker."""
         if self._is_closed:
             return 0
         return markers.count_partial(self._text, self._position, at_line_start=self._is_line_start)
@@ -118,21 +118,21 @@ class StreamBuffer:
 
 
 class BoundedText:
-    """A text that is collected while it streams; far beyond `MAX_CALL_CHARS` nothing is kept."""
+    """Collects text while it streams, and stops storing it soon after `MAX_CALL_CHARS` characters."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self.size = 0
 
     def add(self, text: str) -> None:
-        """Add a piece, where there is room for it."""
+        """Add a piece; it is stored only if the text is not too long already."""
         if not self.is_too_long:
             self._pieces.append(text)
         self.size += len(text)
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the text is too long for a call."""
+        """True if the text is too long for a call."""
         return self.size > MAX_CALL_CHARS
 
     @property
@@ -144,4 +144,4 @@ class BoundedText:
 
 
 def discard(text: str) -> None:
-    """Ignore the text."""
+    """Discard the text."""

@@ -1,8 +1,8 @@
 """Parses a reply while it streams: visible text, reasoning, and the calls written in the text.
 
-The parser is a generator that reads the text from front to back and yields where it needs more. So the code states what
-follows what, and it makes no difference where the pieces of a stream end. Text is shown at once; only what may be the
-beginning of a marker is held back. Every step is linear in the length of the reply: a model's text is untrusted input.
+The parser is a generator that reads the text sequentially and yields when it needs more text. The code follows the
+grammar of a reply, and the boundaries of streamed pieces make no difference. Text is shown at once; only a possible
+beginning of a marker is held back. Every step takes linear time, because a model's text is untrusted input.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _ANALYSIS_END = Markers("<|end|>", "<|call|>", "<|return|>", *HARMONY_HEADERS)
 
 
 class ReplyParser:
-    """A `ReplyReader` for text with markers in it; a format with labels of its own overrides `_parse`.
+    """A `ReplyReader` for text with markers. A format with its own labels overrides `_parse`.
 
     Args:
-        tools: the tools on offer; None where they are not known, and every name is accepted.
-        careful: the model was not asked to write calls as text. They count only if they name an offered tool and
-            satisfy its schema; markers around anything else are shown, and so are markers in code.
-        one_call: the first call ends the reply.
-        fenced_calls: a call in the code fence that ends a careful reply counts too.
+        tools: the tools on offer; None if they are unknown, so that every name is accepted.
+        careful: True if the model was not asked to write calls as text. A call then counts only if it names an offered
+            tool and satisfies its schema; markers around anything else, and markers in code, are shown as text.
+        one_call: True if the first call ends the reply.
+        fenced_calls: True if a call in the code fence at the end of a reply counts too.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ReplyParser:
         self._parsing = self._parse()
 
     def feed(self, text: str) -> str:
-        """Add text of the reply, and return what can be shown; what may become a marker is held back."""
+        """Add text of the reply, and return the text to show. Text that may begin a marker is held back."""
         if not self._is_over and not self._buffer.pass_through(text):
             self._buffer.append(text)
             self._advance()
@@ -105,7 +105,7 @@ class ReplyParser:
         self._output.close()
         calls = tuple(self._calls.calls)
         if calls:
-            log.debug("calls_in_text", calls=len(calls), asked_for=not self._is_careful)
+            log.debug("calls_in_text", calls=len(calls), requested=not self._is_careful)
         return self._output.take_text(), calls
 
     def _advance(self) -> None:
@@ -120,7 +120,7 @@ class ReplyParser:
         yield from self._parse_text(self._markers, self._output.add_text)
 
     def _parse_bare_calls(self) -> Parsing:
-        """Parse the rest of the reply if it is nothing but calls; else put it back."""
+        """Parse the rest of the reply as calls if it contains nothing else; otherwise put it back as text."""
         if self._is_over or self._output.has_begun or self._calls.calls:
             return
         is_asked = not self._is_careful
@@ -129,20 +129,20 @@ class ReplyParser:
         )
         if not is_possible:
             return
-        rest = BoundedText()
-        while not rest.is_too_long and (yield from self._buffer.read_available(rest.add)):
+        reply = BoundedText()
+        while not reply.is_too_long and (yield from self._buffer.read_available(reply.add)):
             pass
-        found = FoundCalls() if rest.is_too_long else find_calls(bare_calls.read, rest.text)
+        found = FoundCalls() if reply.is_too_long else find_calls(bare_calls.read, reply.text)
         calls = self._offer.match_calls(found.calls)
         if not calls and is_asked:
             calls = self._offer.accept_calls(found.calls)
         if calls:
             self._calls.add(calls)
         else:
-            self._buffer.put_back(rest.text)
+            self._buffer.put_back(reply.text)
 
     def _parse_text(self, markers: MarkerMatcher, sink: TextSink) -> MarkerSearch:
-        """Parse up to the next marker that is neither tag nor code, and return it; empty at the end of the reply."""
+        """Parse up to the next marker other than a tag or code, and return it; empty at the end of the reply."""
         while True:
             marker = yield from self._buffer.read_until(markers, sink)
             if marker[:1] not in _TAG_LEADS:
@@ -165,7 +165,7 @@ class ReplyParser:
         sink((yield from self._buffer.read_until(_FENCE_END if marker == "```" else _INLINE_CODE_END, sink)))
 
     def _may_be_fenced_call(self) -> bool:
-        """Return whether a fence may have a call in it: it begins a line, before any call, and not in a result."""
+        """Return True if a fence may contain a call: it is at the start of a line, before any call, not in a result."""
         line = self._output.tail.rpartition("\n")[2]
         return not (line.strip() or self._in_result or self._calls.calls)
 
@@ -173,7 +173,7 @@ class ReplyParser:
         self._output.note_marker()
         tail = self._output.tail
         if tail == tail.rstrip() and self._markers.count_partial(tail, 0, at_line_start=False):
-            self._output.add_text(" ")  # else the text before and behind the tag could form another tag
+            self._output.add_text(" ")  # otherwise the text before and after the tag could form a new tag
         if marker in REASONING_TAGS:
             yield from self._parse_reasoning(marker)
         elif marker in REASONING_ENDS:
@@ -188,9 +188,9 @@ class ReplyParser:
             yield from self._parse_token(marker)
 
     def _parse_token(self, marker: str) -> Parsing:
-        """Parse a marker of results, the end of the text, or any other token of a template."""
+        """Parse a marker of a tool result, the end of the text, or any other special token of a chat template."""
         if marker in RESULT_TAGS:
-            # Behind its own calls, a model that writes a result makes up the result and all that follows.
+            # A result after the model's own calls is invented, and so is all text after it.
             self._is_over = bool(self._calls.calls)
             self._in_result = True
         elif marker in RESULT_ENDS:
@@ -209,9 +209,9 @@ class ReplyParser:
             yield from self._parse_bare_calls()
 
     def _end_unopened_reasoning(self) -> Parsing:
-        """Handle the end of reasoning without a beginning: the template wrote that, so all before was reasoning.
+        """Handle an end of reasoning without a beginning: the chat template wrote the beginning into the prompt.
 
-        Text that has been taken cannot be taken back; in a stream that is most of it.
+        All text so far becomes reasoning, unless some of it was already returned as visible text, as in most streams.
         """
         if self._has_reasoned:
             return
@@ -221,7 +221,7 @@ class ReplyParser:
             yield from self._parse_bare_calls()
 
     def _parse_turn_beginning(self) -> Parsing:
-        """Parse the role of a turn; a turn that is not the model's is made up, and so is all that follows."""
+        """Parse the role of a turn. A turn of another role is invented by the model, as is all text after it."""
         if (yield from self._buffer.look_ahead(harmony.role_may_begin)):
             role = BoundedText()
             yield from self._buffer.read_until(_ROLE_END, role.add)
@@ -229,7 +229,7 @@ class ReplyParser:
         yield from self._parse_bare_calls()
 
     def _parse_harmony_header(self) -> Parsing:
-        """Parse a header of harmony's, and the call or the reasoning behind it; text behind it is shown."""
+        """Parse a header of the harmony format, and the call or reasoning after it. Other text after it is shown."""
         if not (yield from self._buffer.look_ahead(harmony.may_begin)):
             return
         text = BoundedText()
@@ -251,7 +251,7 @@ class ReplyParser:
 
 
 def read_reply(reader: ReplyReader, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
-    """Return the calls and the visible text of a whole reply."""
+    """Return the calls and the visible text of a complete reply."""
     visible = reader.feed(text)
     rest, calls = reader.finish()
     return calls, visible + rest

@@ -1,4 +1,4 @@
-"""A conversation as plain text, for models without tool calls of their own."""
+"""Conversion of conversations to plain text, for models without native tool calls."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ _ENTITIES = {"<": "&lt;", "[": "&#91;", "\u25c1": "&#9665;"}
 
 
 def neutralize(text: str) -> str:
-    """Return a server's text with its labels and tags escaped: it can neither end its turn nor begin another.
+    """Return an MCP server's text with labels and tags escaped, so that it cannot end its turn or begin a new one.
 
-    Labels at the beginning of a line are quoted (``> Observation:``). The bracket of a tag and of a template's own
-    token becomes an entity (``&lt;tool_call>``), so the text stays readable.
+    Labels at the start of a line are quoted (``> Observation:``). The opening bracket of a tag or special token becomes
+    an entity (``&lt;tool_call>``), so the text stays readable.
     """
     return _tags().sub(lambda found: _ENTITIES[found.group()], _LABEL.sub("> ", text))
 
@@ -65,12 +65,12 @@ def as_text(
     format_reply: Callable[[Message], str],
     format_result: Callable[[ToolCallRequest, ToolCallResult], str],
 ) -> Iterator[Message]:
-    """Yield the messages with calls and results as text; the results of a round are one user message.
+    """Yield the messages with calls and results as text. All results of a reply's calls become one user message.
 
     Args:
-        messages: the conversation; a result without a call is left out, a call without a result gets a line.
-        format_reply: returns an assistant's message as text, with its calls.
-        format_result: returns a result as text.
+        messages: the conversation. A result without a call is dropped; a call without a result gets a placeholder.
+        format_reply: the function that returns an assistant message as text, with its calls.
+        format_result: the function that returns a result as text.
     """
     for index, message in enumerate(messages, 1):
         if message.role is Role.ASSISTANT:
@@ -96,7 +96,7 @@ def _neutralize_foreign_parts(message: Message) -> Message:
 def _match_results(
     calls: Sequence[ToolCallRequest], messages: Iterator[Message]
 ) -> Iterator[tuple[ToolCallRequest, ToolCallResult]]:
-    """Yield each call with its result from the messages behind it."""
+    """Yield each call with its result from the following messages."""
     by_call: defaultdict[str | None, list[Message]] = defaultdict(list)
     for message in messages:
         by_call[message.tool_call_id].append(message)
@@ -109,7 +109,7 @@ def _match_results(
 
 
 def result_text(result: ToolCallResult) -> str:
-    """Return a result as escaped text, marked where it is an error; a line stands for each image and document."""
+    """Return a result as escaped text, marked if it is an error, with a line in place of each image or document."""
     if isinstance(result.content, str):
         text = result.content
     else:
@@ -122,7 +122,7 @@ def result_text(result: ToolCallResult) -> str:
 
 
 def build_text_request(messages: Iterable[Message], instructions: str, stop: tuple[str, ...]) -> ModelRequest:
-    """Return a request whose messages are text; without instructions there are no tools, and no stop sequences."""
+    """Return a request with text messages; empty instructions mean no tools, and so no stop sequences."""
     if not instructions:
         return ModelRequest(tuple(messages))
     instruction = Instruction(InstructionSource.TOOL_FORMAT, instructions)
@@ -130,16 +130,16 @@ def build_text_request(messages: Iterable[Message], instructions: str, stop: tup
 
 
 def json_grammar(schema: Mapping[str, Any]) -> str:
-    """Return the grammar of replies that are JSON of a schema."""
+    """Return the grammar of replies that are JSON values of a schema."""
     rules = Grammar()
     return rules.text(rules.value(schema, "answer"))
 
 
 class ToolText:
-    """A text about the tools on offer, written once for each tuple of tools.
+    """A text about the tools on offer, cached for the last tuple of tools.
 
     Args:
-        write: returns the text for some tools.
+        write: the function that returns the text for a sequence of tools.
     """
 
     def __init__(self, write: Callable[[Sequence[ToolSpec]], str]) -> None:
@@ -147,7 +147,7 @@ class ToolText:
         self._latest: tuple[Sequence[ToolSpec], str] = ((), "")
 
     def for_tools(self, tools: Sequence[ToolSpec]) -> str:
-        """Return the text for these tools; empty for no tools."""
+        """Return the text for the tools; empty for no tools."""
         if not tools:
             return ""
         if tools is not self._latest[0] or not isinstance(tools, tuple):
@@ -156,20 +156,20 @@ class ToolText:
 
 
 def tool_lines(tools: Iterable[ToolSpec], as_json: Callable[[ToolSpec], dict[str, Any]]) -> str:
-    """Return a line of JSON for each tool; the servers' texts in it are escaped."""
+    """Return a line of JSON for each tool, with the servers' texts escaped."""
     return "\n".join(neutralize(to_json_line(as_json(tool))) for tool in tools)
 
 
 def to_definition(tool: ToolSpec) -> dict[str, Any]:
-    """Return ``{"name", "description", "parameters"}``."""
+    """Return the definition of a tool: ``{"name", "description", "parameters"}``."""
     return {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
 
 
 def to_json_line(value: Any) -> str:
-    """Return JSON on one line; letters of other languages are not escaped, as models read them better."""
+    """Return JSON on one line, with non-ASCII letters unescaped, because models read them better."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def arguments_text(call: ToolCallRequest) -> str:
-    """Return the arguments of a call as JSON, or as the model wrote them where they are unreadable."""
+    """Return the arguments of a call as JSON, or as the model wrote them if they are unreadable."""
     return to_json_line(dict(call.arguments)) if call.unreadable is None else call.unreadable

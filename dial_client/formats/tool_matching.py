@@ -1,4 +1,4 @@
-"""Matches calls in text with the tools on offer: what the model wrote becomes a request, or stays text."""
+"""Matches calls in text with the tools on offer: a matching call becomes a request, other text stays text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dial_client.schema import tool_arguments
 from dial_client.schema.argument_check import ArgumentCheck
 
 MAX_NAME_CHARS = 128
-"""Characters of a name that no tool has; names of tools on offer have 64 at most."""
+"""The most characters of an unknown tool's name. Names of offered tools have at most 64 characters."""
 
 _NAME = re.compile(r"[\w.-]*+")
 
@@ -23,7 +23,7 @@ class OfferedTools:
     """The tools on offer for one reply.
 
     Args:
-        tools: None where they are not known: then every name is accepted.
+        tools: the tools on offer; None if they are unknown, so that every name is accepted.
     """
 
     def __init__(self, tools: Sequence[ToolSpec] | None) -> None:
@@ -35,13 +35,13 @@ class OfferedTools:
         return bool(self._tools) or not self._is_known
 
     def find_name(self, written: str) -> str | None:
-        """Return the name of the tool that the model has written; None where no such tool is on offer."""
+        """Return the name of the tool that the model named; None if no such tool is on offer."""
         written = written.strip()
         name = written if written in self._tools else written.removeprefix("functions.")
         return name if name in self._tools or (name and not self._is_known) else None
 
     def begins_with_name(self, text: str) -> bool | None:
-        """Return whether a text begins with the name of a tool; None where more of it must be seen."""
+        """Return True if a text begins with the name of a tool; None if more text is needed to decide."""
         if not self:
             return False
         found = _NAME.match(text)
@@ -51,7 +51,7 @@ class OfferedTools:
         return None if len(name) <= MAX_NAME_CHARS else False
 
     def to_request(self, name: str, arguments: Any) -> ToolCallRequest:
-        """Return a call; arguments that are no object go into `unreadable`, and an unknown name stays as it is."""
+        """Return a call. Arguments that are not an object are stored in `unreadable`; an unknown name is kept."""
         value = _to_object(arguments)
         if value is not None:
             return ToolCallRequest(_new_id(), self._known_name(name), value)
@@ -59,15 +59,15 @@ class OfferedTools:
         return self._to_unreadable(name, text)
 
     def to_requests(self, value: dict[str, Any] | list[Any]) -> list[ToolCallRequest]:
-        """Return the calls of a JSON value the model was asked for, whatever is wrong with them.
+        """Return the calls of a JSON value that the model was asked to write, even if they are invalid.
 
-        The executor tells the model what is wrong.
+        The executor reports the errors to the model.
         """
         items = value[:MAX_CALLS] if isinstance(value, list) else [value]
         return [self._item_to_request(item) for item in items]
 
     def to_broken_request(self, text: str) -> ToolCallRequest:
-        """Return the call of a broken JSON text: its name, and its arguments as they are written."""
+        """Return the call in an invalid JSON text, with its name and its arguments as the model wrote them."""
         name = _text_behind_key(text, "name") or ""
         name = name[1:].partition('"')[0] if name.startswith('"') else _first_word(text)
         arguments = _text_behind_key(text, "arguments") or _text_behind_key(text, "parameters")
@@ -81,18 +81,18 @@ class OfferedTools:
         return self.to_request(name, arguments)
 
     def match_calls(self, calls: Sequence[JsonCall]) -> list[ToolCallRequest]:
-        """Return calls the model was not asked to write as text.
+        """Return the requests for calls that the model was not asked to write as text.
 
-        All must name a tool on offer and satisfy its schema; else none is returned.
+        If any call does not name an offered tool or does not satisfy its schema, no calls are returned.
         """
         requests = [self._match(call) for call in calls[:MAX_CALLS]]
         matched = [request for request in requests if request is not None]
         return matched if len(matched) == len(requests) else []
 
     def accept_calls(self, calls: Sequence[JsonCall]) -> list[ToolCallRequest]:
-        """Return calls the model was asked to write in another form, whatever is wrong with them.
+        """Return the requests for calls that the model was asked to write in another form, even if they are invalid.
 
-        None is returned where the arguments of one are no object, or where one is the definition of a tool.
+        No calls are returned if the arguments of any call are not an object, or if any call is a tool definition.
         """
         values = [_to_object(call.arguments) for call in calls[:MAX_CALLS]]
         if not all(value is not None and "properties" not in value for value in values):
@@ -113,7 +113,7 @@ class OfferedTools:
         return self.to_request(name if isinstance(name, str) else "", arguments)
 
     def _match(self, call: JsonCall) -> ToolCallRequest | None:
-        """Return a call that names a tool and satisfies its schema, perhaps with its types corrected."""
+        """Return the request if a call names a tool and satisfies its schema, perhaps after a correction of types."""
         name = self.find_name(call.name)
         value = _to_object(call.arguments)
         if name is None or value is None:
@@ -147,7 +147,7 @@ def _new_id() -> str:
 
 
 def _to_object(arguments: Any) -> dict[str, Any] | None:
-    """Return the arguments of a call; none at all are an empty object, and a text may continue behind its JSON."""
+    """Return the arguments of a call as an object, empty if there are none. Text after the JSON is ignored."""
     if isinstance(arguments, str):
         text = arguments.strip()
         if text in ("", "null"):
@@ -162,14 +162,14 @@ def _to_object(arguments: Any) -> dict[str, Any] | None:
 
 
 def _is_definition(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Return whether the arguments are a schema: asked about a tool, a model writes its definition."""
+    """Return True if the arguments are a schema: a model that describes a tool writes its definition."""
     properties = schema.get("properties") or {}
     is_typed = arguments.get("type") == "object" and "type" not in properties
     return is_typed or ("properties" in arguments and "properties" not in properties)
 
 
 def _text_behind_key(text: str, key: str) -> str | None:
-    """Return the text behind ``"key":``; None where there is no such key."""
+    """Return the text after ``"key":``; None if there is no such key."""
     _, found, rest = text.partition(f'"{key}"')
     rest = rest.lstrip()
     return rest[1:].strip() if found and rest.startswith(":") else None

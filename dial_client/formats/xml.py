@@ -1,4 +1,4 @@
-"""Calls as tags in text: ``<tool_call>{"name": …, "arguments": …}</tool_call>``, as Hermes and Qwen write them."""
+"""The format with calls in tags, as in Hermes and Qwen: ``<tool_call>{"name": …, "arguments": …}</tool_call>``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ and, after the result 3, with: There are 3 copies of "Dune" left."""
 
 
 class XMLFormatHandler:
-    """Tools in the instructions, calls in tags. A legacy format: models with native tool calls do better with those."""
+    """Describes tools in the instructions, and expects calls in tags. A legacy format: native calls work better."""
 
     format = ToolFormat.XML
 
@@ -63,7 +63,7 @@ class XMLFormatHandler:
         self._grammar_after_results = ToolText(partial(_grammar, bare=False))
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
-        """Return a request in which all is text; without tools it has no instructions and no stop sequences."""
+        """Return a request with all messages as text; without tools it has no instructions and no stop sequences."""
         conversation = as_text(messages, _format_reply, self.format_result)
         request = build_text_request(conversation, self._prompt.for_tools(tools), self.stop_sequences())
         if not tools:
@@ -75,25 +75,25 @@ class XMLFormatHandler:
     def constrain_answer(
         self, request: ModelRequest, tools: Sequence[ToolSpec], schema: Mapping[str, Any]
     ) -> ModelRequest:
-        """Return the request with the grammar of replies that are calls or JSON, as `AnswerConstraining` has it."""
+        """Return `request` with a grammar for calls of `tools`, and for answers in JSON that satisfy `schema`."""
         if not tools:
             return replace(request, grammar=json_grammar(schema))
         return replace(request, grammar=_grammar(tools, bare=False, answer_schema=schema))
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
-        """Return the instructions: the tools, the tags, an example; empty without tools."""
+        """Return the instructions, with the tools, the tags and an example; empty without tools."""
         return _PROMPT.format(tools=tool_lines(tools, _to_function)) if tools else ""
 
     def stop_sequences(self) -> tuple[str, ...]:
-        """Return the tag with which a model begins to make up the result of its own call."""
+        """Return the opening tag of a result, which the model would otherwise invent."""
         return ("<tool_response>",)
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
-        """Return the calls of a whole reply, broken ones too, and the text for the user."""
+        """Return the calls of a complete reply, including invalid calls, and the text for the user."""
         return read_reply(ReplyParser(None), text)
 
-    def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - the order says which
-        """Return the result in tags; nothing in it can end them."""
+    def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - matched by order
+        """Return the result in tags, escaped so that it cannot close them."""
         return f"<tool_response>\n{result_text(result)}\n</tool_response>"
 
     def sanitize_response(self, text: str) -> str:
@@ -101,20 +101,20 @@ class XMLFormatHandler:
         return self.parse_response(text)[1].strip()
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
-        """Return a reader for the next reply, which may call these tools."""
+        """Return a reader for the next reply, which may call the tools."""
         return ReplyParser(tools)
 
 
 def _grammar(tools: Sequence[ToolSpec], *, bare: bool, answer_schema: Mapping[str, Any] | None = None) -> str:
-    """Return the grammar of a reply: valid calls, or text and perhaps calls behind it.
+    """Return the grammar of a reply: valid calls, or text, perhaps with calls after it.
 
-    Text does not begin as JSON or a tag does, and no tag in it begins as that of a call does.
+    The text cannot begin like JSON or a tag, and cannot contain the beginning of a call's tag.
 
     Args:
         tools: the tools on offer.
-        bare: allow a call without tags. Small models leave the tags out; where they must not, they answer in text
-            instead. Behind results they would go on calling.
-        answer_schema: the JSON Schema of an answer, which then has no text; None for text.
+        bare: True to allow a call without tags. Small models omit the tags; if that is not allowed, they answer in
+            text instead of calling. After results, however, they would call tools again and again.
+        answer_schema: the JSON Schema of an answer; None for an answer in text.
     """
     rules = Grammar()
     inputs = [
@@ -132,7 +132,7 @@ def _grammar(tools: Sequence[ToolSpec], *, bare: bool, answer_schema: Mapping[st
 
 
 _NOT_TEXT = r"<>{}()\[\]`,;:=/|&^%@!+~\\ \t\n"
-"""Characters with which no answer begins, but the rest of a call whose first character was not allowed."""
+"""Characters that begin no answer, but could begin the rest of a call whose first character was not allowed."""
 
 
 def _opening(name: str) -> str:

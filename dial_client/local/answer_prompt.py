@@ -1,7 +1,8 @@
 """The prompt for an answer: a plain conversation, without tools, JSON or a grammar.
 
-Which reply comes next is decided before, in the form of `json_prompt_format`. The answer itself is free text, so the
-model is asked as it was trained: a short system message, the conversation, and before the question the tools' results.
+An earlier request, in the format of `json_prompt_format`, decides whether the model calls a tool or answers. The answer
+itself is free text, so its prompt has the form that the model was trained with: a short system message, the
+conversation, and the tools' results before the question.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dial_client.messages.message import Message, Role
 from dial_client.model import Instruction, InstructionSource, ModelRequest
 
 SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-"""The system message of a conversation that has no instructions of its own: the one these weights were trained with.
+"""The system message of a conversation without instructions: the message that these weights were trained with.
 With the second sentence alone, the model calls itself John, and packs 75 kinds of sunscreen for a holiday."""
 _REPORTING = (
     "You are a helpful assistant. You answer from the results of tools, "
@@ -44,18 +45,18 @@ _EXAMPLES = (
         "I have cut 20 cm off the red rope; 180 cm are left.",
     ),
 )
-"""Questions, results and answers. Without them 03:20 became 3:20 PM, and of two results the first was told."""
+"""Questions, results and answers. Without them, 03:20 became 3:20 PM, and answers had only the first of two results."""
 EXAMPLE_NAMES = ("Tom Hill", "Rex", "Aurora", "blue.mp3", "rain.mp3", "sea.ogg", "red rope")
-"""Names that stand in the examples: an answer that has one, and no result, was copied from them."""
+"""Names in the examples. An answer with a name that no result has was copied from the examples."""
 
 
 def has_results(messages: Sequence[Message]) -> bool:
-    """Return whether there are results to answer from, behind the last question."""
+    """Return True if results follow the last question."""
     return bool(find_results(messages))
 
 
 def find_results(messages: Sequence[Message]) -> list[str]:
-    """Return the results behind the last question, without errors, each behind the name of its tool."""
+    """Return the results after the last question, without errors, each prefixed with the name of its tool."""
     return _results(messages, _last_question(messages))
 
 
@@ -65,18 +66,18 @@ def find_question(messages: Sequence[Message]) -> str:
 
 
 def answer_instructions(request: ModelRequest) -> tuple[Instruction, ...]:
-    """Return the conversation's own instructions, and how to answer from results where there are any."""
+    """Return the conversation's own instructions, and if there are results, how to answer from them."""
     if has_results(request.messages) and _last_question(request.messages) >= 0:
         return (*request.instructions, Instruction(InstructionSource.HOST, _REPORTING))
     return request.instructions or (Instruction(InstructionSource.HOST, SYSTEM),)
 
 
 def answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation as it is put to the model for an answer.
+    """Return the messages that the model gets to write an answer.
 
-    Earlier turns are their questions and answers; turns with a composed reply are left out, because the model would
-    repeat their failure. The results of this turn stand before its question, without errors, and then worked examples
-    stand before all of it.
+    Of earlier turns only the questions and answers are kept. Turns with a composed reply are left out, because the
+    model would repeat their failure. The results of this turn, without errors, are put before its question; if there
+    are any, worked examples come first.
     """
     last = _last_question(messages)
     earlier = _answered_turns(messages[: max(last, 0)])
@@ -89,7 +90,7 @@ def answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _answered_turns(messages: Sequence[Message]) -> list[Message]:
-    """Return the questions and answers of earlier turns, without those whose reply was composed."""
+    """Return the questions and answers of earlier turns, without turns whose reply was composed."""
     written: list[Message] = []
     for message in messages:
         if message.role is Role.USER or _is_answer(message):

@@ -1,8 +1,8 @@
-"""The values of a call's arguments, put right where the schema or the conversation says what they must be.
+"""Corrects the values of a call's arguments where the schema or the conversation determines them.
 
 The embedded model calls a clock with "London", converts "3:00" for 3 pm, and invents a repository for a user who asks
-about the one they are in. What is meant is not in doubt in any of these: a time zone has one IANA name, an hour one
-number, and a folder that is not named is the current one.
+about the current one. The right value is certain in these cases: a time zone has one IANA name, an hour has one number,
+and a folder that is not named is the current folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dial_client.messages.message import ToolSpec
 from dial_client.text.normalization import stem
 
 CURRENT_FOLDER = "."
-"""The folder that a server runs in: that of the user, unless its entry in servers.json has a ``cwd``."""
+"""The folder that a server runs in: the user's current folder, unless its entry in servers.json has a ``cwd``."""
 
 _ZONE = re.compile(r"\bIANA\b|time[ _]?zone", re.IGNORECASE)
 _CLOCK = re.compile(r"\bHH:MM\b|24[- ]hour", re.IGNORECASE)
@@ -58,7 +58,7 @@ _CURRENCIES = {
     )
     for name in row[4:].split()
 }
-"""Names of currencies, by the last word, where one code is meant most often."""
+"""Currency codes by the last word of a currency's name, with the code that is meant most often."""
 _COUNTRIES = {"norwegian": "NOK", "swedish": "SEK", "danish": "DKK", "australian": "AUD", "canadian": "CAD"}
 _QUOTED = re.compile(r"""["'`]([^"'`\s]{1,60})["'`]""")
 _EXAMPLES = re.compile(r"\b(?:e\.g\.|for example|for instance|such as|like)[^)]*\)?", re.IGNORECASE)
@@ -67,10 +67,10 @@ _ALLOWED = re.compile(r"""\bnot in ((?:/|[A-Z]:\\)[^\s,'"]+)|\ballowed\b[^/\\'":
 
 
 def correct_arguments(arguments: Mapping[str, Any], tool: ToolSpec, conversation: str) -> dict[str, Any]:
-    """Return the arguments of a call with the values that are meant.
+    """Return the arguments of a call with corrected values.
 
     Args:
-        arguments: as the model wrote them.
+        arguments: the arguments from the model.
         tool: the called tool.
         conversation: the texts and results so far.
     """
@@ -102,9 +102,9 @@ def _correct(name: str, value: Any, schema: Any, conversation: str) -> Any:
 
 
 def _with_percentages(value: str, conversation: str) -> str:
-    """Return a sum in which what the conversation calls a percentage is one: `15% of 80` is `15 / 100 * 80`.
+    """Return an expression in which the conversation's percentages are divided by 100: `15% of 80` is `15 / 100 * 80`.
 
-    A number that the conversation also has by itself may be meant as it is.
+    A number that the conversation also has without a percent sign is not changed.
     """
     written = _WRITTEN_PERCENTAGE.sub(r"\1 / 100 * ", value).removesuffix(" * ")
     percentages = _PERCENTAGE.findall(conversation)
@@ -118,7 +118,7 @@ def _with_percentages(value: str, conversation: str) -> str:
 
 
 def _is_undone(name: str, conversation: str) -> bool:
-    """Return whether the last line of a conversation asks for the opposite of a flag: "unlock" for ``locked``."""
+    """Return True if the last line of a conversation asks for the opposite of a flag: "unlock" for ``locked``."""
     opposites = {f"un{stem(word)}" for word in re.findall(r"[a-z]+", name.lower())}
     lines = conversation.rstrip().splitlines()
     return any(stem(word) in opposites for word in re.findall(r"[a-z]+", " ".join(lines[-1:]).lower()))
@@ -130,33 +130,33 @@ def _currency_code(name: Any) -> Any:
 
 
 def _is_made_up_folder(value: str, conversation: str) -> bool:
-    """Return whether a folder was made up for a user who has named none; one that is miscopied is left to fail."""
+    """Return True if the model invented a folder and the user named none. A miscopied folder does not count."""
     if _PLAIN_FOLDER.fullmatch(value):
         return True
     return not is_said(value, conversation) and _PATH.search(conversation) is None
 
 
 def is_folder(name: str, schema: Mapping[str, Any]) -> bool:
-    """Return whether an argument is a folder that may be relative."""
+    """Return True if an argument is a folder that may be relative."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[_-]", " ", name)
     about = f"{words} {schema.get('description', '')}"
     return _FOLDER.search(words) is not None and _ABSOLUTE.search(about) is None
 
 
 def follows_as_time(value: Any, conversation: str) -> bool:
-    """Return whether a time of day stands in the conversation by the clock of 12 hours."""
+    """Return True if the conversation has the value as a time on the 12-hour clock."""
     times = (f"{found[1]}:{found[2] or '00'} {found[3]}m" for found in _TIME_OF_12_HOURS.finditer(conversation))
     return any(value == _to_24_hours(time, "") for time in times)
 
 
 def is_named_in(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Return whether the description of an argument quotes a value, and not only as an example."""
+    """Return True if the description of an argument quotes a value, and not only as an example."""
     description = _EXAMPLES.sub("", str(schema.get("description", "")))
     return isinstance(value, str) and value in _QUOTED.findall(description)
 
 
 def find_fallback(schema: Mapping[str, Any]) -> str | None:
-    """Return the value that the description of an argument names for users who have not said one."""
+    """Return the value that an argument's description names as the fallback; None if it names none."""
     for sentence in _sentences(_EXAMPLES.sub("", str(schema.get("description", "")))):
         if _OTHERWISE.search(sentence) and (found := _QUOTED.search(sentence)):
             return found[1]
@@ -164,7 +164,7 @@ def find_fallback(schema: Mapping[str, Any]) -> str | None:
 
 
 def find_allowed_folder(error: str) -> str | None:
-    """Return the folder that an error names as the allowed one."""
+    """Return the folder that an error names as allowed; None if it names none."""
     found = _ALLOWED.search(error)
     return next(filter(None, found.groups()), None) if found else None
 
@@ -175,7 +175,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 @cache
 def _zones() -> Mapping[str, str]:
-    """Return the IANA names by the last part of each, in lower case; empty where the system has no time zones."""
+    """Return the IANA names, keyed by their last parts in lower case; empty if the system has no time zones."""
     regions = ("Etc/", "US/", "Canada/", "Brazil/", "Mexico/", "Chile/", "SystemV/", "posix/", "right/")
     names = (name for name in zoneinfo.available_timezones() if not name.startswith(regions))
     return {_city(name): name for name in sorted(names, key=lambda name: ("/" in name, name), reverse=True)}
@@ -186,7 +186,7 @@ def _city(name: str) -> str:
 
 
 def _to_24_hours(value: str, conversation: str) -> str:
-    """Return a time of day as ``HH:MM``; of a user who says "3 pm", 3:00 is 15:00."""
+    """Return a time of day as ``HH:MM``: 3:00 becomes 15:00 if the conversation has "3 pm"."""
     found = _TIME.fullmatch(value.strip())
     if found is None or int(found[1]) > 23:
         return value

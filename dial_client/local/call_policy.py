@@ -1,32 +1,34 @@
 """Decides what the embedded model may do next, and which of its calls are made.
 
-Half a billion parameters can pick a tool and fill in its arguments. They cannot see that a call leads nowhere, that a
-value has to be looked up first, or that the results answer the question. These rules decide that from the question, the
-calls and the results. ADR 0044 has the measured worth of each rule.
+A model of half a billion parameters can pick a tool and fill in its arguments. It does not recognize that a call does
+not help, that a value has to be looked up first, or that the results answer the question. These rules decide that from
+the question, the calls and the results. ADR 0044 lists the measured effect of each rule.
 
 * A request that begins with the verb of a tool's name can call only such a tool.
-* An unlikely call (`call_score`) is not made, unless it only looks up, or computes, what the question says. If it was
-  of a tool that shares no word with the question, the tools that share a word are tried first.
-* A call that was made before, or with numbers, addresses or paths that occur nowhere, is deferred, and the model
-  chooses among the other tools. A call of another tool is made first, and the deferred tool is called next: the
-  temperature of a room is measured before it is converted.
-* A call of a tool that shares no word with the question is deferred if other tools do.
-* Before a text is sent or written down that the question does not give, the tool that looks it up is called.
-* The units of a question say which way its quantity is converted (`units`).
+* An unlikely call (`call_score`) is not made, unless it only looks up or computes something that the question names. If
+  its tool shares no word with the question, the tools that share a word are tried first.
+* A call is deferred if it was made before, or has numbers, addresses or paths that occur nowhere: the model chooses
+  among the other tools. A call of another tool is made first, and the deferred tool is called next: the temperature of
+  a room is measured before it is converted.
+* A call of a tool that shares no word with the question is deferred if other tools share one.
+* If a text is to be sent or written down and the question does not contain it, the tool that looks it up is called
+  first.
+* The units of a question determine the direction of its conversion (`units`).
 * After a failed call, a tool is tried that shares a word with the question which the failed tool does not have, and
   then the failed tool again.
-* After a good result, the words of the question tell whether a call has to follow (`follow_up`); else the model
-  answers.
-* After a failed or refused call, the reply reports it and quotes the error (`fixed_replies`): the model would invent.
-* Arguments are put right where it is clear what they must be (`argument_values`). A call with a required argument that
-  does not occur in the conversation is not made (`missing_arguments`): the reply asks for the argument.
+* After a good result, the words of the question tell whether another call has to follow (`follow_up`); otherwise the
+  model answers.
+* After a failed or refused call, the reply reports it and quotes the error (`fixed_replies`): the model would invent an
+  answer.
+* Arguments are corrected where their value is certain (`argument_values`). A call with a required argument that does
+  not occur in the conversation is not made (`missing_arguments`): the reply asks for the argument.
 * A call in the current folder that was refused, with an error that names the allowed folder, is made in that folder.
 * If the model decides that the answer cannot be known, a tool that shares a word with the question is tried, or else
-  any that looks up, if it is likely enough; else the reply says that no connected tool can tell. What is asked in
-  general, how or why, is answered, also in place of a question for arguments.
+  any tool that looks things up, if its call is likely enough; otherwise the reply says that no connected tool can tell.
+  A general question (how or why) is answered, even if arguments are missing.
 
-A call that replaces another one is made only of a tool that looks up, by its name, and only with arguments that occur
-in the conversation; else the first call is made.
+A replacement call is made only if its tool looks things up, by its name, and its arguments occur in the conversation;
+otherwise the first call is made.
 """
 
 from __future__ import annotations
@@ -75,17 +77,17 @@ from dial_client.messages.message import Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
 MAX_ROUNDS = 4
-"""Rounds of calls in a turn; then the model has to answer."""
+"""Rounds of calls in a turn; after them the model has to answer."""
 MAX_FAILURES = 2
-"""Failed calls in a turn; then the model has to answer."""
+"""Failed calls in a turn; after them the model has to answer."""
 MAX_DEFERRED = 2
 """Calls deferred in one reply."""
 
 
 class CallPolicy:
-    """One reply: `step` is the decision to ask for, until it is None; then there is a `call`, a `reply`, or neither.
+    """Decides one reply: `step` is the next decision of the model; once it is None, there may be a `call` or a `reply`.
 
-    With neither of them the model is to write an answer.
+    If there is neither, the model has to write an answer.
 
     Args:
         request: the request for the reply, with tools.
@@ -112,7 +114,7 @@ class CallPolicy:
 
     @property
     def reply(self) -> str:
-        """The text of a composed reply; empty where there is a `call`, or the model is to write an answer."""
+        """The text of a composed reply; empty if there is a `call`, or if the model has to write an answer."""
         if self.step is not None or self.call is not None:
             return ""
         if self._argument_question:
@@ -125,7 +127,7 @@ class CallPolicy:
 
     def request(self, step: Step) -> ModelRequest:
         """Return the request for a decision, with the grammar of the step."""
-        # Shown a failed call, the model continues from it: it repeats the call, or calls another tool with the same.
+        # If the model sees a failed call, it repeats it, or calls another tool with the same arguments.
         hidden = frozenset(completed.call.id for completed in self._completed if completed.failed)
         conversation = json_prompt_format.conversation(self._request.messages, hidden)
         return decision_request(self._request, step, self._request.tools if step.tools else (), conversation)
@@ -133,8 +135,8 @@ class CallPolicy:
     def take_unknown(self, score: DecisionScore | None = None) -> None:
         """Accept the decision that the answer cannot be known.
 
-        A tool near the question is tried first, or any that looks up where it is known how likely its call is. Beside
-        other tools the decision is made too easily: there it is made once more, as if there were none.
+        A tool that shares a word with the question is tried first; if there is a score, any tool that looks things up
+        may be tried. The model makes this decision too easily when it has tools: it then decides again without tools.
         """
         step, self.step = self.step, None
         if step is None or is_general(self._question):
@@ -209,7 +211,7 @@ class CallPolicy:
         return ToolCallRequest(f"call_{uuid.uuid4().hex}", last.call.name, arguments)
 
     def _begin_retry(self) -> Step | None:
-        """Return the step for a call in place of the failed one, if a tool knows a word that the failed tool lacks."""
+        """Return the step for a call that replaces the failed one, if a tool has a word that the failed tool lacks."""
         failed = [entry.call.name for entry in self._completed if entry.failed]
         called = {entry.call.name for entry in self._completed}
         subject = words(self._question)
@@ -223,7 +225,7 @@ class CallPolicy:
         return Step(tools, may_answer=False, is_retry=True) if tools and len(failed) < MAX_FAILURES else None
 
     def _begin_next(self) -> Step | None:
-        """Return the step for the call that has to follow a good one, if any."""
+        """Return the step for the call that has to follow a successful call, if any."""
         good = [entry for entry in self._completed if not entry.failed]
         succeeded = {entry.call.name for entry in good}
         failed = (entry.call.name for entry in self._completed if entry.failed)
@@ -237,11 +239,11 @@ class CallPolicy:
         return Step((follow_up.tool,), may_answer=False, values=follow_up.values) if follow_up is not None else None
 
     def _may_decline(self) -> bool:
-        """True if the step leaves open whether a tool is called."""
+        """True if the step may end without a tool call."""
         return self.step is not None and (self.step.may_answer or (self._is_forced and not self._deferred))
 
     def _is_worth_trying(self, call: ToolCallRequest | None, score: DecisionScore) -> bool:
-        """Return whether an unlikely call may be made: it only looks up, or computes, what the question says."""
+        """Return True if an unlikely call may be made: it only looks up or computes what the question names."""
         tool = self._tools.get(call.name) if call is not None else None
         if call is None or tool is None or acts(tool) or self._completed or not self._is_asked(call):
             return False
@@ -251,14 +253,14 @@ class CallPolicy:
         return score.call >= LOOK_UP_THRESHOLD and tool.name in self._near and not is_general(self._question)
 
     def _is_asked(self, call: ToolCallRequest) -> bool:
-        """Return whether a call has its required arguments, all of which stand in the question."""
+        """Return True if a call has all its required arguments and the question contains them."""
         required = self._required(call)
         return bool(required) and all(
             name in call.arguments and is_said(call.arguments[name], self._question) for name in required
         )
 
     def _decline(self, tool: str, score: DecisionScore) -> None:
-        """Continue without an unlikely call: with the tools near the question, if the called tool is none of them."""
+        """Continue without an unlikely call: with the tools near the question, if the called tool is not near."""
         step = self.step
         assert step is not None
         near = self._near_tools(step.tools)
@@ -271,15 +273,15 @@ class CallPolicy:
             self.step = self._second_decision(step)
 
     def _second_decision(self, step: Step | None) -> Step | None:
-        """Return the step that decides again as if there were no tools, for a question that names a file.
+        """Return the step that decides again without tools, for a question that names a file.
 
-        Beside many tools the model takes the content of "README.md" for something it knows.
+        Among many tools, the model treats the content of "README.md" as something it knows.
         """
         is_first = step is not None and bool(step.tools) and not self._completed
         return Step() if is_first and names_file(self._question) else None
 
     def _defer(self, step: Step, tool: str, call: ToolCallRequest | None) -> None:
-        """Ask for a call of another tool in place of this one; without any, make the first call that was deferred."""
+        """Ask for a call of another tool instead; if there is none, make the first call that was deferred."""
         sources = self._find_sources(call)
         alternatives = sources or self._alternatives(candidate for candidate in step.tools if candidate.name != tool)
         if not (self._deferred or step.is_retry):
@@ -295,7 +297,7 @@ class CallPolicy:
             self._make(self._first_call)
 
     def _make(self, call: ToolCallRequest) -> None:
-        """Make a call, or ask for its missing arguments; a question in general is answered."""
+        """Make a call, or ask for its missing arguments; a general question is answered instead."""
         tool = self._tools[call.name]
         missing = find_missing(call, tool, self._request.messages, self._conversation)
         fallbacks = {name: value for name, schema in missing.items() if (value := find_fallback(schema)) is not None}
@@ -316,7 +318,7 @@ class CallPolicy:
         return not (is_far or self._is_made_up(call) or self._find_sources(call))
 
     def _find_sources(self, call: ToolCallRequest | None) -> tuple[ToolSpec, ...]:
-        """Return the tools that look up what a first call is to send or to note, if the question does not give it."""
+        """Return the tools that look up the text of a first call that sends or writes, if the question has no text."""
         tool = self._tools.get(call.name) if call is not None else None
         if tool is None or self._completed or self._deferred or not acts(tool):
             return ()
@@ -332,7 +334,7 @@ class CallPolicy:
         )
 
     def _is_made_up(self, call: ToolCallRequest) -> bool:
-        """True if a value of the call occurs nowhere, or the call converts something into itself."""
+        """True if a value of the call occurs nowhere, or the call converts a unit into itself."""
         properties = self._tools[call.name].input_schema.get("properties", {}) if call.name in self._tools else {}
         return converts_to_itself(call.arguments) or any(
             is_made_up(value, properties.get(name), self._conversation)
@@ -346,7 +348,7 @@ class CallPolicy:
         return all(is_said(call.arguments.get(name), self._conversation) for name in self._required(call))
 
     def _failure_report(self) -> str:
-        """Compose the reply after failed calls: the first one since the last good result was what the user wanted."""
+        """Compose the reply after failed calls. It reports the first failure since the last good result."""
         last = first = self._completed[-1]
         if last.denied:
             return fixed_replies.not_allowed(last.call.name, self._good_results())
@@ -370,6 +372,6 @@ class CallPolicy:
         return tuple(tool for tool in tools if tool.name in self._near)
 
     def _alternatives(self, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
-        """Return the tools that may replace another one: those near the question, else all; none that acts."""
+        """Return the tools that may replace another tool: none that acts; those near the question, or else all."""
         passive = tuple(tool for tool in tools if not acts(tool))
         return self._near_tools(passive) or passive

@@ -1,8 +1,8 @@
 """How sure the embedded model is of a decision, by the probabilities of its tokens.
 
-A decision begins with ``{"tool``, ``{"answer`` or ``{"unknown``. The grammar leaves only tools on offer behind the
-first of them, whether or not the model meant one of those: for a poem it would call "write_poem", and the grammar makes
-"get_current_time" of that. How likely the name was before the grammar tells the two apart.
+A decision begins with ``{"tool``, ``{"answer`` or ``{"unknown``. After ``{"tool``, the grammar allows only the offered
+tools, even if the model would write another name: for a poem it would call "write_poem", which the grammar turns into
+"get_current_time". The probability of the name before the grammar was applied tells such calls from real ones.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from typing import Any
 from dial_client.local.json_prompt_format import ANSWER, UNKNOWN
 
 CALL_THRESHOLD = -5.5
-"""The least score of a call that is made."""
+"""The minimum score of a call that is made."""
 LOOK_UP_THRESHOLD = -7.5
-"""The least score of a call that only looks up what the question names."""
+"""The minimum score of a call that only looks up something that the question names."""
 CODE_THRESHOLD = -9.0
-"""The least score of a call that looks up a code of the question, or computes its sum: nobody knows these by heart."""
+"""The minimum score of a call that looks up a code of the question, or computes its expression: models know neither."""
 UNKNOWN_DISCOUNT = 1.3
-"""Taken off the log-probability of "unknown" against a call: it is said of live things, for which calls are made."""
+"""Subtracted from the log-probability of "unknown" when it is compared with a call: the model also says "unknown" for
+live data, which calls can find."""
 UNKNOWN_BONUS = 1.0
-"""Added to it against an answer. On the tuning half, without tools, 0.8 finds all that cannot be known; 1.1 takes
-"Is the sky blue?" for that."""
+"""Added to the log-probability of "unknown" when it is compared with an answer. On the tuning half, without tools, 0.8
+finds all questions that cannot be known; 1.1 adds "Is the sky blue?"."""
 _UNLIKELY = -20.0
-"""Stands for the log-probability of a key word that is not among the likeliest tokens."""
+"""The log-probability that is used for a key word that is not among the likeliest tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionScore:
-    """What the probabilities of a decision say."""
+    """The scores of a decision, from the probabilities of its tokens."""
 
     call: float
-    """How likely the call was: of its key word against the other two, and of the tool's name; logarithms."""
+    """The log-probability of the call: of its key word relative to the other two, plus that of the tool's name."""
     is_unknown: bool
-    """Without the call, "unknown" is likelier than an answer."""
+    """True if "unknown" is likelier than an answer."""
 
     @property
     def is_call(self) -> bool:
@@ -45,10 +46,11 @@ class DecisionScore:
 
 
 def score_decision(tokens: Sequence[Mapping[str, Any]]) -> DecisionScore | None:
-    """Return the score of a decision, or None where the tokens do not begin like one.
+    """Return the score of a decision; None if the tokens do not begin with a decision.
 
     Args:
-        tokens: as chat completions return them: ``{"token", "logprob", "top_logprobs"}``, before grammar and biases.
+        tokens: the tokens as chat completions return them, ``{"token", "logprob", "top_logprobs"}``, with the
+            log-probabilities before grammar and biases.
     """
     at = next((at for at, token in enumerate(tokens) if token["token"].strip('{" \n')), None)
     if at is None:
@@ -62,7 +64,7 @@ def score_decision(tokens: Sequence[Mapping[str, Any]]) -> DecisionScore | None:
 
 
 def _name_logprobs(tokens: Sequence[Mapping[str, Any]]) -> Iterator[float]:
-    """Yield the log-probabilities of the tokens of a tool's name, behind the key word ``tool``."""
+    """Yield the log-probabilities of the tokens of a tool's name, after the key word ``tool``."""
     text = ""
     for token in tokens:
         text += token["token"]

@@ -1,4 +1,4 @@
-"""Whether a GGUF file has a chat template of its own. Without one, its server leaves the tools out of the prompt."""
+"""Finds out whether a GGUF file has a chat template. Without one, the model's server leaves tools out of the prompt."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import mmap
 from pathlib import Path
 
 METADATA_BYTES = 64 << 20
-"""Bytes from the beginning of a file that are searched: the metadata, with the vocabulary."""
+"""Bytes to search from the start of a file: the metadata, including the vocabulary."""
 _KEY = b"tokenizer.chat_template"
 
 
 def has_chat_template(file: Path) -> bool:
-    """Return whether the metadata of a GGUF file names a chat template.
+    """Return True if the metadata of a GGUF file has a chat template.
 
     Raises:
         OSError: the file cannot be read.

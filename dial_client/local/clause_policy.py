@@ -1,9 +1,9 @@
 """Decides the calls for the open requests of a question that asks for several things.
 
-`call_policy` makes the call for the first request. Behind its result the model is asked for each request that has no
-call yet (`clauses`), as if the user said that request now. A name that the question joins with the value of a call
-("in Oslo and in Nairobi") takes the same call. A quantity in another unit than the question asks for is converted
-(`units`). A request whose call cannot be made is named behind the answer.
+`call_policy` makes the call for the first request. After its result, the model decides on each request that has no call
+yet (`clauses`), as if the user made that request now. If the question joins a name with the value of a call ("in Oslo
+and in Nairobi"), the same tool is called with that name. A quantity in another unit than the question asks for is
+converted (`units`). The answer ends with the requests whose calls could not be made.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _NOT_CONVERTED = "The result is in {unit}: no connected tool converts it to {ask
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """A decision that is still to be asked for."""
+    """A decision that the model still has to make."""
 
     clause: int | None
-    """The place of the clause; None for a name that is joined with a value."""
+    """The index of the clause; None for a name that is joined with a value."""
     step: Step
 
 
 class ClausePolicy:
-    """One reply behind good results: `step` is the decision to ask for, until it is None; then there may be a `call`.
+    """Decides one reply after good results: `step` is the model's next decision; once None, there may be a `call`.
 
     Args:
         request: the request for the reply, with tools.
@@ -71,12 +71,12 @@ class ClausePolicy:
 
     @property
     def step(self) -> Step | None:
-        """The decision to ask for; None if there is none left."""
+        """The next decision of the model; None if none is left."""
         return self._asks[0].step if self._asks and self.call is None else None
 
     @property
     def note(self) -> str:
-        """The sentences behind the answer: the requests that no result is for, and a unit that no result has."""
+        """The sentences after the answer: the requests without a result, and the unit that no result has."""
         quoted = " and ".join(f"\u201c{self._clauses[at].strip(' .?!')}\u201d" for at in self._unmet)
         sentences = [_NOT_LOOKED_UP.format(clauses=quoted)] if quoted else []
         if found := self._conversion:
@@ -84,7 +84,7 @@ class ClausePolicy:
         return " ".join(sentences)
 
     def request(self, step: Step) -> ModelRequest:
-        """Return the request for a decision, in which the clause is what the user says last."""
+        """Return the request for a decision, in which the clause is the user's last message."""
         ask = self._asks[0]
         earlier, turn = self._request.messages[: self._start], self._request.messages[self._start + 1 :]
         if ask.clause is None:
@@ -96,7 +96,7 @@ class ClausePolicy:
         return decision_request(self._request, step, self._request.tools, conversation)
 
     def take_unknown(self, _score: DecisionScore | None = None) -> None:
-        """Accept the decision that a request cannot be known."""
+        """Accept the decision that the answer to a request cannot be known."""
         self._close(is_unmet=True)
 
     def take(self, tool: str, call: ToolCallRequest | None, score: DecisionScore | None = None) -> None:
@@ -127,12 +127,12 @@ class ClausePolicy:
             self._close(is_unmet=True)
 
     def _with_paths(self, arguments: Mapping[str, Any], tool: ToolSpec) -> dict[str, Any]:
-        """Return the arguments, with the path of a file that a result lists in place of its name."""
+        """Return the arguments with file names replaced by the paths that a result lists for them."""
         paths = {f"{value}".rpartition("/")[2]: value for value in self._values(tool) if value.startswith("/")}
         return {n: paths.get(value, value) if isinstance(value, str) else value for n, value in arguments.items()}
 
     def _values(self, tool: ToolSpec) -> tuple[str, ...]:
-        """Return what the text arguments of a call may be: the values of earlier calls, and pieces of the results."""
+        """Return the possible values of a call's text arguments: values of earlier calls, and pieces of the results."""
         names = _text_arguments(tool)
         earlier = [str(call.arguments[name]) for call in self._calls for name in names if name in call.arguments]
         pieces = new_pieces(self._request.messages, self._conversation)
@@ -144,7 +144,7 @@ class ClausePolicy:
             self._unmet.append(ask.clause)
 
     def _convert(self) -> Conversion | None:
-        """Make the call that converts a result to the unit of the question; return what no tool can convert."""
+        """Make the call that converts a result to the question's unit; return the conversion if no tool can do it."""
         if not self._completed or self._completed[-1].failed or self._completed[-1].denied:
             return None
         results = [entry.result for entry in self._completed if not entry.failed]
@@ -165,7 +165,7 @@ class ClausePolicy:
         called, results = [entry.call.name for entry in completed], [entry.result for entry in completed]
         follow_up = find_follow_up(self._question, self._request.tools, called, results)
         if follow_up is not None and follow_up.values:
-            return []  # the question leads from the result to a name: `call_policy` makes that call
+            return []  # the question needs a call with a name from the result: `call_policy` makes that call
         asks = list(self._sibling_asks())
         if len(self._clauses) > 1:
             unserved, self._served = find_open(self._clauses, self._request.tools, self._calls)
@@ -186,7 +186,7 @@ class ClausePolicy:
         return []
 
     def _is_grounded(self, call: ToolCallRequest, tool: ToolSpec) -> bool:
-        """Return whether every value of a call was said or returned, or is a code for what was."""
+        """Return True if every value of a call occurs in the conversation or its results, or is a code."""
         properties: Mapping[str, object] = tool.input_schema.get("properties", {})
         values = self._values(tool)
         arguments = {name: value for name, value in call.arguments.items() if value not in values}
@@ -201,7 +201,7 @@ class ClausePolicy:
         return not made_up and missing.keys().isdisjoint(arguments)
 
     def _has_source(self, name: str, value: str, tool: ToolSpec) -> bool:
-        """Return whether a text comes from the conversation; one that the model writes needs a word of it."""
+        """Return True if a text comes from the conversation. A text that the model composes needs a word of it."""
         if is_composed(name):
             is_new = not (words(value) - words_of(tool)).isdisjoint(words(self._conversation))
             return is_new and all(is_said(found, self._conversation) for found in _NAME_OR_NUMBER.findall(value))
@@ -209,9 +209,9 @@ class ClausePolicy:
 
 
 def find_first_request(request: ModelRequest) -> ModelRequest | None:
-    """Return the request for a reply to the first of several requests of a question; None where there is only one.
+    """Return the request for a reply to the first of a question's several requests; None if it has only one.
 
-    Behind a result there is no first request any more.
+    After a result, it is None, too: the first request has a call.
     """
     *earlier, question = request.messages or (Message.user(""),)
     if question.role is not Role.USER or not request.tools or request.tool_choice is ToolChoice.NONE:

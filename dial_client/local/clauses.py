@@ -1,7 +1,7 @@
-"""The requests of a question that asks for two things or more, and which of them a call was made for.
+"""The requests of a question that asks for two or more things, and the requests for which a call was made.
 
-Half a billion parameters make the call for one request of "What is the price of ORBT, and is flight LM77 on time?" and
-invent the answer to the other one. Asked for each request by itself, they make the calls of both.
+For "What is the price of ORBT, and is flight LM77 on time?", the embedded model makes the call for one request and
+invents the answer to the other. If it gets each request separately, it makes both calls.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dial_client.local.vocabulary import ACTS, words, words_of
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 
 MAX_QUESTION_CHARS = 500
-"""Characters of a question that is taken apart: a longer one has pasted text, whose requests are none of the user's."""
+"""Characters of a question that is split. A longer question has pasted text, whose requests are not the user's."""
 MAX_CLAUSES = 4
-"""Requests of a question that are looked at."""
+"""Requests of a question. A question with more is not split."""
 
 _QUOTED = re.compile(r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|(?<!\w)'[^']*'(?!\w)")
 _LOOKS_UP = (
@@ -34,7 +34,7 @@ _BOUNDARY = re.compile(
 _ELLIPSIS = re.compile(
     rf"\s*(?:{_ASKS})\b.*(,\s+and\s+)(?:any|on|in|at|for|of|from|with|that of)\s+\S+(?:\s+\S+){{0,3}}", re.IGNORECASE
 )
-"""A question with a second one that is left out but for its value: "and on Oak Lane?"."""
+"""A question followed by a second question that is shortened to its value: "and on Oak Lane?"."""
 _REQUEST = re.compile(rf"\s*{_POLITE}(?:you )?(?:{_IMPERATIVES}|{_ASKS})\b", re.IGNORECASE)
 _OWN_VALUE = re.compile(r"(?<=\W)[A-Z][a-z]|\d|[\"\u201c]|(?<!\w)/\w")
 _JOINED = r",? (?:and|or|and also|as well as)"
@@ -52,10 +52,10 @@ _NO_NAME = re.compile(
 
 
 def split_clauses(question: str) -> tuple[str, ...]:
-    """Return the requests of a question in their order; a statement stays with the request behind it.
+    """Return the requests of a question in order; a statement stays with the request that follows it.
 
     Returns:
-        At most `MAX_CLAUSES`; the whole question where it has one request.
+        The requests, at most `MAX_CLAUSES`; the whole question if it has one request or more than that.
     """
     if len(question) > MAX_QUESTION_CHARS:
         return (question,)
@@ -84,16 +84,16 @@ _SAME = re.compile(
 
 
 def repeats_request(clause: str) -> bool:
-    """Return whether a clause asks the same as the request before, of another value: "what about KX204?"."""
+    """Return True if a clause repeats the previous request for another value: "what about KX204?"."""
     return _SAME.fullmatch(clause) is not None
 
 
 def find_open(
     clauses: Sequence[str], tools: Sequence[ToolSpec], calls: Sequence[ToolCallRequest]
 ) -> tuple[list[int], list[int]]:
-    """Return the places of the clauses that no call was made for, and of the others.
+    """Return the indexes of the clauses without a call, and of the clauses with one.
 
-    A call belongs to the clause that has most of its values and of its tool's words.
+    A call belongs to the clause that contains most of its values and of its tool's words.
     """
     specs = {tool.name: tool for tool in tools}
     question = " ".join(clauses).lower()
@@ -109,19 +109,19 @@ def find_open(
 
 
 def _has_value(clause: str, quoted: Sequence[str]) -> int:
-    """Return how much of a call's values a clause has; "there" and "the word" may stand for one of another clause."""
+    """Return how well a clause matches the values of a call. A clause without a value of its own may refer to one."""
     if any(value in clause.lower() for value in quoted):
         return 5
     return 4 if quoted and _OWN_VALUE.search(clause[1:]) is None else 0
 
 
 def find_sibling(question: str, call: ToolCallRequest, made: Sequence[ToolCallRequest]) -> str:
-    """Return the name that a question joins with a value of a call: "Oslo" behind "Rome and"; empty without any.
+    """Return the name that a question joins with a value of a call: "Oslo" after "Rome and"; empty if there is none.
 
     Args:
-        question: the user's.
+        question: the user's question.
         call: a call of a tool with one text argument.
-        made: the calls of the turn; their values are no such names.
+        made: the calls of the turn; a name that is one of their values is skipped.
     """
     if len(question) > MAX_QUESTION_CHARS:
         return ""

@@ -1,4 +1,4 @@
-"""The calls of a turn that have a result, and the pieces of a result that a next call may be made with."""
+"""The calls of a turn that have a result, and the pieces of a result that may be arguments of the next call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dial_client.messages.message import NOT_ALLOWED, Message, Role, ToolCallRequest
 
 MAX_PIECES = 40
-"""Pieces of a result that a call may be made with."""
+"""Pieces of a result that may be arguments of a call."""
 MAX_RESULT_CHARS = 4_000
 """Characters of a result that are searched for pieces."""
 
@@ -36,7 +36,7 @@ def find_completed_calls(messages: Sequence[Message], provider_name: str) -> lis
 
     Args:
         messages: the conversation.
-        provider_name: the provider whose echoes say which tool is to be called next.
+        provider_name: the provider whose echoes name the tool to be called next.
     """
     completed: list[CompletedCall] = []
     calls: dict[str, tuple[ToolCallRequest, str]] = {}
@@ -63,7 +63,7 @@ def new_pieces(messages: Sequence[Message], conversation: str) -> tuple[str, ...
 
     Args:
         messages: the conversation.
-        conversation: its texts, joined.
+        conversation: the conversation's texts, joined.
     """
     last = next((message for message in reversed(messages) if message.role is not Role.ASSISTANT), None)
     if last is None or last.role is not Role.TOOL or last.is_error:
@@ -75,7 +75,7 @@ def new_pieces(messages: Sequence[Message], conversation: str) -> tuple[str, ...
 
 
 def _listed_paths(messages: Sequence[Message], result: Message) -> Iterator[str]:
-    """Yield the paths of the files that the last call has listed, if it was one of a folder."""
+    """Yield the paths of the files in the result, if the call listed a folder."""
     calls = (call for message in messages for call in message.tool_calls if call.id == result.tool_call_id)
     folder = next((v for call in calls for v in call.arguments.values() if isinstance(v, str) and _ROOT.match(v)), "")
     separator = "\\" if "\\" in folder else "/"

@@ -1,4 +1,4 @@
-"""A decision that the embedded model is asked for: the tools it may call, and the request with the grammar for it."""
+"""A decision of the embedded model: the tools that it may call, and the request with the grammar."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dial_client.messages.message import Message, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
 MAX_TOKENS = 384
-"""Tokens of a decision where a request does not say: a small model that repeats itself would not stop."""
+"""Maximum tokens of a decision: a small model that repeats itself would not stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A decision that the model is asked for."""
+    """A decision that the model has to make."""
 
     tools: tuple[ToolSpec, ...] = ()
-    """The tools it may call."""
+    """The tools that the model may call."""
     may_answer: bool = True
     next_tool: str = ""
     """The tool to be called once this step's call has returned a value for it."""
@@ -37,8 +37,8 @@ def decision_request(
     Args:
         request: the request for the reply.
         step: the decision.
-        tools: the tools that the model reads of; the step may allow fewer.
-        conversation: the conversation in the form of the examples.
+        tools: the tools that the prompt describes; the step may allow fewer.
+        conversation: the conversation in the format of the examples.
     """
     return replace(
         request,
@@ -53,7 +53,7 @@ def decision_request(
 
 
 def _restrict_values(step: Step) -> tuple[ToolSpec, ...]:
-    """Return the tools of a step, with schemas that allow only its values."""
+    """Return the tools of a step, with schemas that allow only the step's values."""
     return tuple(_with_values(tool, step.values) for tool in step.tools) if step.values else step.tools
 
 

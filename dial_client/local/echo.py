@@ -1,4 +1,4 @@
-"""Answers that only repeat the question: half a billion parameters do that to a "how do I" in ten."""
+"""Detects answers that only repeat the question: the embedded model repeats one in ten "how do I" questions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 MAX_ECHO_CHARS = 240
 """Characters of an opening that is held back because it may repeat the question."""
 ANSWER_NOW = "{question}\n\nYour answer:"
-"""The question, so that it is answered; asked so from the first, the model answers everything in a sentence."""
+"""The prompt of a second attempt. As the first prompt, it would make the model answer everything in one sentence."""
 
 _WORD = re.compile(r"\w+")
 _ASKS_USER = re.compile(r"(?:can|could|would|will) you\b", re.IGNORECASE)
@@ -42,7 +42,7 @@ class Opening:
         return not self._is_open and self._held.rstrip().endswith("?")
 
     def finish(self) -> str:
-        """Return the text that is still held back, at the end of an answer that is no echo."""
+        """Return the text that is still held back, at the end of an answer that is not an echo."""
         return "" if self._is_open else self._held
 
     def _may_be_echo(self) -> bool:

@@ -1,7 +1,7 @@
-"""Replies that are composed, not generated: where half a billion parameters would invent.
+"""Replies that are composed instead of generated, for cases in which the embedded model would invent an answer.
 
-After a failed call, where an argument is missing, and where the present is asked of a model that cannot look at it,
-this model continues any opening with an invention. These replies contain only what was said or returned.
+The model invents after a failed call, if an argument is missing, and if it cannot look up what the question asks about
+the present. The composed replies contain only texts that the user wrote or that calls returned.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dial_client.messages.message import Message, ToolSpec
 
 MAX_ERROR_CHARS = 400
-"""Characters of an error that are quoted."""
+"""Characters to quote from an error."""
 MAX_RESULT_CHARS = 1_500
-"""Characters of an earlier result that are quoted."""
+"""Characters to quote from an earlier result."""
 
 NOT_CONNECTED = (
     "I cannot know that. It needs something I can look at or look up, and no MCP server is connected that could. "
     "Run `dial-chat init` to connect one that can, and ask again."
 )
-"""The reply to a question about the present where no tools are on offer."""
+"""The reply to a question about the present if no tools are offered."""
 NO_TOOL_FITS = (
     "I cannot know that: it needs something I can look at or look up, and none of the connected tools can. "
     "Run `dial-chat init` to connect an MCP server that can, and ask again."
 )
-"""The same where tools are on offer, and none of them helps."""
+"""The reply to a question about the present if tools are offered and none of them helps."""
 
 _FAILED = "I could not find that out: the call of "
 _NOT_ALLOWED = "I could not do that: the call of "
@@ -37,9 +37,9 @@ def call_failed(name: str, error: str, found: Iterable[str] = ()) -> str:
     """Compose the reply after a failed call.
 
     Args:
-        name: the tool.
-        error: what it returned.
-        found: what other calls of the turn returned.
+        name: the tool's name.
+        error: the error that the tool returned.
+        found: the results of other calls of the turn.
     """
     reason = _shortened(_PREFACE.sub("", error.strip()), MAX_ERROR_CHARS)
     return with_results(f"{_FAILED}{name} failed. It says: {reason or 'nothing'}", found)
@@ -51,13 +51,13 @@ def not_allowed(name: str, found: Iterable[str] = ()) -> str:
 
 
 def with_results(reply: str, found: Iterable[str]) -> str:
-    """Return a reply with what other calls of the turn returned behind it."""
+    """Return a reply, followed by the results of other calls of the turn."""
     results = "\n".join(_shortened(text.strip(), MAX_RESULT_CHARS) for text in found if text.strip())
     return f"{reply}\n\nWhat was found before that:\n{results}" if results else reply
 
 
 def argument_missing(tool: ToolSpec, names: Sequence[str]) -> str:
-    """Compose the question for arguments of a call that do not occur in the conversation."""
+    """Compose a question to the user for arguments that do not occur in the conversation."""
     properties = tool.input_schema.get("properties", {})
     arguments = " and ".join(_described(name, properties.get(name)) for name in names)
     return f"I can use {tool.name} for that, but you have not said its {arguments}. Which should I use?"
@@ -69,12 +69,12 @@ def _described(name: str, schema: object) -> str:
     return f"{name} ({about})" if about and len(about) <= 80 else name
 
 
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most].rstrip()}…"
+def _shortened(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[:max_chars].rstrip()}…"
 
 
 def is_fixed(message: Message) -> bool:
-    """Return whether an assistant's message is one of these replies."""
+    """Return True if an assistant's message is one of these replies."""
     text = message.text
     is_composed = text.startswith((_FAILED, _NOT_ALLOWED)) or _ARGUMENT.match(text) is not None
     return is_composed or text in (NOT_CONNECTED, NO_TOOL_FITS)

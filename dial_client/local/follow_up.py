@@ -1,10 +1,10 @@
-"""Which call has to follow a good result, for questions that take two.
+"""Finds the call that has to follow a good result, for questions that need two calls.
 
-The embedded model cannot tell whether a result answers the question: with every prompt that was tried it repeats the
-call. The words of the question can. A question with a word of another tool, which neither the tools called so far nor
-their results explain, needs that tool as well ("the air in the largest town of Velmark"). A question that names a
-relation in the result, and asks for a further detail, needs the same tool for the related name ("the phone number of
-her manager").
+The embedded model cannot tell whether a result answers the question: with every prompt that was tried, it repeats the
+call. The words of the question can tell. If the question has a word of another tool that occurs neither in the tools
+called so far nor in their results, that tool is needed as well ("the air in the largest town of Velmark"). If the
+question names a relation in the result and asks for a further detail, the same tool is needed for the related name
+("the phone number of her manager").
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dial_client.local.vocabulary import ASKING, GENERIC, acts, kinds, words, wo
 from dial_client.messages.message import ToolSpec
 
 MAX_NUMBERS = 3
-"""Numbers of a question, and of a result, that sums are made of."""
+"""Numbers of a question, and of a result, from which expressions are built."""
 
 _ROOT = 7
-"""Letters by which two forms of a word are known."""
+"""Letters that two forms of a word must share at their beginning."""
 _NAMED = re.compile(r"([a-z]+):? ([A-Z][\w'-]*(?: [A-Z][\w'-]*){0,3})")
-"""A detail of a result with a name behind it: ``manager: Jonas Brandt``, ``largest town Torsby``."""
+"""A detail of a result, followed by a name: ``manager: Jonas Brandt``, ``largest town Torsby``."""
 _CAPITALIZED = re.compile(r"(?<=\s)[A-Z]\w*")
 _SUMS = words("arithmetic expression")
 _ASKING = ASKING - words("read")
@@ -32,23 +32,23 @@ _ASKING = ASKING - words("read")
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """A call that has to be made behind the results."""
+    """A call that has to follow the results."""
 
     tool: ToolSpec
     values: tuple[str, ...]
-    """Names in the last result that the question leads to; empty where it leads to none."""
+    """The possible values of its text arguments: names in the last result that the question refers to; may be empty."""
 
 
 def find_follow_up(
     question: str, tools: Sequence[ToolSpec], called: Sequence[str], results: Sequence[str]
 ) -> FollowUp | None:
-    """Return the call that has to follow, or None where the results are all that the question takes.
+    """Return the call that has to follow; None if the question needs no further call.
 
     Args:
-        question: the user's.
-        tools: the tools on offer.
+        question: the user's question.
+        tools: the offered tools.
         called: the names of the tools called in this turn, in their order.
-        results: what they returned; at least one.
+        results: the results of the calls; at least one.
     """
     details = _related(question, results)
     values = tuple(details.values())
@@ -65,9 +65,9 @@ def find_follow_up(
 
 
 def find_sums(tool: ToolSpec, question: str, result: str) -> tuple[str, ...]:
-    """Return the sums of a number of the question and one of the result, for a tool that computes; else nothing.
+    """Return expressions of a number of the question and a number of the result; empty if the tool does not compute.
 
-    The model chooses one, and invents no number.
+    The model chooses an expression, so that it cannot invent a number.
     """
     if not words_of(tool) >= _SUMS:
         return ()
@@ -77,20 +77,20 @@ def find_sums(tool: ToolSpec, question: str, result: str) -> tuple[str, ...]:
 
 
 def _share_word(asked: frozenset[str], named: frozenset[str]) -> bool:
-    """Return whether a word stands in both, or long ones with one root do: "supervises" and "supervisor"."""
+    """Return True if both sets share a word, or long words with the same root: "supervises" and "supervisor"."""
     roots = {word[:_ROOT] for word in named if len(word) >= _ROOT}
     return not asked.isdisjoint(named) or any(word[:_ROOT] in roots for word in asked)
 
 
 def _naming(tool: ToolSpec) -> frozenset[str]:
-    """Return the words a tool is asked for with: of one that acts only its name and the verb of its description."""
+    """Return the words that refer to a tool; for a tool that acts, only its name and the verb of its description."""
     if not acts(tool):
         return words_of(tool)
     return words(f"{tool.name} {tool.description.split(' ', maxsplit=1)[0]}")
 
 
 def _related(question: str, results: Sequence[str]) -> dict[str, str]:
-    """Return the details of the last result that the question names, and their names; a relation is followed once."""
+    """Return the details of the last result that the question mentions, with their names; each is followed once."""
     asked = words(question)
     for result in results[:-1]:
         asked -= frozenset[str]().union(*(words(detail) for detail, _ in _NAMED.findall(result)))
@@ -99,8 +99,8 @@ def _related(question: str, results: Sequence[str]) -> dict[str, str]:
 
 
 def _asks_more(question: str, result: str, details: dict[str, str]) -> bool:
-    """Return whether a question asks for a detail of a result beside its relations."""
+    """Return True if a question asks for a detail of a result in addition to its relations."""
     phrases = (re.split(r"[,;\n]", result[: result.find(name)])[-1] for name in details.values())
     names = _CAPITALIZED.findall(question)
-    beside = words(question) & words(result).union(*kinds(result))
-    return bool(beside - words(" ".join((*details, *phrases, *names))) - GENERIC - _ASKING)
+    shared = words(question) & words(result).union(*kinds(result))
+    return bool(shared - words(" ".join((*details, *phrases, *names))) - GENERIC - _ASKING)

@@ -1,7 +1,7 @@
-"""Any GGUF file of the model hub: which file of a repository is meant, its size and its checksum.
+"""GGUF files of the model hub: chooses the file of a repository, and finds its size and checksum.
 
-What was found is kept beside the file, so that a model that was fetched once needs no network. The hub is asked by a
-process of its own, as for a download (`weight_downloads`). The hub's client reads ``HF_ENDPOINT`` and ``HF_TOKEN``.
+These details are stored with the file, so that a downloaded model needs no network. A separate process queries the hub,
+as for a download (`weight_downloads`). The hub's client reads ``HF_ENDPOINT`` and ``HF_TOKEN``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dial_client.local.weight_downloads import OnProgress, Weights
 from dial_client.local.weights import ensure
 
 ANSWER_TIMEOUT = 60.0
-"""Seconds the hub has to say what a repository holds."""
+"""Timeout in seconds for the list of a repository's files."""
 PREFERRED = ("q4_k_m", "q4_k_s", "q4_0", "q5_k_m", "q8_0")
-"""Quantizations in the order in which one is chosen where no file is named: small first, without much loss."""
+"""Quantizations in order of preference if no file is named: small files with little loss of quality first."""
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+(/[\w.-]+)*")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\.gguf$", re.IGNORECASE)
@@ -42,15 +42,16 @@ print(json.dumps({"revision": info.sha, "files": files}))
 
 
 def parse_name(name: str) -> tuple[str, str]:
-    """Return the repository and the file of ``REPO[/FILE]``; the file is empty where none is named.
+    """Return the repository and the file of ``REPO[/FILE]``; the file is empty if the name has none.
 
     Raises:
-        ConfigError: it is no such name.
+        ConfigError: the name has another form.
     """
     parts = name.split("/")
     if not _NAME.fullmatch(name) or any(set(part) == {"."} for part in parts):
         raise ConfigError(
-            f"local:hf:{name} names no repository", hint="write local:hf:OWNER/NAME or OWNER/NAME/FILE.gguf"
+            f"local:hf:{name} does not name a repository",
+            hint="write local:hf:OWNER/NAME or local:hf:OWNER/NAME/FILE.gguf",
         )
     file = "/".join(parts[2:])
     if file and not file.lower().endswith(".gguf"):
@@ -59,16 +60,16 @@ def parse_name(name: str) -> tuple[str, str]:
 
 
 async def fetch(name: str, models: Path, on_progress: OnProgress) -> Path:
-    """Return a file of the hub, which is fetched first if need be.
+    """Return the path of a file of the hub; download it first if necessary.
 
     Args:
-        name: ``REPO[/FILE]``; without a file the smallest usual quantization of the repository is chosen.
-        models: the folder that models are kept in.
+        name: ``REPO[/FILE]``; without a file, the preferred quantization of the repository is chosen.
+        models: the folder of all models.
         on_progress: called with the progress.
 
     Raises:
-        ConfigError: the name is none, or the repository has no such file.
-        ProviderError: the hub could not be reached, or what it gave has another checksum.
+        ConfigError: the name is invalid, or the repository has no such file.
+        ProviderError: the hub could not be reached, or the downloaded file has another checksum.
     """
     repository, file = parse_name(name)
     folder = models / "hf" / repository.replace("/", "--")
@@ -85,7 +86,7 @@ def choose(listing: Any, repository: str, file: str) -> Weights:
     """Choose a file of a repository by its listing: ``{"revision", "files": [{"file", "size", "sha256"}]}``.
 
     Raises:
-        ConfigError: there is none that fits.
+        ConfigError: the repository has no such file, or no GGUF file that is not split.
     """
     files = {entry["file"]: entry for entry in listing["files"] if entry["size"] and entry["sha256"]}
     whole = [name for name in files if not _SHARD.search(name)]
@@ -94,7 +95,7 @@ def choose(listing: Any, repository: str, file: str) -> Weights:
         raise ConfigError(f"{repository} has no file {file} that can be used", hint=f"its GGUF files: {there}")
     if not whole:
         raise ConfigError(
-            f"{repository} has no GGUF file that is one piece", hint="look for a repository ending in -GGUF"
+            f"{repository} has no unsplit GGUF file", hint="look for a repository whose name ends in -GGUF"
         )
     chosen = files[file or min(whole, key=lambda name: (_rank(name), files[name]["size"]))]
     return Weights(chosen["file"], chosen["size"], chosen["sha256"], repository, listing["revision"], ())
@@ -106,7 +107,7 @@ def _rank(name: str) -> int:
 
 
 def _known(memo: Path, folder: Path) -> Weights | None:
-    """Return what was found before, if its file is there."""
+    """Return the stored details of a file that has been downloaded; None without them."""
     with suppress(OSError, ValueError, TypeError):
         known = json.loads(memo.read_text(encoding="utf-8"))
         weights = Weights(**{**known, "wheels": ()})
@@ -124,6 +125,6 @@ async def _listing(repository: str) -> Any:
     except TimeoutError as error:
         raise ProviderError(f"the model hub did not answer within {ANSWER_TIMEOUT:g} s", code="weights") from error
     if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no word"]
-        raise ProviderError(f"the model hub does not tell what {repository} holds: {lines[-1][:400]}", code="weights")
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no error message"]
+        raise ProviderError(f"the model hub does not list the files of {repository}: {lines[-1][:400]}", code="weights")
     return json.loads(done.stdout)

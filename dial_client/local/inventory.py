@@ -1,4 +1,4 @@
-"""The models on this machine, and those of the hub that fit into its memory."""
+"""The models on this machine, and models of the hub to try; `LocalModel.fits` compares them with the memory."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pathlib import Path
 from dial_client.local.weights import QWEN
 
 CONTEXT_BYTES = 700_000_000
-"""What a model takes beside its file: the context window, and the runtime."""
+"""Bytes of memory that a model needs in addition to its file, for the context window and the runtime."""
 RESERVED = 0.25
-"""The part of the memory that other programs are left."""
+"""The share of the memory that is left to other programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """A model that runs on this machine, or could."""
+    """A model that is on this machine, or can be downloaded."""
 
     name: str
-    """What ``-m`` takes."""
+    """The name for the option ``-m``."""
     size: int
-    """Bytes of the file."""
+    """The size of the file in bytes."""
     installed: bool
     about: str = ""
 
     def fits(self, memory: int) -> bool:
-        """Return whether it fits into a machine with so many bytes of memory."""
+        """Return True if the model fits into a machine with `memory` bytes of memory."""
         return self.size + CONTEXT_BYTES <= memory * (1 - RESERVED)
 
 
@@ -36,11 +36,11 @@ _HUB = (
     LocalModel("local:hf:bartowski/Qwen_Qwen3-4B-GGUF", 2_500_000_000, installed=False, about="4 B, thinks first"),
     LocalModel("local:hf:bartowski/Qwen_Qwen3-8B-GGUF", 5_030_000_000, installed=False, about="8 B, thinks first"),
 )
-"""Models of the hub that call tools by their own template; the sizes are those of the file that is chosen."""
+"""Models of the hub whose own chat templates support tool calls. The sizes are those of the preferred files."""
 
 
 def local_models(folder: Path) -> list[LocalModel]:
-    """Return our own model, what was fetched from the hub into a folder, and what could be fetched."""
+    """Return the default model, the models that were downloaded from the hub into a folder, and further ones to try."""
     own = folder / QWEN.file
     found = [LocalModel("local", QWEN.size, own.is_file(), about="0.5 B, the default")]
     for file in sorted((folder / "hf").glob("*/**/*.gguf")) if (folder / "hf").is_dir() else ():
@@ -53,7 +53,7 @@ def local_models(folder: Path) -> list[LocalModel]:
 
 
 def memory_bytes() -> int | None:
-    """Return the bytes of memory of this machine; None where the system does not say."""
+    """Return the bytes of memory of this machine; None if the system does not report them."""
     if sys.platform == "win32":
         return _windows_memory()
     try:

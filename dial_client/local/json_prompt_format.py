@@ -1,14 +1,14 @@
-"""The form the embedded model decides in: one JSON object, held to a grammar, that says what its reply will be.
+"""The format of the embedded model's decisions: a JSON object, constrained by a grammar, with the kind of its reply.
 
     {"tool": "get_sunset", "arguments": {"place": "Europe/Madrid"}}
     {"answer": "..."}
     {"unknown": "..."}
 
-A decision ends at the second key word: an answer is asked for apart (`answer_prompt`), and what cannot be known has a
-reply of its own (`fixed_replies`). A tool is one line that says what it takes: its whole schema doubles the reading and
-adds no right call. The examples' tools are never on offer, so that no reply copies them; the last example weighs most.
-The examples that need no tool keep calls from ordinary questions: when three of seven were such, and all of them short
-facts, two ordinary questions of three were answered by a call.
+The decision "answer" or "unknown" ends after that key word: another request asks for the answer (`answer_prompt`), and
+"unknown" has a composed reply (`fixed_replies`). The prompt describes a tool in one line: its whole schema doubles the
+prompt's length and adds no correct call. The tools of the examples are never offered, so that no reply copies them; the
+last example has the most influence. Examples without a tool call prevent calls for ordinary questions: when only three
+of seven examples had none, and all of those were short facts, two of three ordinary questions led to a call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dial_client.model import Instruction, InstructionSource
 from dial_client.schema.gbnf import Grammar, literal
 
 MAX_ANSWER_CHARS = 300
-"""Characters of an earlier answer that a decision is made with."""
+"""Characters of an earlier answer in the prompt of a decision."""
 
 _LIVE = """\
 You do not know what is true right now: the time, the date, files, repositories, people, prices, or anything live. """
@@ -99,7 +99,7 @@ _EXAMPLES: tuple[tuple[str, ...], ...] = (
         _ANSWER,
     ),
 )
-"""Each a question, then by turns a call and its result, and at last how it was answered."""
+"""Each example is a question, then calls and their results in turn, and at the end the final decision."""
 
 _EXAMPLES_WITHOUT_TOOLS: tuple[tuple[str, ...], ...] = (
     ("What colour is grass?", _ANSWER),
@@ -120,7 +120,7 @@ _EXAMPLES_WITHOUT_TOOLS: tuple[tuple[str, ...], ...] = (
 
 
 def _harmless(text: str) -> str:
-    """Return the text without the model's own tokens (``<|im_end|>``), which could end a turn and begin another."""
+    """Return the text without the model's special tokens (``<|im_end|>``), which could end a turn and start another."""
     return text.replace("<|", "< |")
 
 
@@ -140,23 +140,23 @@ def _played(examples: tuple[tuple[str, ...], ...]) -> Iterator[Message]:
 EXAMPLES = tuple(_played(_EXAMPLES))
 """Worked examples, with calls."""
 EXAMPLES_WITHOUT_TOOLS = tuple(_played(_EXAMPLES_WITHOUT_TOOLS))
-"""Worked examples where no tools are on offer."""
+"""Worked examples for requests without tools."""
 
 
 def instruction(tools: Sequence[ToolSpec]) -> Instruction:
-    """Return what the tools are and how a reply is decided."""
+    """Return the instruction that describes the tools and the format of a decision."""
     listed = "\n".join(map(signature, tools))
     text = _INSTRUCTIONS.format(tools=listed) if tools else _WITHOUT_TOOLS
     return Instruction(InstructionSource.TOOL_FORMAT, text)
 
 
 def examples(tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
-    """Return the worked examples that stand before a conversation."""
+    """Return the worked examples that precede a conversation."""
     return EXAMPLES if tools else EXAMPLES_WITHOUT_TOOLS
 
 
 def signature(tool: ToolSpec) -> str:
-    """Return a tool as one line: its name, its description, and the kind of each argument."""
+    """Return a tool as one line: its name, its description, and the type of each argument."""
     required = tool.input_schema.get("required", ())
     properties = tool.input_schema.get("properties", {})
     arguments = {
@@ -172,7 +172,7 @@ def _required(schema: Any) -> str:
 
 def _optional(schema: Any) -> Any:
     if isinstance(schema, Mapping) and "default" in schema and "enum" not in schema:
-        return schema["default"]  # without it, a model this small invents a value
+        return schema["default"]  # without the default, the model invents a value
     return f"{_kind(schema)}, optional"
 
 
@@ -194,7 +194,7 @@ def _kind(schema: Any) -> str:
 
 
 def conversation(messages: Sequence[Message], hidden: frozenset[str] = frozenset()) -> list[Message]:
-    """Return the conversation in the form of the examples, without instructions and without the calls of these ids."""
+    """Return the conversation in the format of the examples, without instructions and without the calls in `hidden`."""
     written: list[Message] = []
     for message in messages:
         match message.role:
@@ -217,7 +217,7 @@ def _beginning(text: str) -> str:
 
 
 def result_text(message: Message) -> str:
-    """Return a result as the model reads it; of images and documents only that they were there."""
+    """Return the text of a result for the model; images and documents are only counted."""
     parts = () if isinstance(message.content, str) else message.content
     unseen = sum(not isinstance(part, TextPart) for part in parts)
     note = f"[{unseen} image(s) or document(s) that cannot be shown]" if unseen else ""
@@ -225,7 +225,7 @@ def result_text(message: Message) -> str:
 
 
 def grammar(tools: Sequence[ToolSpec], *, may_answer: bool) -> str:
-    """Return the grammar of a decision: a call of one of these tools or, where it may be, an answer or neither."""
+    """Return the grammar of a decision: a call of one of the tools or, if `may_answer`, "answer" or "unknown"."""
     rules = Grammar()
     behind_name = '", "arguments": '
     calls = [
@@ -244,18 +244,18 @@ _CALL = re.compile(r'\s*\{\s*"tool"\s*:\s*"([\w-]{1,64})"')
 
 
 def called_tool(text: str) -> str:
-    """Return the tool a reply calls or began to call; empty for an answer."""
+    """Return the tool of a complete or incomplete call in a reply; empty for an answer."""
     found = _CALL.match(text)
     return found[1] if found else ""
 
 
 def is_unknown(text: str) -> bool:
-    """Return whether a decision is that the reply cannot be known."""
+    """Return True if the decision is "unknown"."""
     return text.lstrip().startswith(f'{{"{UNKNOWN}"')
 
 
 def parse_call(text: str) -> ToolCallRequest | None:
-    """Return the call, if the reply is a whole one."""
+    """Return the call if the reply is a complete call; None otherwise."""
     tool = called_tool(text)
     try:
         value = json.loads(text)

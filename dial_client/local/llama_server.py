@@ -1,9 +1,9 @@
-"""The process the embedded model runs in: llama.cpp's server on a loopback port, for one host.
+"""The process of the embedded model: llama.cpp's server on a loopback port, for one host.
 
-Nothing of this package is imported here: the process starts in the time the runtime takes. What passes between the
-two is little. The host writes one line to standard input, the key every request must carry, and keeps that pipe open
-for as long as it wants the model: its end is the end of this process, however the host went. Standard output has one
-line, the server's address, once the model is ready. All else goes to standard error.
+The module imports nothing of this package, so that the process starts quickly. The host writes one line to standard
+input, the key that every request must carry, and keeps that pipe open for as long as it needs the model. This process
+exits when the pipe is closed, even if the host was killed. Once the model is ready, the process writes one line to
+standard output, the server's address. All other output goes to standard error.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 def main() -> None:
     """Serve until standard input ends."""
     for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, signal.SIG_DFL)  # the system ends the process, whatever its threads are busy with
-    answer = os.fdopen(os.dup(1), "w")
+        signal.signal(name, signal.SIG_DFL)  # the system then ends the process even if its threads are busy
+    output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     options = _options()
     key = sys.stdin.readline().strip()
@@ -31,15 +31,15 @@ def main() -> None:
         server = _serve(options, key)
     except (ImportError, RuntimeError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
-    answer.write(f"{server.listening_address}\n")
-    answer.close()
+    output.write(f"{server.listening_address}\n")
+    output.close()
     watcher.join()
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="the weights, a GGUF file")
-    parser.add_argument("--template", type=Path, help="a chat template in place of the file's own")
+    parser.add_argument("--template", type=Path, help="a chat template that replaces the file's own")
     parser.add_argument("--context", type=int, default=8192, help="tokens of the context window")
     parser.add_argument("--threads", type=int, default=0, help="threads that decode")
     return parser.parse_args()
@@ -48,7 +48,7 @@ def _options() -> argparse.Namespace:
 def _leave_with_the_host() -> None:
     while os.read(0, 4096):
         pass
-    os._exit(0)  # a decode that hangs would hold up any other way out
+    os._exit(0)  # a normal exit would wait for a decode that hangs
 
 
 def _serve(options: argparse.Namespace, key: str) -> Any:
@@ -64,8 +64,8 @@ def _serve(options: argparse.Namespace, key: str) -> Any:
     params.offline = True
     params.verbosity = 2
     params.n_ctx = options.context
-    # The beginnings of decisions with and without tools, and of answers with and without results, each stay read. All
-    # share the window.
+    # Four slots keep the four prompt prefixes in the cache: decisions with and without tools, answers with and without
+    # results. All slots share the context window.
     params.n_parallel = 4
     params.kv_unified = True
     params.n_gpu_layers = 0

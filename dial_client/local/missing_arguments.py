@@ -1,9 +1,8 @@
-"""Which required arguments of a call do not occur in the conversation.
+"""Finds the required arguments of a call that do not occur in the conversation.
 
-The embedded model fills every argument in, with "New York" for a user who asks about the weather and names no city. A
-value counts as said if it stands in the conversation, if the argument's own description names it, or if it may follow
-from a word of the user: a code, a time zone or a date of what is called otherwise in the question. The name of a thing
-that shares no word with the conversation follows from nothing.
+The embedded model fills in every argument, with "New York" for a user who asks about the weather and names no city. A
+value is accepted if it occurs in the conversation, if the argument's description names it, or if it may follow from the
+user's words, such as a code, a time zone or a date. A name that shares no word with the conversation is not accepted.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dial_client.local.vocabulary import ASKING, is_composed, is_english, words,
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
 
 _BEGINNING = 3
-"""Letters by which a name is known in another spelling: "Rom" for "Rome"."""
+"""Letters at the beginning that identify a name in another spelling: "Rom" and "Rome"."""
 _NAME = re.compile(r"[^\W\d_]+(?:[ '&.-]+[^\W\d_]+)*")
 _CODE = re.compile(r"[A-Z]{2,5}")
 
@@ -29,10 +28,10 @@ def find_missing(
     """Return the required arguments that do not occur in the conversation, with their schemas.
 
     Args:
-        call: as the model wants it.
+        call: the call from the model.
         tool: the called tool.
         messages: the conversation.
-        conversation: its texts and results, with the instructions.
+        conversation: the conversation's texts and results, with the instructions.
     """
     sources = "\n".join(message.text for message in messages if message.role in (Role.USER, Role.TOOL))
     has_source = bool(words(sources) - ASKING - words_of(tool))
@@ -58,7 +57,7 @@ def find_missing(
 
 
 def _is_word_of_tool(name: str, value: object, tool: ToolSpec) -> bool:
-    """Return whether a value only repeats what the tool is for: the room "room", the building "lift"."""
+    """Return True if a value only repeats words of the tool: the room "room", the building "lift"."""
     found = (
         words(value)
         if isinstance(value, str) and value.replace(" ", "").isalpha() and not is_composed(name)
@@ -68,7 +67,7 @@ def _is_word_of_tool(name: str, value: object, tool: ToolSpec) -> bool:
 
 
 def _may_follow(name: str, value: object, tool: ToolSpec, sources: str) -> bool:
-    """Return whether a value that does not stand in the conversation may follow from it."""
+    """Return True if a value that does not occur in the conversation may follow from it."""
     is_name = isinstance(value, str) and _NAME.fullmatch(value) is not None and _CODE.fullmatch(value) is None
     if not is_name or is_composed(name) or not is_english(sources):
         return True

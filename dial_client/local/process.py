@@ -1,4 +1,4 @@
-"""The host's side of the process the embedded model runs in: started, waited for, and gone with the host."""
+"""Starts the process of the embedded model, waits until it is ready, and stops it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dial_client.runtime.logs import get_logger
 log = get_logger(__name__)
 
 START_TIMEOUT = 120.0
-"""Seconds to be ready: the weights are read from disk, and other models may be large."""
+"""Seconds for a model to be ready: the weights are read from disk, and models may be large."""
 GRACE = 2.0
-"""Seconds to leave after standard input was closed, and again after SIGTERM."""
+"""Seconds for the process to exit after its standard input was closed, and again after SIGTERM."""
 CONTEXT_TOKENS = 8192
-"""Tokens of a whole exchange; more take more memory from the start."""
+"""Tokens of the context window. A larger window needs more memory from the start."""
 MAX_THREADS = 8
-"""More than that are no faster: memory is what a model waits for."""
+"""Maximum number of threads. More are not faster: memory bandwidth limits the speed."""
 _LINES = 8
 _NEW_PROCESS_GROUP = 0
 if sys.platform == "win32":
@@ -36,13 +36,13 @@ _SERVER = Path(__file__).with_name("llama_server.py")
 
 
 class ModelProcess:
-    """A running model. Made by `start`."""
+    """The process of a running model. Create it with `start`."""
 
     def __init__(self, process: Process, errors: IO[bytes]) -> None:
         self.address = ""
         """``http://127.0.0.1:PORT``."""
         self.key = secrets.token_urlsafe(32)
-        """What every request must carry: other users of this machine reach the port too."""
+        """The key that every request must carry: other users of this machine can reach the port, too."""
         self._process = process
         self._errors = errors
         self._stopped = False
@@ -53,26 +53,26 @@ class ModelProcess:
 
         Args:
             model: the weights, a GGUF file.
-            template: a chat template in place of the file's own.
-            timeout: seconds to be ready.
+            template: a chat template that replaces the file's own; None for the file's own.
+            timeout: seconds to wait until the model is ready.
 
         Raises:
-            ProviderError: it was not ready in time, or ended; with its last words.
+            ProviderError: the model was not ready in time, or its process ended; the message has its last log lines.
         """
         began = anyio.current_time()
         command = [sys.executable, "-P", os.fspath(_SERVER), os.fspath(model), "--threads", str(_threads())]
         command += ["--context", str(CONTEXT_TOKENS)]
         if template is not None:
             command += ["--template", os.fspath(template)]
-        # A file and no pipe: a file needs no reader.
+        # A file instead of a pipe, because a pipe would need a reader.
         errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
         try:
             process = await anyio.open_process(
                 command,
                 stderr=errors,
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C in the terminal is for the host
-                creationflags=_NEW_PROCESS_GROUP,  # the same on Windows
+                start_new_session=True,  # Ctrl-C in the terminal must not reach the model's process
+                creationflags=_NEW_PROCESS_GROUP,  # for Ctrl-C on Windows
             )
         except BaseException:
             errors.close()
@@ -93,17 +93,17 @@ class ModelProcess:
 
     @property
     def is_alive(self) -> bool:
-        """True if the model can be asked."""
+        """True if the process is running and `stop` has not been called."""
         return not self._stopped and self._process.returncode is None
 
     async def ended(self, within: float) -> bool:
-        """Wait for its end, at most `within` seconds, and say whether it came."""
+        """Wait up to `within` seconds for the process to end; return True if it has ended."""
         with anyio.move_on_after(within):
             await self._process.wait()
         return self._process.returncode is not None
 
     def last_words(self) -> str:
-        """Return the last lines of the process's log, joined, or else its exit code; for a process that has ended."""
+        """Return the last log lines of the ended process, joined; its exit code if it has logged nothing."""
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - 4_000))
         lines = self._errors.read().decode("utf-8", "replace").splitlines()
@@ -111,18 +111,21 @@ class ModelProcess:
         return words or f"exit code {self._process.returncode}"
 
     async def stop(self) -> None:
-        """End it: close its input, wait, SIGTERM, wait, SIGKILL. Shielded from cancellation; may be called twice."""
+        """Stop the process: close its input, wait, send SIGTERM, wait, send SIGKILL.
+
+        The method is shielded from cancellation. A second call has no effect.
+        """
         if self._stopped:
             return
         self._stopped = True
         with anyio.CancelScope(shield=True):
             assert self._process.stdin is not None
             await self._process.stdin.aclose()
-            for insist in (self._process.terminate, self._process.kill):
+            for send_signal in (self._process.terminate, self._process.kill):
                 if await self.ended(GRACE):
                     break
                 with suppress(ProcessLookupError):
-                    insist()
+                    send_signal()
             await self._process.aclose()
             self._errors.close()
 
@@ -146,7 +149,7 @@ class ModelProcess:
 
 
 def find_remedy(words: str) -> str:
-    """Return what to do about a library of the system that the model's process did not find; empty for other errors."""
+    """Return the advice for a system library that the model's process did not find; empty for other errors."""
     missing = re.search(r"(lib[\w+-]+)\.so(\.\d+)?\S*: cannot open shared object file", words)
     if missing is None:
         return ""
@@ -157,12 +160,12 @@ def find_remedy(words: str) -> str:
 
 
 def _threads() -> int:
-    """Return the number of threads that decode: the usable processors; of more than two, one stays free."""
+    """Return the number of threads that decode: the usable processors, less one if there are more than two."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable if usable <= 2 else usable - 1, MAX_THREADS)
 
 
 def _environment() -> dict[str, str]:
-    # OpenMP's threads wait for each other asleep: beside busy programs that is worth several times the speed (2 tokens
-    # a second became 8), and on an idle machine it costs a fifth.
+    # OpenMP's threads sleep while they wait for each other. Next to busy programs this is several times faster (8
+    # tokens a second instead of 2); on an idle machine it is a fifth slower.
     return {"OMP_WAIT_POLICY": "passive", **os.environ}

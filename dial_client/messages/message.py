@@ -1,6 +1,6 @@
-"""Conversations: roles, messages, the calls a model asks for, and their results.
+"""The data of conversations: roles, messages, the tool calls that a model requests, and their results.
 
-All of it is frozen and knows no provider: a provider converts it to its API's form when it sends a request.
+All types are frozen and independent of providers: a provider converts them to the form of its API for each request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TextPart:
 
     text: str
     foreign: bool = False
-    """True for text of a server in a message of the user: an attached resource."""
+    """True for text of a server in the user's message: an attached resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ImagePart:
     data: str = field(repr=False)
     """The bytes, in base64."""
     mime_type: str
-    """For example ``image/png``."""
+    """The MIME type, such as ``image/png``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class FilePart:
     data: str = field(repr=False)
     """The bytes, in base64."""
     mime_type: str
-    """For example ``application/pdf``."""
+    """The MIME type, such as ``application/pdf``."""
     name: str = ""
-    """The file name, for the model and for people: ``report.pdf``; empty if unknown."""
+    """The file name, for the model and the user: ``report.pdf``; empty if unknown."""
 
 
 Part = TextPart | ImagePart | FilePart
@@ -64,7 +64,7 @@ Content = str | tuple[Part, ...]
 
 
 class Failure(StrEnum):
-    """The kind of a failed call. The model is told of every failure, in words."""
+    """The kind of a call's failure. The model always receives the failure as a text."""
 
     UNKNOWN_TOOL = "unknown_tool"
     BAD_ARGUMENTS = "bad_arguments"
@@ -81,17 +81,17 @@ NOT_ALLOWED = "The user did not allow this call"
 
 @dataclass(frozen=True, slots=True)
 class ToolCallRequest:
-    """A call the model asks for, under the name it was offered."""
+    """A tool call that the model requests, with the offered name of the tool."""
 
     id: str
     name: str
     arguments: Mapping[str, Any]
-    """Always a JSON object; empty where the model's text could not be parsed."""
+    """The arguments as a JSON object; empty if the model's text could not be parsed."""
     unreadable: str | None = None
-    """The model's text for the arguments, where it is not a JSON object."""
+    """The model's text for the arguments if it is not a JSON object; else None."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ``{"id", "name", "arguments"}``, with ``unreadable`` where there is such text."""
+        """Return ``{"id", "name", "arguments"}``, and ``unreadable`` if it is not None."""
         data = {"id": self.id, "name": self.name, "arguments": dict(self.arguments)}
         return data if self.unreadable is None else data | {"unreadable": self.unreadable}
 
@@ -100,7 +100,7 @@ class ToolCallRequest:
         """Read the form of `to_dict`, or OpenAI's ``{"id", "function": {"name", "arguments"}}``.
 
         Raises:
-            ValueError: a part is missing or of the wrong type.
+            ValueError: A part is missing or of the wrong type.
         """
         try:
             function = data.get("function", data)
@@ -112,23 +112,23 @@ class ToolCallRequest:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallResult:
-    """The result of a call. A failure is a result too: the model reads `content` either way."""
+    """The result of a tool call. A failed call has a result too, whose `content` the model receives as well."""
 
     tool_call_id: str
     success: bool
     content: Content
-    """The text for the model; for a failure the problem, and what was expected."""
+    """The content for the model; for a failure, the problem and what was expected."""
     error: str | None = None
-    """For a failure: the same in one line; None for a success."""
+    """The failure in one line; None for a success."""
     failure: Failure | None = None
-    """For a failure: its kind; None for a success."""
+    """The kind of the failure; None for a success."""
     taint: str = ""
-    """As `Message.taint`."""
+    """The untrusted source of the content, as in `Message.taint`."""
     app: App | None = None
     """The MCP App that shows the result; None if there is none, or the client does not show apps."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ``{"tool_call_id", "success", "content", "error"}``, and ``failure``, ``taint``, ``app`` if set."""
+        """Return ``{"tool_call_id", "success", "content", "error"}``; and ``failure``, ``taint`` and ``app`` if set."""
         content = content_to_json(self.content)
         app = self.app and self.app.to_dict()
         rare = {"failure": self.failure and self.failure.value, "taint": self.taint, "app": app}
@@ -145,7 +145,7 @@ class ToolCallResult:
         """Read the form of `to_dict`.
 
         Raises:
-            ValueError: this is not the result of a call.
+            ValueError: `data` is not the result of a call.
         """
         try:
             failure = data.get("failure")
@@ -163,23 +163,23 @@ class ToolCallResult:
 
     @classmethod
     def failed(cls, call_id: str, failure: Failure, error: str) -> ToolCallResult:
-        """Make a failure.
+        """Return the result of a failed call.
 
         Args:
-            call_id: the id of the call.
-            failure: the kind.
-            error: one sentence that is true, short and of use to the model.
+            call_id: The id of the call.
+            failure: The kind of the failure.
+            error: One short sentence for the model: the problem, and how to correct the call.
         """
         return cls(call_id, success=False, content=error, error=error, failure=failure)
 
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Data that a provider needs back unchanged (signatures, reasoning items): opaque to everybody else."""
+    """Opaque data that a provider needs back unchanged with later requests: signatures, reasoning items."""
 
     provider: str
     data: Any
-    """Of JSON types only."""
+    """The data, of JSON types only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,24 +189,24 @@ class Message(VendorForms):
     role: Role
     content: Content = ""
     tool_calls: tuple[ToolCallRequest, ...] = ()
-    """For an assistant: the calls it asks for, in its order."""
+    """The tool calls that an assistant message requests, in order."""
     tool_call_id: str | None = None
-    """For a tool: the call this is the result of."""
+    """The id of the call whose result a tool message is."""
     name: str | None = None
-    """For a tool: the name it was called by."""
+    """The offered name of the tool whose result a tool message is."""
     is_error: bool = False
-    """For a tool: the call failed."""
+    """True for the result of a failed call."""
     echo: Echo | None = field(default=None, repr=False)
     taint: str = ""
     """The untrusted source of the content, a tool or a server; empty for none. See `tools.taint`."""
     replaces: tuple[int, int] | None = None
-    """In a stored conversation: the positions, from and up to, of the messages it stands for (`history_edits`)."""
+    """In a stored conversation: the range ``(start, stop)`` of positions that this edit replaces (`history_edits`)."""
     citations: tuple[Citation, ...] = ()
-    """For an assistant: the sources of the text."""
+    """The sources of an assistant message."""
     app: App | None = field(default=None, repr=False)
-    """For a tool: the MCP App that shows the result; models are not sent it."""
+    """The MCP App that shows the result in a tool message; it is not sent to models."""
     entry: StoredEntry | None = None
-    """In a stored conversation: what the message records in place of text (`message_tree`); it is never shown."""
+    """In a stored conversation: a record without text, such as new settings (`message_tree`); it is never shown."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", Role(self.role))
@@ -215,22 +215,22 @@ class Message(VendorForms):
 
     @classmethod
     def user(cls, text: str) -> Message:
-        """Make a message of the person's."""
+        """Return a message of the user."""
         return cls(Role.USER, text)
 
     @classmethod
     def system(cls, text: str) -> Message:
-        """Make an instruction of the program's."""
+        """Return a system message: instructions of the program."""
         return cls(Role.SYSTEM, text)
 
     @classmethod
     def assistant(cls, text: str, tool_calls: Sequence[ToolCallRequest] = ()) -> Message:
-        """Make a message of the model's."""
+        """Return a message of the model."""
         return cls(Role.ASSISTANT, text, tuple(tool_calls))
 
     @classmethod
     def tool(cls, call: ToolCallRequest, result: ToolCallResult) -> Message:
-        """Make the message that carries the result of a call back to the model."""
+        """Return the message that sends the result of a call to the model."""
         sent: dict[str, Any] = {"tool_call_id": result.tool_call_id, "name": call.name, "taint": result.taint}
         return cls(Role.TOOL, result.content, is_error=not result.success, app=result.app, **sent)
 
@@ -240,11 +240,11 @@ class Message(VendorForms):
         return text_of(self.content)
 
     def without_echo(self) -> Message:
-        """Return the same message without its echo."""
+        """Return the message without its echo."""
         return self if self.echo is None else replace(self, echo=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types only, without empty fields; `from_dict` reads them back to an equal message."""
+        """Return the message as JSON, without empty fields; `from_dict` restores an equal message."""
         data: dict[str, Any] = {"role": self.role.value, "content": content_to_json(self.content)}
         if self.tool_calls:
             data["tool_calls"] = [call.to_dict() for call in self.tool_calls]
@@ -267,7 +267,7 @@ class Message(VendorForms):
         """Read the form of `to_dict`, or OpenAI's form of messages with text and tool calls.
 
         Raises:
-            ValueError: this is not a message.
+            ValueError: `data` is not a message.
         """
         try:
             echo = data.get("echo")
@@ -298,49 +298,49 @@ def _to_parts(content: Any) -> tuple[Part, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as it is offered to the model, and its origin."""
+    """A tool as it is offered to the model, and the server that has it."""
 
     name: str
     """The offered name: ``^[a-zA-Z0-9_-]{1,64}$``, unique among all servers."""
     description: str
     input_schema: Mapping[str, Any]
-    """A JSON Schema every provider takes; an object at the top."""
+    """A JSON Schema that every provider accepts, with the type ``object`` at the top."""
     server: str = ""
     """The server's name in the configuration."""
     tool: str = ""
-    """The tool's own name at that server."""
+    """The server's own name of the tool."""
     title: str | None = None
-    """A name for people, if the server has one."""
+    """A name to show to users; None if the server has none."""
     original_schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """The schema as the server sent it: arguments are checked against this one."""
+    """The input schema as the server sent it, against which arguments are checked."""
     output_schema: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The schema of structured results."""
+    """The schema of structured results; None for none."""
     read_only: bool = False
-    """The server claims that the tool changes nothing: a hint, not a proof."""
+    """True if the server claims that the tool changes nothing; the claim is not verified."""
     idempotent: bool = False
-    """The server claims that a second call has no further effect: a hint, not a proof."""
+    """True if the server claims that a repeated call has no further effect; the claim is not verified."""
     destructive: bool | None = None
     """The server's claim whether the tool may destroy data; None without a claim, which counts as True."""
     open_world: bool | None = None
     """The server's claim whether the tool reaches other systems, such as the web; None without a claim."""
     icons: tuple[Icon, ...] = field(default=(), repr=False)
     app_uri: str = ""
-    """The ``ui://`` resource of the MCP App that shows its results; empty for none."""
+    """The ``ui://`` URI of the MCP App that shows the tool's results; empty for none."""
     removed_invisible: int = 0
-    """Invisible characters that were removed from the title and the description."""
+    """The number of invisible characters that were removed from the title and the description."""
     deferred: bool = False
-    """True if an endpoint that searches among tools shows the tool to the model only when it is found."""
+    """True if an endpoint with tool search shows the tool to the model only when a search finds it."""
 
 
 def text_of(content: Content) -> str:
-    """Return the text of a content, without its other parts."""
+    """Return the text in a message's content, without other parts."""
     if isinstance(content, str):
         return content
     return "\n".join(part.text for part in content if isinstance(part, TextPart))
 
 
 def describe(part: ImagePart | FilePart) -> str:
-    """Return name, type and size in a few words, for places that cannot show the part."""
+    """Return the name, type and size of an image or a file as text, to show in its place."""
     if isinstance(part, ImagePart):
         kind, name = one_line(part.mime_type, _MAX_WORD) or "an image", ""
     else:
@@ -349,16 +349,16 @@ def describe(part: ImagePart | FilePart) -> str:
 
 
 NO_OUTPUT = "(no output)"
-"""What the model reads of a result without any text."""
+"""The content that the model receives for a result without text."""
 _MAX_WORD = 120
-"""Characters of a name or a kind that are said: servers may send any."""
+"""The most characters of a name or a MIME type in such a text."""
 
 
 def content_to_json(content: Content) -> Any:
-    """Return a string as it is, and parts as a list of objects.
+    """Return content as JSON: a string, or a list with an object for each part.
 
-    ``{"type": "text", "text"}`` (and ``"foreign": true`` where it is), ``{"type": "image", "data", "mime_type"}``,
-    ``{"type": "file", "data", "mime_type", "name"}``.
+    The objects are ``{"type": "text", "text"}``, with ``"foreign": true`` if set, ``{"type": "image", "data",
+    "mime_type"}``, or ``{"type": "file", "data", "mime_type", "name"}``.
     """
     if isinstance(content, str):
         return content
@@ -379,7 +379,7 @@ def content_from_json(content: Any) -> Content:
     """Read the form of `content_to_json`.
 
     Raises:
-        ValueError, TypeError, KeyError: this is no content.
+        ValueError, TypeError, KeyError: The value is not content.
     """
     if content is None or isinstance(content, str):
         return content or ""

@@ -1,7 +1,7 @@
-"""Messages of OpenAI's chat completions, from and to the JSON of `Message.to_dict`.
+"""Converts messages of OpenAI's chat completions from and to the JSON of `Message.to_dict`.
 
 https://platform.openai.com/docs/api-reference/chat/create. Reasoning and signatures that compatible endpoints send with
-a message are its echo, in the form in which `providers.chat_stream` keeps them.
+a message become its echo, in the form that `providers.chat_stream` uses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dial_client.messages.left_out import add_note, describe_echo, describe_part
 from dial_client.text.media_types import media_type
 
 NAME = "openai"
-"""The provider of an echo that was read from a message, where the caller names none."""
+"""The provider name of an echo that was read from a message, if the caller names no provider."""
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
 _MIME_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
 _REASONING = ("reasoning", "reasoning_content", "reasoning_details", "thinking")
@@ -29,8 +29,8 @@ def write_openai(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return a message of chat completions.
 
     Args:
-        data: a message in the form of `Message.to_dict`.
-        notes: gets a sentence on each thing that this API has no place for.
+        data: The message in the form of `Message.to_dict`.
+        notes: A list to which a note on each part that this API cannot represent is added.
     """
     role, content = data["role"], data["content"]
     has_media = role == "user"
@@ -55,12 +55,12 @@ def read_openai(data: Mapping[str, Any], provider: str, notes: list[str]) -> dic
     """Return a message in the form that `Message.from_dict` reads.
 
     Args:
-        data: a message of chat completions.
-        provider: the name of the provider that gets reasoning and signatures back.
-        notes: gets a sentence on each thing that a `Message` has no place for.
+        data: A message of chat completions.
+        provider: The name of the provider to which reasoning and signatures are sent back.
+        notes: A list to which a note on each part that a `Message` cannot represent is added.
 
     Raises:
-        ValueError: the role is unknown, or a part is of the wrong type.
+        ValueError: The role is unknown, or a part is of the wrong type.
     """
     role = _ROLES.get(str(data.get("role")))
     if role is None:
@@ -149,7 +149,7 @@ def _read_part(part: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
         audio = part["input_audio"]
         return {"type": "file", "data": audio["data"], "mime_type": _AUDIO[audio["format"]], "name": ""}
     url = part["image_url"]["url"] if kind == "image_url" else ""
-    add_note(notes, f"a part of the type {kind!r}{', which names an address' if url else ''}")
+    add_note(notes, f"a part of the type {kind!r}{', which has a URL instead of data' if url else ''}")
     return {"type": "text", "text": f"[{kind}{f': {url}' if url else ''}]"}
 
 

@@ -1,4 +1,4 @@
-"""Entries of a stored conversation that are no messages: which version is shown, what was removed, what a turn used."""
+"""Records in a stored conversation: the shown version, removed messages, settings, and details of turns."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class EntryKind(StrEnum):
     """The kinds of entries that this release writes."""
 
     BRANCH = "branch"
-    """``{"head"}``: the position of the message that the conversation continues behind; -1 for its beginning."""
+    """``{"head"}``: the position of the message that the next message follows; -1 for the beginning."""
     REMOVAL = "removal"
-    """``{"positions"}``: the positions of messages that are shown no longer, in any version."""
+    """``{"positions"}``: the positions of messages that no version shows any more."""
     TURN = "turn"
     """The details of the turn that ended before the entry (`conversations.turn_details`)."""
     SETTINGS = "settings"
@@ -23,12 +23,12 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """An entry of a stored conversation."""
+    """An entry of a stored conversation, which is not a message."""
 
     kind: str
-    """One of `EntryKind`, or the kind of a newer release, which has no effect here."""
+    """A value of `EntryKind`, or a kind that only a newer release knows, which is ignored."""
     data: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Of JSON types only."""
+    """The data of the entry, of JSON types only."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"kind", "data"}``."""
@@ -36,10 +36,10 @@ class StoredEntry:
 
     @classmethod
     def from_dict(cls, data: Any) -> StoredEntry | None:
-        """Read the form of `to_dict`; None for None.
+        """Read the form of `to_dict`; None if `data` is None.
 
         Raises:
-            TypeError, KeyError: this is no entry.
+            TypeError, KeyError: `data` is not an entry.
         """
         if data is None:
             return None

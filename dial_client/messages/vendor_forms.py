@@ -1,4 +1,4 @@
-"""Messages in the forms of the vendors' SDKs: the methods of `Message`, and functions for conversations."""
+"""Converts messages from and to the forms of vendors' SDKs: methods of `Message`, and functions for conversations."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dial_client.messages.left_out import add_note
 
 
 class VendorForms:
-    """Conversions of a message that has the JSON form of `Message`."""
+    """The methods of `Message` that convert it from and to the vendors' forms."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message in JSON types."""
+        """Return the message as JSON."""
         raise NotImplementedError
 
     @classmethod
@@ -23,11 +23,11 @@ class VendorForms:
         raise NotImplementedError
 
     def to_openai(self, notes: list[str] | None = None) -> dict[str, Any]:
-        """Return the message as chat completions have it: ``{"role": "user", "content": "…"}``.
+        """Return the message in the form of chat completions: ``{"role": "user", "content": "…"}``.
 
         Args:
-            notes: gets a sentence on each thing that the API has no place for: images in results, marks of untrusted
-                content, the reasoning of another provider.
+            notes: A list to which a note is added on each part that the API cannot represent: images in results, marks
+                of untrusted content, the reasoning of another provider.
         """
         from dial_client.messages.openai_messages import write_openai
 
@@ -37,10 +37,10 @@ class VendorForms:
         return write_openai(data, notes)
 
     def to_anthropic(self, notes: list[str] | None = None) -> dict[str, Any]:
-        """Return the message as the Messages API has it; the result of a call is a message of the user.
+        """Return the message in the form of the Messages API; the result of a call becomes a message of the user.
 
         Args:
-            notes: as for `to_openai`.
+            notes: A list to which a note is added on each part that the API cannot represent, as for `to_openai`.
         """
         from dial_client.messages.anthropic_messages import write_anthropic
 
@@ -69,16 +69,17 @@ class VendorForms:
         provider: str = "openai",
         notes: list[str] | None = None,
     ) -> Self | list[Self]:
-        """Read a message of chat completions, or a list of them; results of calls get the names of their calls.
+        """Read a message of chat completions, or a list of messages; results of calls get the names of their tools.
 
         Args:
-            data: dictionaries as the API has them (``message.model_dump()`` of the SDK's objects).
-            provider: the provider that gets reasoning and signatures back, ``dial.model_name``; without it they are
-                kept for `to_openai` alone.
-            notes: gets a sentence on each thing that a `Message` has no place for, such as an image behind an address.
+            data: A dictionary in the API's form (``message.model_dump()`` of the SDK), or a list of dictionaries.
+            provider: The provider to which reasoning and signatures are sent back, such as ``dial.model_name``; by
+                default only `to_openai` uses them.
+            notes: A list to which a note is added on each part that a `Message` cannot represent, such as an image that
+                is only a URL.
 
         Raises:
-            ValueError: a message is none of chat completions.
+            ValueError: A dictionary is not a message of chat completions.
         """
         from dial_client.messages.openai_messages import read_openai
 
@@ -114,17 +115,17 @@ class VendorForms:
         provider: str = "anthropic",
         notes: list[str] | None = None,
     ) -> Self | list[Self]:
-        """Read a message of the Messages API, or a list of them; results of calls are messages of their own.
+        """Read a message of the Messages API, or a list of messages; each result of a call becomes its own message.
 
         Args:
-            data: dictionaries as the API has them (``message.model_dump()`` of the SDK's objects).
-            provider: the provider that gets thinking and signatures back, ``dial.model_name``; without it they are
-                kept for `to_anthropic` alone.
-            notes: as for `from_openai`.
+            data: A dictionary in the API's form (``message.model_dump()`` of the SDK), or a list of dictionaries.
+            provider: The provider to which thinking and signatures are sent back, such as ``dial.model_name``; by
+                default only `to_anthropic` uses them.
+            notes: A list to which a note is added on each part that a `Message` cannot represent.
 
         Raises:
-            ValueError: a message is none of the Messages API, or a single one has results of several calls: give it
-                in a list.
+            ValueError: A dictionary is not a message of the Messages API, or a single one has the results of several
+                calls: pass it in a list.
         """
         from dial_client.messages.anthropic_messages import read_anthropic
 
@@ -140,12 +141,12 @@ class VendorForms:
         if not isinstance(data, Mapping):
             return messages
         if len(messages) != 1:
-            raise ValueError(f"this is not one message but {len(messages)}: give a list, and get a list")
+            raise ValueError(f"this is not one message but {len(messages)}: pass a list to get a list")
         return messages[0]
 
     @classmethod
     def _read(cls, own: dict[str, Any], names: dict[str, str]) -> Self:
-        """Return the message, with the name of the call that it is the result of."""
+        """Return the message; the result of a call gets the name of its tool."""
         names |= {call["id"]: call["name"] for call in own.get("tool_calls", ())}
         if own["role"] == "tool" and "name" not in own and own.get("tool_call_id") in names:
             own["name"] = names[own["tool_call_id"]]
@@ -156,18 +157,18 @@ def to_openai(messages: Iterable[VendorForms], notes: list[str] | None = None) -
     """Return a conversation as ``messages`` of chat completions.
 
     Args:
-        messages: `Message`s, as they are: nothing is added or moved to make the conversation valid.
-        notes: as for `Message.to_openai`.
+        messages: The messages; nothing is added or moved to make the conversation valid.
+        notes: A list for notes, as for `Message.to_openai`.
     """
     return [message.to_openai(notes) for message in messages]
 
 
 def to_anthropic(messages: Iterable[VendorForms], notes: list[str] | None = None) -> list[dict[str, Any]]:
-    """Return a conversation as ``messages`` of the Messages API; results that follow each other are one message.
+    """Return a conversation as ``messages`` of the Messages API; consecutive results are joined into one message.
 
     Args:
-        messages: as for `to_openai`.
-        notes: as for `Message.to_openai`.
+        messages: The messages; nothing is added or moved to make the conversation valid.
+        notes: A list for notes, as for `Message.to_openai`.
     """
     written: list[dict[str, Any]] = []
     for message in messages:

@@ -1,11 +1,11 @@
 """Providers of models: a module for each API. `open_provider` returns the provider for a model's name.
 
-A key from the environment is sent to the address it is for and to no other: ``OPENAI_API_KEY`` to
-``OPENAI_BASE_URL``, if that is set, and to OpenAI's own hosts; ``ANTHROPIC_API_KEY`` (else ``ANTHROPIC_AUTH_TOKEN``)
-and ``DIAL_API_KEY`` likewise. An address given in another way (``--base-url``, ``base_url`` of a profile) gets the
-``api_key`` of the profile, or none: a placeholder is sent if there is no key. ``OPENAI_ORG_ID``,
-``OPENAI_PROJECT_ID`` and the vendors' ``…_CUSTOM_HEADERS`` go to the vendor's own hosts only. No SDK reads any of
-these by itself, but for the models of clouds (`cloud_models`), whose clients sign in in the cloud's own way.
+A key from the environment is sent only to the address that it belongs to: ``OPENAI_API_KEY`` to OpenAI's own hosts and
+to ``OPENAI_BASE_URL``, if that is set; ``ANTHROPIC_API_KEY`` (else ``ANTHROPIC_AUTH_TOKEN``) and ``DIAL_API_KEY``
+likewise. Any other address (``--base-url``, ``base_url`` of a profile) gets the ``api_key`` of the profile, or a
+placeholder if there is none. ``OPENAI_ORG_ID``, ``OPENAI_PROJECT_ID`` and the vendors' ``…_CUSTOM_HEADERS`` are sent
+only to the vendor's own hosts. No SDK reads these variables, except for the models of clouds (`cloud_models`), whose
+clients authenticate as is usual for their cloud.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from dial_client.providers.presets import CLOUDS, PRESETS, Preset, find_preset, 
 from dial_client.settings.config_types import ModelSettings, Wire
 
 OnProgress = Callable[[int, int, str], None]
-"""Called during a download, with bytes done, bytes in all, and what is being done."""
+"""Called during a download with the bytes so far, the bytes in total, and a description of the current step."""
 
 _NO_MODELS: Mapping[str, ModelSettings] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class _Vendor:
-    """The API and the address of a prefix, and the environment variables for them."""
+    """The API and the address of a model prefix (``openai:``), and the environment variables for them."""
 
     wire: Wire
     url: str
-    """The usual address; empty if there is none."""
+    """The default address; empty if there is none."""
     url_variable: str
     key_variables: tuple[str, ...] = ()
     preset: Preset | None = None
-    """None for the preset of the address's host."""
+    """The preset of the endpoint; None to find the preset by the address's host."""
 
     @property
     def is_dial(self) -> bool:
@@ -76,17 +76,17 @@ def open_provider(
     on_progress: OnProgress | None = None,
     fallback_models: Sequence[str | Provider] = (),
 ) -> Provider:
-    """Return the provider for a model's name. Nothing is connected yet.
+    """Return the provider for a model's name, without opening a connection.
 
     Args:
         model: a key of `models`, ``openai:ID``, ``anthropic:ID``, ``chat:ID``, ``ollama:ID``, ``dial:ID``,
             ``azure:DEPLOYMENT``, ``bedrock:ID``, ``vertex:ID``, ``foundry:ID``, ``local``, ``local:PATH.gguf``,
             ``local:hf:REPO[/FILE]``, or ``scripted:FILE``. Any ID is accepted.
         models: the profiles of the configuration.
-        base_url: the address, in place of that of the name.
-        environ: variables in place of those of this process.
-        on_progress: called while the weights of an embedded model are fetched.
-        fallback_models: are asked, in this order, where the model cannot answer; by default those of its profile.
+        base_url: the endpoint's address; None for the default address of the model's prefix or profile.
+        environ: environment variables; None for those of this process.
+        on_progress: called while the weights of an embedded model are downloaded.
+        fallback_models: the models to ask, in this order, when the model cannot answer; empty for those of its profile.
 
     Raises:
         ConfigError: there is no such model, or its address or key is missing or wrong.
@@ -105,19 +105,19 @@ def add_fallback_models(
     models: Mapping[str, ModelSettings] = _NO_MODELS,
     environ: Mapping[str, str] | None = None,
 ) -> Provider:
-    """Return a provider that asks other models where `provider` cannot answer; without any, `provider` itself.
+    """Return a provider that asks fallback models when `provider` cannot answer; `provider` itself without such models.
 
     Args:
-        provider: is asked first.
-        fallback_models: as for `open_provider`. The fallback models of their own profiles do not count.
-        models: the profiles that they may name.
-        environ: variables in place of those of this process.
+        provider: the provider to ask first.
+        fallback_models: the fallback models, as for `open_provider`. Fallback models in their own profiles are ignored.
+        models: the profiles of the configuration, which `fallback_models` may name.
+        environ: environment variables; None for those of this process.
 
     Raises:
         ConfigError: there is no such model, or its address or key is missing or wrong.
     """
     if isinstance(fallback_models, str):
-        raise ConfigError("fallback models are a list, not a text", hint=f"[{fallback_models!r}]")
+        raise ConfigError("fallback models must be a list, not a string", hint=f"[{fallback_models!r}]")
     if not fallback_models:
         return provider
     from dial_client.providers.fallback_provider import FallbackProvider
@@ -137,32 +137,32 @@ def _open_model(
     address = normalize_url(base_url, "the base URL") if base_url else None
     if settings := models.get(model):
         return _from_settings(settings, address, environ)
-    prefix, _, rest = model.partition(":")
+    prefix, _, model_id = model.partition(":")
     if prefix in ("local", "scripted"):
-        return _open_offline(prefix, rest, address, on_progress)
+        return _open_offline(prefix, model_id, address, on_progress)
     vendor = _PREFIXES.get(prefix)
     if vendor is None and prefix not in CLOUDS:
         raise _build_unknown_model_error(model, models)
-    if not rest.strip():
-        raise ConfigError(f"{model!r} names no model", hint=f"expected {prefix}:ID")
+    if not model_id.strip():
+        raise ConfigError(f"{model!r} has no model ID", hint=f"expected {prefix}:ID")
     if vendor is None:
-        return _open_cloud_model(prefix, model, ModelSettings(model, model=rest.strip()), address, environ)
+        return _open_cloud_model(prefix, model, ModelSettings(model, model=model_id.strip()), address, environ)
     endpoint, profile = _build_endpoint(vendor, model, address, environ)
-    return _choose_provider_class(vendor)(rest.strip(), endpoint, profile)
+    return _choose_provider_class(vendor)(model_id.strip(), endpoint, profile)
 
 
 def _from_settings(settings: ModelSettings, address: str | None, environ: Mapping[str, str]) -> Provider:
     where = f"models.{settings.name}"
     if address is None and settings.base_url:
         address = normalize_url(settings.base_url, f"{where}.base_url")
-    # An Azure endpoint with an address needs no more than a header.
+    # An Azure endpoint with a configured address needs no vendor client, only a header with the key.
     if settings.preset in CLOUDS and not (settings.preset == "azure" and address):
-        named = replace(settings, model=settings.model or settings.name)
-        return _open_cloud_model(settings.preset, where, named, address, environ)
+        named_settings = replace(settings, model=settings.model or settings.name)
+        return _open_cloud_model(settings.preset, where, named_settings, address, environ)
     vendor = _find_vendor(settings, where)
     endpoint, profile = _build_endpoint(vendor, where, address, environ, settings)
-    make = _choose_provider_class(vendor, settings)
-    return make(
+    make_provider = _choose_provider_class(vendor, settings)
+    return make_provider(
         settings.model or settings.name,
         endpoint,
         profile,
@@ -172,7 +172,7 @@ def _from_settings(settings: ModelSettings, address: str | None, environ: Mappin
 
 
 def _find_vendor(settings: ModelSettings, where: str) -> _Vendor:
-    """Return the vendor of a profile: that of its preset, or else that of its API."""
+    """Return the vendor of a profile, found by its preset if it names one, and else by its API."""
     if settings.preset is None:
         return _WIRES[Wire(settings.wire or Wire.CHAT)]
     preset = find_preset(settings.preset, where)
@@ -181,18 +181,18 @@ def _find_vendor(settings: ModelSettings, where: str) -> _Vendor:
     return vendor if vendor.is_dial else replace(vendor, wire=Wire(settings.wire or vendor.wire), preset=preset)
 
 
-def _open_offline(prefix: str, rest: str, address: str | None, on_progress: OnProgress | None) -> Provider:
+def _open_offline(prefix: str, name: str, address: str | None, on_progress: OnProgress | None) -> Provider:
     if address is not None:
-        raise ConfigError(f"{prefix} has no address", hint="leave the base URL out")
+        raise ConfigError(f"{prefix} models accept no base URL", hint="leave the base URL out")
     if prefix == "local":
         from dial_client.providers.local import LocalProvider
 
-        return LocalProvider(rest or None, on_progress)
-    if not rest:
-        raise ConfigError("'scripted:' names no file", hint="expected scripted:FILE")
+        return LocalProvider(name or None, on_progress)
+    if not name:
+        raise ConfigError("'scripted:' has no file name", hint="expected scripted:FILE")
     from dial_client.providers.scripted import ScriptedProvider
 
-    return ScriptedProvider.from_file(rest)
+    return ScriptedProvider.from_file(name)
 
 
 def _open_cloud_model(
@@ -228,15 +228,15 @@ def _build_endpoint(
     environ: Mapping[str, str],
     settings: ModelSettings | None = None,
 ) -> tuple[Endpoint, EndpointProfile]:
-    """Return the endpoint with its headers, and its profile; `where` is the setting that an error names."""
-    home = _find_default_url(vendor, environ)
-    url = address or home
+    """Return the endpoint with its headers, and its profile; errors name the setting `where`."""
+    default_url = _find_default_url(vendor, environ)
+    url = address or default_url
     if not url:
         named_by = f"set {vendor.url_variable}, or " if vendor.url_variable else ""
-        raise ConfigError(f"{where} has no address", hint=f"{named_by}give a base URL")
+        raise ConfigError(f"{where} has no address", hint=f"{named_by}set a base URL")
     profile = (vendor.preset or find_preset_by_url(url)).get_profile(vendor.wire)
     profile = apply_quirks(profile, settings.quirks, where) if settings is not None else profile
-    key, hint = _find_key(vendor, where, url, home, environ, settings)
+    key, hint = _find_key(vendor, where, url, default_url, environ, settings)
     sent = f"Bearer {key or NO_KEY}" if profile.key_header.lower() == "authorization" else key or NO_KEY
     headers = {profile.key_header.lower(): sent}
     if vendor.wire is Wire.MESSAGES:
@@ -249,7 +249,7 @@ def _build_endpoint(
 
 
 def _find_default_url(vendor: _Vendor, environ: Mapping[str, str]) -> str:
-    """Return the address in the environment, or else the vendor's own."""
+    """Return the address that the environment sets, or else the vendor's default address."""
     url = environ.get(vendor.url_variable, "").strip()
     if not url:
         return vendor.url
@@ -264,15 +264,15 @@ def _find_key(
     vendor: _Vendor,
     where: str,
     url: str,
-    home: str,
+    default_url: str,
     environ: Mapping[str, str],
     settings: ModelSettings | None,
 ) -> tuple[str, str]:
-    """Return the key for an address, and what the user can do when it is refused."""
+    """Return the key for an address, and a hint for the user in case the key is refused."""
     if settings is not None and settings.api_key:
         return normalize_key(settings.api_key, f"{where}.api_key"), f"is {where}.api_key right?"
     variables = vendor.key_variables
-    if variables and (_is_vendor_host(vendor, url) or (home and is_same_origin(url, home))):
+    if variables and (_is_vendor_host(vendor, url) or (default_url and is_same_origin(url, default_url))):
         for variable in variables:
             if key := environ.get(variable, "").strip():
                 return normalize_key(key, variable), f"is {variable} right?"
@@ -289,7 +289,7 @@ def _describe_key(vendor: _Vendor) -> str:
 
 
 def _is_vendor_host(vendor: _Vendor, url: str) -> bool:
-    """Return True if an address is the vendor's own, or that of one of its regions."""
+    """Return True if an address is on the vendor's own host, or on a subdomain of that host, such as a region."""
     own, parts = urlsplit(vendor.url), urlsplit(url)
     if not vendor.key_variables or not own.hostname or not parts.hostname:
         return False
@@ -312,7 +312,7 @@ def _parse_custom_headers(text: str) -> dict[str, str]:
 
 
 def _build_unknown_model_error(model: str, models: Mapping[str, ModelSettings]) -> ConfigError:
-    prefix, colon, rest = model.partition(":")
+    prefix, colon, model_id = model.partition(":")
     vendors = {"claude": "anthropic", "gpt": "openai"}
     vendor = next((vendors[start] for start in vendors if model.startswith(start)), None)
     names = [*_PREFIXES, *CLOUDS, "local", "scripted", *models]
@@ -324,7 +324,7 @@ def _build_unknown_model_error(model: str, models: Mapping[str, ModelSettings]) 
     elif similar and (similar[0] in models or similar[0] == "local"):
         hint = f"did you mean {similar[0]}?"
     elif similar:
-        hint = f"did you mean {similar[0]}:{rest or 'ID'}?"
+        hint = f"did you mean {similar[0]}:{model_id or 'ID'}?"
     else:
         hint = (
             "expected openai:ID, anthropic:ID, chat:ID, ollama:ID, dial:ID, azure:DEPLOYMENT, bedrock:ID, vertex:ID, "

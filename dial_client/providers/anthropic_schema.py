@@ -1,7 +1,8 @@
-"""The subset of JSON Schema that the Messages API takes for structured outputs.
+"""The subset of JSON Schema that the Messages API accepts for structured outputs.
 
 https://platform.claude.com/docs/en/build-with-claude/structured-outputs: objects without additional properties, and no
-bounds of numbers, texts and lists. Such constraints are described in words; answers are checked against them here.
+bounds for numbers, strings and arrays. Such constraints are described in words, and the client checks answers against
+them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dial_client.providers.openai_schema import Schema, SubsetWriter
 
 
 class StructuredOutputWriter(SubsetWriter):
-    """Writes the schema of an answer for the Messages API."""
+    """Converts the schema of an answer for the Messages API."""
 
     keywords: ClassVar[frozenset[str]] = frozenset(
         {
@@ -24,7 +25,7 @@ class StructuredOutputWriter(SubsetWriter):
     formats: ClassVar[frozenset[str]] = SubsetWriter.formats | {"uri"}
 
     def complete(self, written: Schema, _lost: Schema, remarks: list[str]) -> Schema:
-        """Return the schema with its objects closed."""
+        """Return the schema, without additional properties if it is an object."""
         if written.get("type") != "object" and "properties" not in written:
             return written
         if written.get("additionalProperties") is True:

@@ -1,7 +1,7 @@
-"""The Chat Completions API: OpenAI's older API, which most other endpoints have too.
+"""The Chat Completions API: OpenAI's older API, which most other endpoints implement too.
 
-Requests and responses: https://platform.openai.com/docs/api-reference/chat. `chat_stream` has the deviations of other
-endpoints.
+Requests and responses: https://platform.openai.com/docs/api-reference/chat. `chat_stream` lists the deviations of
+other endpoints.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NO_ANSWER = "(no answer)"
 
 _ANY_ID = r"[!-~]{1,40}"
 _SIGNED_FIELDS = frozenset({"extra_content", "provider_specific_fields"})
-"""The fields of a call that have to be sent back: thought signatures of Gemini, and of LiteLLM in front of it."""
+"""The fields of a call that must be sent back: thought signatures of Gemini, and of LiteLLM as a proxy for Gemini."""
 _SHORT_ID = r"[a-zA-Z0-9]{9}"
 
 
@@ -77,7 +77,7 @@ class ChatProvider(HttpProvider):
         return {**encoded}
 
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
-        """Do as `generate`, and append the body of every response to `bodies`."""
+        """Do the same as `generate`, and append the body of every response to `bodies`."""
         deltas = super().generate_recorded(request, bodies)
         is_json = request.schema is not None and self._adaptation.profile.constrain == "response_format"
         return _convert_json_to_lines(deltas) if is_json else deltas
@@ -123,7 +123,7 @@ def _may_use_server_tools(request: ModelRequest) -> bool:
 
 
 def _build_constraint(request: ModelRequest, profile: EndpointProfile) -> dict[str, Any]:
-    """Return the field that constrains the reply; nothing if nothing does."""
+    """Return the body's field that constrains the reply; an empty object if the reply is not constrained."""
     match profile.constrain:
         case "grammar" if request.grammar:
             return {"grammar": request.grammar}
@@ -139,7 +139,7 @@ def _build_constraint(request: ModelRequest, profile: EndpointProfile) -> dict[s
 
 
 def build_output_format(request: ModelRequest, profile: EndpointProfile) -> dict[str, Any]:
-    """Return the field with the form of the answer; nothing for an answer in text."""
+    """Return the ``response_format`` field for a structured answer; an empty object for an answer in text."""
     form = request.output_format
     if form is None:
         return {}
@@ -152,7 +152,7 @@ def build_output_format(request: ModelRequest, profile: EndpointProfile) -> dict
 
 
 async def _convert_json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
-    """Yield the deltas of a reply whose text is a JSON object, with labelled lines in place of the object."""
+    """Yield the deltas of a reply whose text is a JSON object, with the object converted to labelled lines."""
     lines = JsonToLines()
     async with aclosing(deltas):
         async for delta in deltas:
@@ -165,13 +165,13 @@ async def _convert_json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGe
 def to_wire(
     messages: Sequence[Message], provider_name: str, profile: EndpointProfile = CHAT, notes: list[str] | None = None
 ) -> list[Any]:
-    """Return the conversation as ``messages``, valid for any conversation.
+    """Return the ``messages`` of a request, which are valid whatever conversation they are built from.
 
     Args:
-        messages: any messages but system messages.
-        provider_name: the provider whose echoes are sent.
-        profile: decides what the endpoint takes.
-        notes: gets what the model is not shown.
+        messages: the conversation, without system messages.
+        provider_name: the name of the provider whose echoes are sent.
+        profile: the flags that say which content the endpoint accepts.
+        notes: receives notes on content that the model is not shown.
     """
     ids = _SHORT_ID if profile.short_ids else _ANY_ID
     steps = normalize(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)
@@ -221,7 +221,7 @@ def _read_echo(step: AssistantStep, part: str) -> dict[str, Any]:
 
 
 def _read_call_extras(step: AssistantStep) -> dict[str, dict[str, Any]]:
-    """Return the signed fields of each call that has any; whatever else came with a call may be refused."""
+    """Return the signed fields of each call that has any. Endpoints may refuse the other extra fields of a call."""
     extras = {
         call_id: {name: value for name, value in extra.items() if name in _SIGNED_FIELDS}
         for call_id, extra in _read_echo(step, "calls").items()
@@ -258,7 +258,7 @@ def _to_tool_messages(step: AssistantStep, profile: EndpointProfile) -> list[Cha
 
 
 def _to_tool_content(result: Result, profile: EndpointProfile) -> str | list[ChatCompletionContentPartTextParam]:
-    """Return the content of a tool message, which is text only: images and documents follow the results."""
+    """Return the content of a tool message as text only. Images and documents follow the results in a user message."""
     images = sum(isinstance(part, ImagePart) for part in result.media)
     documents = len(result.media) - images
     counted = [f"{number} {kind}(s)" for number, kind in ((images, "image"), (documents, "document")) if number]
@@ -276,7 +276,7 @@ def _to_media_parts(step: AssistantStep) -> list[ChatCompletionContentPartParam]
 
 
 def _add_user(wire: list[Any], content: str | list[ChatCompletionContentPartParam], profile: EndpointProfile) -> None:
-    """Append a user message, or join it with a user message before it: many chat templates demand alternating turns."""
+    """Append a user message, joined with a preceding user message: many chat templates require alternating roles."""
     if wire and wire[-1]["role"] == "tool" and not profile.user_after_tool:
         wire.append({"role": "assistant", "content": NO_ANSWER})
     if wire and wire[-1]["role"] == "user":

@@ -1,4 +1,4 @@
-"""The content of replies of chat completions: text, parts, images and audio, as deltas and notes."""
+"""The content of replies of the Chat Completions API: text, parts, images and audio, as deltas and notes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_NOTES = 20
 
 
 class ChatContent:
-    """The content of one reply, as far as it has come."""
+    """The content of one reply, as far as it has been received."""
 
     def __init__(self) -> None:
         self._notes: dict[str, None] = {}
@@ -25,13 +25,13 @@ class ChatContent:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on what neither the text nor a part shows."""
+        """Notes on content that neither the text nor a media part shows."""
         size = max(1, self._audio_chars * 3 // 4000)
         audio = [f"the endpoint sent audio, about {size} kB: only its transcript is kept"] if self._audio_chars else []
         return [*self._notes, *audio]
 
     def parse(self, content: Any) -> list[Delta]:
-        """Return the deltas of content in any form: a text, parts, or JSON in place of a text (some gateways)."""
+        """Return the deltas of content: a text, a list of parts, or any other JSON value (some gateways)."""
         if isinstance(content, str):
             return [TextChunk(content)] if content else []
         if isinstance(content, list):
@@ -41,7 +41,7 @@ class ChatContent:
         return [] if content is None else [TextChunk(to_json_text(content))]
 
     def parse_media(self, delta: Mapping[str, Any]) -> list[Delta]:
-        """Return the deltas of the images and the audio beside the content."""
+        """Return the deltas of the images and the audio, which are fields beside the content."""
         images = delta.get("images")
         deltas = [piece for image in (images if isinstance(images, list) else ()) for piece in self._parse_image(image)]
         audio = delta.get("audio")
@@ -52,7 +52,7 @@ class ChatContent:
         return deltas
 
     def note(self, note: str) -> None:
-        """Add a note; the same note counts once."""
+        """Add a note, unless it was added before."""
         if len(self._notes) < _MAX_NOTES:
             self._notes[note] = None
 
@@ -69,7 +69,7 @@ class ChatContent:
             return self._parse_image(part)
         if isinstance(part.get("text"), str):
             return [TextChunk(part["text"])] if part["text"] else []
-        self.note(f"a part of the reply is not shown: {one_line(kind, 40) or 'of no type'}")
+        self.note(f"a part of the reply is not shown (type {one_line(kind, 40) or 'unknown'})")
         return []
 
     def _parse_image(self, image: Any) -> list[Delta]:
@@ -83,7 +83,7 @@ class ChatContent:
 
 
 def parse_data_url(url: str) -> ImagePart | FilePart | None:
-    """Return the image or file in a ``data:`` URL; None if the URL is another one."""
+    """Return the image or file in a ``data:`` URL; None for any other URL."""
     found = _DATA_URL.match(url)
     if found is None or len(url) == found.end():
         return None

@@ -1,10 +1,10 @@
-"""The parser of replies of the Chat Completions API, from any endpoint.
+"""The parser of replies of the Chat Completions API, for all endpoints.
 
-What endpoints do with streamed calls: leave out the index, or send 0 for all calls; start counting at 1; leave out ids,
-send them late, or send the same id with all calls; repeat id and name in every piece, or split the name; send the
-arguments as an object, or not at all; send every call whole in one piece, or pieces of several calls in turn; send no
-choices, or null; send one JSON text in place of a stream; end without a finish reason. None of this may mix up two
-calls or lose one.
+Endpoints stream tool calls in different ways. The index may be missing, 0 for every call, or start at 1. The id may be
+missing, late, or the same for every call. The id and the name may be repeated in every chunk, or the name may be split.
+The arguments may be an object, or missing. A call may arrive in one chunk, or several calls in alternating chunks.
+``choices`` may be missing or null, the finish reason may be missing, and the response may be one JSON text instead of a
+stream. In all these cases the parser keeps every call and does not mix up two calls.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CALL_FIELDS = frozenset({"index", "id", "type", "function"})
 
 @dataclass(slots=True)
 class _PartialCall:
-    """A tool call, as far as it has come."""
+    """A tool call, as far as it has been received."""
 
     index: Any
     id: str = ""
@@ -69,7 +69,7 @@ class _PartialCall:
         return call_id != "" and call_id == self.id and arguments == "".join(self.arguments)
 
     def add(self, call_id: str, name: str, arguments: str) -> str:
-        """Add a piece, and return what it adds to the arguments."""
+        """Add a piece of the call, and return the text that it adds to the arguments."""
         if name and self.arguments and self.is_repeated(call_id, arguments):
             return ""
         self.id = self.id or call_id
@@ -81,13 +81,13 @@ class _PartialCall:
 
 
 class CallAssembler:
-    """Assembles tool calls from the pieces they come in."""
+    """Assembles tool calls from streamed pieces."""
 
     def __init__(self) -> None:
         self._calls: list[_PartialCall] = []
 
     def add(self, piece: Any) -> ArgumentsChunk | None:
-        """Add an item of ``tool_calls``, and return what it adds to the arguments of a call."""
+        """Add an item of ``tool_calls``, and return the piece of arguments in it; None without one."""
         if not isinstance(piece, Mapping):
             return None
         function = piece.get("function")
@@ -106,7 +106,7 @@ class CallAssembler:
         return ArgumentsChunk(self._calls.index(call), call.name.strip(), added) if added else None
 
     def calls(self) -> list[tuple[ToolCallRequest, dict[str, Any]]]:
-        """Return the calls with different ids, each with the further fields that the endpoint sent."""
+        """Return the calls, with unique ids, each with the extra fields that the endpoint sent with it."""
         calls = self._calls
         if all(isinstance(call.index, int) for call in calls):
             calls = sorted(calls, key=lambda call: int(call.index))
@@ -128,7 +128,7 @@ class CallAssembler:
 
 
 def _is_new_call(call: _PartialCall, call_id: str, name: str, arguments: str, *, has_index: bool) -> bool:
-    """Return True if a piece begins a new call, although its index, or the lack of one, points at this call."""
+    """Return True if a piece begins a new call, although its index, or its missing index, matches `call`."""
     if call_id and call.id and call_id != call.id:
         return True
     if not name or not call.name:
@@ -166,7 +166,7 @@ class ChatStreamParser:
         return len(self._assembler) > 0
 
     def feed(self, value: Any) -> Sequence[Delta]:
-        """Parse a ``chat.completion.chunk``, or a whole ``chat.completion``."""
+        """Parse a ``chat.completion.chunk`` event, or a ``chat.completion`` object of an unstreamed response."""
         try:
             chunk = require_object(value)
         except StreamedError as error:
@@ -191,10 +191,10 @@ class ChatStreamParser:
         finish, notes = self._find_finish_reason(), [*notes, *self._notes, *self._content.notes]
         citations = self._citations.finish("".join(self._text))
         if finish is FinishReason.CUT and self._finish:
-            notes.append(f"the endpoint stopped with {self._finish[:40]!r}")
+            notes.append(f"the reply ended with the unknown stop reason {self._finish[:40]!r}")
         if finish is not FinishReason.STOP:
             if self.has_calls:
-                notes.append("the reply is not whole: its tool calls are not run")
+                notes.append("the reply is incomplete: its tool calls are not run")
             return [Completion(finish, self._usage, notes=tuple(notes), citations=citations)]
         calls = self._assembler.calls()
         extras = {call.id: extra for call, extra in calls if extra}
@@ -231,7 +231,7 @@ class ChatStreamParser:
     def _may_be_retried(self, report: Any) -> bool:
         """Return True if the endpoint could not parse its model's tool call (Groq), and no answer was streamed yet.
 
-        Reasoning is no answer; that of the reply which failed is not sent back.
+        Reasoning does not count as an answer. The reasoning of the failed reply is not sent back.
         """
         error = report.get("error") if isinstance(report, dict) else None
         failed = isinstance(error, dict) and error.get("code") == CALL_UNREADABLE
@@ -287,7 +287,7 @@ class ChatStreamParser:
         return added if self.streams_arguments else []
 
     def _parse_rare_fields(self, delta: Mapping[str, Any]) -> None:
-        """Parse fields that have to be sent back as they came, and attachments."""
+        """Parse fields that must be sent back unchanged, and attachments."""
         if isinstance(details := delta.get("reasoning_details"), list):
             merge_reasoning_details(self._details, details)
         if isinstance(custom := delta.get("custom_content"), dict):
@@ -298,15 +298,15 @@ class ChatStreamParser:
                 self._note_attachment(attachment)
 
     def _note_attachment(self, attachment: Any) -> None:
-        """Add a note on an attachment of a DIAL deployment, which no text shows."""
+        """Add a note on an attachment of a DIAL deployment, because the text does not show it."""
         if isinstance(attachment, dict) and len(self._notes) < _MAX_ATTACHMENTS:
             labels = [to_text(attachment.get(key))[:200] for key in ("title", "type", "url")]
             self._notes.append(f"the deployment attached: {', '.join(label for label in labels if label)}")
 
 
-def merge_reasoning_details(details: list[Any], more: Sequence[Any]) -> None:
-    """Append OpenRouter's ``reasoning_details``; pieces with the same index and type are joined."""
-    for detail in more:
+def merge_reasoning_details(details: list[Any], new_details: Sequence[Any]) -> None:
+    """Append OpenRouter's ``reasoning_details``, and join pieces with the same index and type."""
+    for detail in new_details:
         last = details[-1] if details else None
         if (
             isinstance(detail, dict)
@@ -324,5 +324,5 @@ def merge_reasoning_details(details: list[Any], more: Sequence[Any]) -> None:
 
 
 def _is_blank(delta: Any) -> bool:
-    """Return True if a delta has nothing but its role: Perplexity sends an empty delta beside a whole message."""
+    """Return True if a delta has only a role: Perplexity sends such a delta beside a complete message."""
     return not isinstance(delta, Mapping) or not any(value for name, value in delta.items() if name != "role")

@@ -1,8 +1,8 @@
-"""Models of clouds by name: ``azure:DEPLOYMENT``, ``bedrock:ID``, ``vertex:ID`` and ``foundry:ID``.
+"""Providers for models of clouds: ``azure:DEPLOYMENT``, ``bedrock:ID``, ``vertex:ID`` and ``foundry:ID``.
 
-The vendors' clients sign in with what the cloud's own tools use: a key, Entra ID, an AWS profile, Google's application
-default credentials. Credentials that are not from a profile go to the cloud's own hosts, and to the address that the
-cloud's environment variable names; to no other.
+The vendors' clients authenticate with the credentials that the cloud's own tools use: a key, Entra ID, an AWS profile,
+or Google's application default credentials. Credentials that do not come from a profile of the configuration are sent
+only to the cloud's own hosts, and to the address in the cloud's environment variable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dial_client.providers.vendor_clients import SdkMessagesProvider, choose_ope
 from dial_client.settings.config_types import ModelSettings, Wire
 
 _AZURE_VERSION = "2025-04-01-preview"
-"""The ``api-version`` of Azure OpenAI if ``OPENAI_API_VERSION`` does not name one: the last that is a date."""
+"""The ``api-version`` of Azure OpenAI if ``OPENAI_API_VERSION`` is not set: the last version that is a date."""
 
 _BEDROCK_HOST = re.compile(
     r"(?:[\w-]+\.)?bedrock-runtime(?:-fips)?\.[a-z0-9-]+(?:\.vpce)?\.amazonaws\.com(?:\.cn)?", re.ASCII
@@ -37,20 +37,20 @@ _BEDROCK_HOST = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cloud:
-    """A cloud, and what is installed and set for it."""
+    """A cloud, with the packages and environment variables that its client needs."""
 
     packages: tuple[str, ...]
-    """What signs in; the extra of the same name as the cloud brings them."""
+    """The packages that authenticate; the extra with the name of the cloud installs them."""
     url_variable: str
     key_variables: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    """Host names of the cloud; subdomains count too."""
+    """Host names of the cloud; their subdomains match too."""
     host_form: re.Pattern[str] | None = None
-    """The form of its host names, where customers of the cloud get hosts in the same domain."""
+    """The pattern of host names of a cloud whose customers may have hosts in the same domain."""
     sign_in: str
-    """What the user can do without credentials."""
+    """Advice for the user if there are no credentials."""
     is_key_enough: bool = True
-    """With a key the packages are not needed."""
+    """True if the packages are not needed when there is a key."""
 
 
 _CLOUDS: Mapping[str, _Cloud] = MappingProxyType(
@@ -68,7 +68,7 @@ _CLOUDS: Mapping[str, _Cloud] = MappingProxyType(
             key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
             host_form=_BEDROCK_HOST,
             sign_in="sign in with 'aws configure' or 'aws sso login', and set AWS_REGION",
-            is_key_enough=False,  # botocore reads its streams
+            is_key_enough=False,  # botocore parses the event streams
         ),
         "vertex": _Cloud(
             packages=("google.auth", "requests"),
@@ -89,37 +89,37 @@ _CLOUDS: Mapping[str, _Cloud] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """The address of a cloud, and the key for it."""
+    """The address of a cloud's endpoint, and the key for it."""
 
     where: str
-    """The name or the profile, for error messages."""
+    """The model's name, or the setting of its profile, for error messages."""
     url: str
-    """Empty for the address that the client chooses."""
+    """The address; empty if the client chooses it."""
     key: str
-    """Empty if the client signs in otherwise."""
+    """The key; empty if the client authenticates in another way."""
     environ: Mapping[str, str]
 
     def read(self, *variables: str) -> str:
-        """Return the first of these variables that is set, without blanks around it; empty if none is."""
+        """Return the value of the first variable that is set, without surrounding white space; empty if none is set."""
         values = (self.environ.get(variable, "").strip() for variable in variables)
         return next((value for value in values if value), "")
 
 
 _Client = tuple[Endpoint, Callable[[], Any]]
-"""Where the client goes as far as that is known, and a function that makes it."""
+"""The endpoint of the client, with the address as far as it is known, and a function that creates the client."""
 
 
 def open_cloud_model(
     cloud_name: str, where: str, settings: ModelSettings, address: str | None, environ: Mapping[str, str]
 ) -> Provider:
-    """Return the provider for a model of a cloud. Nothing is imported yet.
+    """Return the provider for a model of a cloud, without importing the vendor's SDK.
 
     Args:
-        cloud_name: one of `presets.CLOUDS`.
+        cloud_name: the name of the cloud, one of `presets.CLOUDS`.
         where: the name of the model, or the setting, for error messages.
-        settings: the profile; its `model` is the id or the deployment.
-        address: the address in place of the cloud's own.
-        environ: the environment.
+        settings: the profile, whose `model` is the model's id or deployment.
+        address: the endpoint's address; None for the cloud's own.
+        environ: the environment variables.
 
     Raises:
         ConfigError: an address, a region, a key or a package is missing.
@@ -147,20 +147,20 @@ def open_cloud_model(
 def _find_access(
     cloud_name: str, where: str, settings: ModelSettings, address: str | None, environ: Mapping[str, str]
 ) -> _Access:
-    """Return the address and the key; check that what signs in is installed, and goes to no foreign address."""
+    """Return the address and the key; check that the packages are installed and the credentials fit the address."""
     cloud = _CLOUDS[cloud_name]
-    home = environ.get(cloud.url_variable, "").strip()
-    home = normalize_url(home, cloud.url_variable) if home else ""
+    configured_url = environ.get(cloud.url_variable, "").strip()
+    configured_url = normalize_url(configured_url, cloud.url_variable) if configured_url else ""
     key = normalize_key(settings.api_key, f"{where}.api_key") if settings.api_key else ""
-    if not key and address and not _is_home(address, home, cloud):
+    if not key and address and not _is_cloud_address(address, configured_url, cloud):
         raise ConfigError(
-            f"{where}: {urlsplit(address).hostname} is not an address that the credentials of {cloud_name} are for",
-            hint=f"set {cloud.url_variable} to it, or give an api_key in a profile",
+            f"{where}: {urlsplit(address).hostname} is not a host for the credentials of {cloud_name}",
+            hint=f"set {cloud.url_variable} to it, or set api_key in a profile",
         )
     if not key:
         set_keys = ((name, environ.get(name, "").strip()) for name in cloud.key_variables)
         key = next((normalize_key(value, name) for name, value in set_keys if value), "")
-    access = _Access(where, address or home, key, environ)
+    access = _Access(where, address or configured_url, key, environ)
     has_key = bool(key or (cloud_name == "azure" and access.read("AZURE_OPENAI_AD_TOKEN")))
     if not (has_key and cloud.is_key_enough) and not all(map(_is_installed, cloud.packages)):
         keys = [f"set {name}" for name in cloud.key_variables if cloud.is_key_enough]
@@ -169,9 +169,9 @@ def _find_access(
     return access
 
 
-def _is_home(address: str, home: str, cloud: _Cloud) -> bool:
-    """Return True if an address is the cloud's own, or the one that the environment names."""
-    if home and is_same_origin(address, home):
+def _is_cloud_address(address: str, configured_url: str, cloud: _Cloud) -> bool:
+    """Return True if an address is on the cloud's own hosts, or has the same origin as `configured_url`."""
+    if configured_url and is_same_origin(address, configured_url):
         return True
     parts = urlsplit(address)
     host = parts.hostname or ""
@@ -188,7 +188,7 @@ def _is_installed(package: str) -> bool:
 
 def _find_azure(access: _Access) -> _Client:
     if not access.url:
-        raise ConfigError(f"{access.where} has no address", hint="set AZURE_OPENAI_ENDPOINT, or give a base URL")
+        raise ConfigError(f"{access.where} has no address", hint="set AZURE_OPENAI_ENDPOINT, or set a base URL")
     version = access.read("OPENAI_API_VERSION") or _AZURE_VERSION
     token = "" if access.key else access.read("AZURE_OPENAI_AD_TOKEN")
 
@@ -200,7 +200,7 @@ def _find_azure(access: _Access) -> _Client:
             scope = "https://cognitiveservices.azure.com/.default"
             sign_in = {"azure_ad_token": token} if token else {"azure_ad_token_provider": _make_token_provider(scope)}
         client = AsyncAzureOpenAI(azure_endpoint=access.url, api_version=version, max_retries=0, **sign_in)
-        client.organization = client.project = None  # those of the environment are OpenAI's own
+        client.organization = client.project = None  # the variables for these are for OpenAI's own endpoint
         return client
 
     hint = "is AZURE_OPENAI_API_KEY right, or has the account the role for this?"
@@ -247,7 +247,7 @@ def _find_vertex(access: _Access) -> _Client:
 def _find_foundry(access: _Access) -> _Client:
     resource = access.read("ANTHROPIC_FOUNDRY_RESOURCE")
     if not access.url and not resource:
-        raise ConfigError(f"{access.where} has no address", hint="set ANTHROPIC_FOUNDRY_RESOURCE, or give a base URL")
+        raise ConfigError(f"{access.where} has no address", hint="set ANTHROPIC_FOUNDRY_RESOURCE, or set a base URL")
     url = access.url or f"https://{resource}.services.ai.azure.com/anthropic"
 
     def make_client() -> Any:
@@ -263,10 +263,10 @@ def _find_foundry(access: _Access) -> _Client:
 
 
 def _make_token_provider(scope: str) -> Callable[[], Awaitable[str]]:
-    """Return a function that returns a token of Entra ID, from the cache or from the identity that is found."""
+    """Return a function that returns an Entra ID token, cached or from the default Azure credential."""
     from azure.identity import DefaultAzureCredential, get_bearer_token_provider
 
-    # Where a program has set up no logging, what was tried in vain would be printed.
+    # If a program has not configured logging, failed credential sources would be printed to standard error.
     logging.getLogger("azure.identity").addHandler(logging.NullHandler())
     get_token = get_bearer_token_provider(DefaultAzureCredential(), scope)
 

@@ -1,8 +1,8 @@
-"""DIAL core: one address with many deployments, each asked through the API it supports best.
+"""The provider for DIAL core: one address with many deployments, each asked through the best API that it supports.
 
-The core describes its deployments: ``GET /openai/deployments/{id}`` has their interfaces and parameters
-(https://github.com/epam/ai-dial-core, docs/dynamic-settings/models.md). It is requested once. A deployment without a
-description is asked through chat completions, which every deployment has.
+``GET /openai/deployments/{id}`` returns the description of a deployment, with its interfaces and parameters
+(https://github.com/epam/ai-dial-core, docs/dynamic-settings/models.md). The description is requested once. A deployment
+without a description is asked through the Chat Completions API, which every deployment supports.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from dial_client.settings.config_types import Wire
 log = get_logger(__name__)
 
 _DESCRIPTION_TIMEOUT = 5.0
-"""Seconds for the description of a deployment."""
+"""Timeout in seconds of the request for a deployment's description."""
 
 
 class DialProvider:
     """A provider for a deployment of a DIAL core.
 
     Args:
-        model: the deployment's id; may have slashes (``applications/…``).
-        endpoint: the core.
-        profile: its flags; `EndpointProfile.api_version` is that of chat completions.
-        wire: the only API to use; None for the best one that the deployment supports.
-        fixed: flags of the profile that the description of the deployment does not change.
-        temperature: sent if the deployment takes it.
-        max_tokens: tokens of a reply if the request does not limit them.
+        model: the deployment's id, which may contain slashes (``applications/…``).
+        endpoint: the address of the core, with its headers.
+        profile: the flags of the core. Its `EndpointProfile.api_version` applies to chat completions only.
+        wire: the API to use; None for the best one that the deployment supports.
+        fixed: names of the profile's flags that the deployment's description must not change.
+        temperature: the temperature, which is sent if the deployment accepts one; None for the model's default.
+        max_tokens: the most tokens of a reply; None for the limit of the profile.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class DialProvider:
         max_tokens: int | None = None,
     ) -> None:
         self._model = model
-        self._name = f"dial:{model}@{endpoint.host}"  # of every API: the echo says which API it is of
+        self._name = f"dial:{model}@{endpoint.host}"  # the same for every API: the echo contains its API
         self._endpoint = endpoint
         self._profile = profile
         self._wire = None if wire is None else Wire(wire)
@@ -73,7 +73,7 @@ class DialProvider:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the deployment."""
+        """What is known about the deployment."""
         return ModelInfo(
             self._name,
             self._model,
@@ -85,11 +85,11 @@ class DialProvider:
 
     @property
     def parser_flags(self) -> Mapping[str, Any]:
-        """The flags of the profile that decide how responses are read, if they are not the defaults."""
+        """The flags of the profile that affect the parsing of responses, except those with their default values."""
         return self._profile.get_parser_flags()
 
     async def prepare(self) -> None:
-        """Request the description of the deployment, and open the HTTP client for it."""
+        """Request the description of the deployment, and create its HTTP client."""
         await (await self._choose_provider()).prepare()
 
     async def aclose(self) -> None:
@@ -98,22 +98,22 @@ class DialProvider:
             await self._inner.aclose()
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Ask the deployment, and yield its reply as it comes, a `Completion` last.
+        """Send the request, and yield the reply as it arrives. The last delta is a `Completion`.
 
         Raises:
-            ProviderError: as `HttpProvider.generate`, or the deployment has no tools by its description.
+            ProviderError: `HttpProvider.generate` raised it, or by its description the deployment accepts no tools.
         """
         return self.generate_recorded(request, None)
 
     async def generate_recorded(
         self, request: ModelRequest, bodies: list[RawBody] | None
     ) -> AsyncGenerator[Delta, None]:
-        """Do as `generate`, and append the body of every response to `bodies`."""
+        """Do the same as `generate`, and append the body of every response to `bodies`."""
         inner = await self._choose_provider()
         if request.tools and self._features.get("tools") is False and self._profile.tools != "native":
             raise ProviderError(
-                f"{self._endpoint.host} says that {self._model} takes no tools; "
-                'a profile with "tools": "native" offers them all the same',
+                f"{self._endpoint.host} says that {self._model} does not support tools; "
+                'a profile with "tools": "native" offers them nevertheless',
                 code=TOOLS_UNSUPPORTED,
             )
         request = replace(request, messages=tuple(self._unwrap_echo(message, inner) for message in request.messages))
@@ -127,7 +127,7 @@ class DialProvider:
                     yield delta
 
     def _unwrap_echo(self, message: Message, inner: HttpProvider) -> Message:
-        """Return a message with the echo of the API in use; without an echo, if it is that of another API."""
+        """Return a message with the echo for the API in use, without an echo that belongs to another API."""
         if message.echo is None or message.echo.provider != self._name:
             return message
         echo = message.echo.data
@@ -146,7 +146,7 @@ class DialProvider:
             return self._inner
 
     async def _fetch_description(self) -> dict[str, Any]:
-        """Return the description of the deployment; nothing if there is none, which does not fail the turn."""
+        """Return the description of the deployment; an empty object, and no error, if it cannot be fetched."""
         transport = HttpTransport(replace(self._endpoint, query={}))
         try:
             description = await transport.get(
@@ -174,7 +174,7 @@ class DialProvider:
         return _DeploymentProvider(self._model, core, profile, **options)
 
     def _apply_description(self, wire: Wire) -> EndpointProfile:
-        """Return the profile with the flags of the description, except those that are fixed."""
+        """Return the profile, changed as the deployment's description requires, except for fixed flags."""
         description = self._features
         flags: dict[str, Any] = {}
         if description.get("temperature") is False or description.get("custom_temperature_supported") is False:
@@ -194,17 +194,17 @@ class DialProvider:
 
 
 class _DeploymentProvider(ChatProvider):
-    """A provider for chat completions, where each deployment has a path of its own, as at Azure."""
+    """A provider for chat completions with a separate path for each deployment, as in Azure OpenAI."""
 
     def _get_path(self) -> str:
         return f"/openai/deployments/{quote(self._model, safe='')}/chat/completions"
 
 
 def _choose_wire(description: Mapping[str, Any], features: Mapping[str, Any]) -> Wire:
-    """Return the API that supports most.
+    """Return the API of a deployment that supports the most features.
 
-    The Responses API comes first: OpenAI's current models have tools with reasoning there only. Then Messages, where
-    thinking is sent back with its signature. OpenAI's deployments may have Messages too, through a translation.
+    The Responses API has priority: OpenAI's current models support tools with reasoning only there. The Messages API is
+    second: it accepts thinking with its signature. OpenAI's deployments may offer the Messages API too, by translation.
     """
     interfaces = description.get("interfaces")
     interfaces = interfaces if isinstance(interfaces, list) else [interfaces]
@@ -214,7 +214,7 @@ def _choose_wire(description: Mapping[str, Any], features: Mapping[str, Any]) ->
 
 
 def _move_instructions_to_messages(request: ModelRequest) -> ModelRequest:
-    """Return the request with its instructions at the beginning of the first user message."""
+    """Return the request with its instructions moved to the beginning of the first user message."""
     text = request.instruction_text
     if not text:
         return request

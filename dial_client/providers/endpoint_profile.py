@@ -1,4 +1,4 @@
-"""How an endpoint deviates from its API, in flags: defaults, presets, and the user's own on top."""
+"""The flags that say how an endpoint deviates from its API: defaults, then presets, then the user's own flags."""
 
 from __future__ import annotations
 
@@ -15,74 +15,76 @@ class EndpointProfile:
     """The flags of an endpoint. The defaults suit most endpoints with OpenAI's Chat Completions API."""
 
     tools: str = ""
-    """``native``: the API's own tool calls, whatever the endpoint says of itself; ``text``: tool calls as text."""
+    """``native``: use the API's own tool calls, even if the endpoint says that it has none; ``text``: use tool calls as
+    text; empty for the default."""
     fenced_calls: bool = False
-    """A code fence with a call in it, at the end of a reply, is a call: models on local servers write calls so."""
+    """A code fence with a call, at the end of a reply, is a tool call: models on local servers write calls so."""
     tool_name_re: str = ""
-    """A regular expression that tool names must match as a whole; other names are mapped."""
+    """A regular expression that must match a tool's whole name; names that do not match are mapped to new names."""
     tool_name_len: int = 64
-    """The most characters of a tool's name; longer names are mapped."""
+    """The most characters of a tool's name; longer names are mapped to new names."""
     schema_dialect: str = "full"
     """How much of JSON Schema a tool's parameters may use: ``full``, ``openai`` or ``gemini`` (`schema_dialects`)."""
     key_header: str = "authorization"
-    """The header with the key: ``authorization`` (as ``Bearer KEY``), or another header (as it is)."""
+    """The header that carries the key: ``authorization`` (as ``Bearer KEY``), or another header (the key alone)."""
     api_version: str = ""
-    """The version of the API: in the query of a DIAL endpoint, in a header of Anthropic's."""
+    """The version of the API: sent in a header in the Messages API, in the query string in the others."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Further headers of every request."""
+    """Additional headers of every request."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of every request's body."""
+    """Additional fields of every request's body."""
     idle_timeout: float = 120.0
-    """The longest silence of a stream, in seconds."""
+    """The longest time between two reads of a stream, in seconds."""
     max_tokens: int | None = None
-    """The most tokens of a reply if no other limit is set; the Messages API demands a number."""
+    """The most tokens of a reply if no other limit is set. The Messages API requires a limit."""
     max_tokens_field: str = "max_tokens"
-    """The field for that limit in chat completions; empty if the endpoint takes none."""
+    """The field for the limit of a reply's tokens in chat completions; empty if the endpoint accepts no limit."""
     sampling: bool = True
-    """The endpoint takes a temperature."""
+    """The endpoint accepts a temperature."""
     stream_usage: bool = True
     """The endpoint reports usage in a stream on request (``stream_options``)."""
     parallel: str = "omit"
-    """``parallel_tool_calls``: ``omit``, ``send_true`` (llama.cpp needs it), or ``false``."""
+    """The field ``parallel_tool_calls``: ``omit``, ``send_true`` (llama.cpp needs it), or ``false``."""
     tool_choice: bool = True
-    """The endpoint obeys ``tool_choice``; if not, a reply without calls is requested by offering no tools."""
+    """The endpoint obeys ``tool_choice``; if not, a request for a reply without calls offers no tools."""
     prompt_cache: bool = False
     """The endpoint caches the beginning of the conversation on request (Anthropic's ``cache_control``)."""
     images: bool = True
-    """The model takes images; if not, it reads a description of them."""
+    """The model accepts images; if not, images are replaced by descriptions."""
     documents: bool = False
-    """The endpoint takes PDF documents; if not, the model reads a description of them."""
+    """The endpoint accepts PDF documents; if not, documents are replaced by descriptions."""
     user_after_tool: bool = True
-    """A user's message may follow a tool's result directly."""
+    """A user message may directly follow a tool message; if not, a placeholder is sent between the two."""
     short_ids: bool = False
-    """Ids of calls are nine letters and digits (Mistral)."""
+    """Ids of calls must be nine letters and digits (Mistral)."""
     tool_search: bool = False
-    """The endpoint searches itself among tools that are ``defer_loading`` (Responses and Messages only)."""
+    """The endpoint itself searches the tools with ``defer_loading`` (Responses and Messages only)."""
     strict: bool = False
-    """The endpoint holds calls to their schemas (strict mode), which are written accordingly."""
+    """The endpoint makes calls conform to their schemas (strict mode); the schemas are written for strict mode."""
     tool_content: str = "str"
-    """The form of a tool's result: ``str`` or ``parts``."""
+    """The form of a tool message's content: ``str`` or ``parts``."""
     constrain: str = "none"
-    """The field that constrains replies: ``none``; to a grammar ``grammar`` (llama.cpp) or ``structured_outputs``
-    (vLLM); to a JSON Schema ``response_format`` (Ollama, and most others)."""
+    """The field that constrains replies: ``grammar`` (llama.cpp) or ``structured_outputs`` (vLLM) for a GBNF grammar,
+    ``response_format`` (Ollama and most others) for a JSON Schema, or ``none``."""
     structured_output: str = "none"
-    """The endpoint holds answers to a JSON Schema: ``none``, ``without_tools`` (in requests without tools) or
-    ``with_tools`` (in all requests)."""
+    """Whether the endpoint makes answers conform to a JSON Schema: ``none``, ``without_tools`` (in requests without
+    tools) or ``with_tools`` (in all requests)."""
     reasoning_in: tuple[str, ...] = ("reasoning_content", "reasoning")
-    """The fields that may have the model's reasoning."""
+    """The fields that may contain the model's reasoning."""
     echo_reasoning: str = "tool_turns"
-    """The model's messages whose reasoning is sent back: ``none``, ``tool_turns`` or ``always``."""
+    """The assistant messages whose reasoning is sent back: ``none``, those with tool calls (``tool_turns``), or all
+    (``always``)."""
     reasoning_field: str = ""
-    """The field for the reasoning that a message with calls must have, empty or not (DeepSeek)."""
+    """The field for reasoning that every assistant message with calls must have, even if it is empty (DeepSeek)."""
     echo_call_extra: bool = True
-    """Further fields of a call are sent back (Gemini's thought signatures)."""
+    """The signed fields of a call are sent back (Gemini's thought signatures)."""
     unsigned_call: Mapping[str, Any] = field(default_factory=dict)
-    """Fields for the first call of a message that the endpoint did not sign: another model's (Gemini)."""
+    """Fields to add to the first call of a message that the endpoint did not sign, such as another model's (Gemini)."""
     server_tools: tuple[str | Mapping[str, Any], ...] = ()
-    """Tools that the endpoint runs itself: names of `server_tools`, or definitions to be sent as they are."""
+    """Tools that the endpoint runs itself: names of `server_tools`, or definitions that are sent unchanged."""
 
     def get_parser_flags(self) -> dict[str, Any]:
-        """Return the flags that decide how a response is read, if they are not the defaults."""
+        """Return the flags that affect the parsing of responses, without those that have their default value."""
         flags = {
             "fenced_calls": self.fenced_calls,
             "reasoning_in": self.reasoning_in,
@@ -104,10 +106,10 @@ OLLAMA = EndpointProfile(
 OPENAI = EndpointProfile(max_tokens_field="max_completion_tokens", documents=True, structured_output="with_tools")
 DIAL = EndpointProfile(key_header="api-key", api_version="2025-04-01-preview")
 NEWEST_MESSAGES_VERSION = "2026-10-21"
-"""The ``anthropic-version`` to send: the newest of https://platform.claude.com/docs/en/api/versioning, and the one that
-the SDK ``anthropic`` 2.12 sends. Gateways may not know it yet."""
+"""The ``anthropic-version`` to send: the newest of https://platform.claude.com/docs/en/api/versioning, which the SDK
+``anthropic`` 2.12 sends too. Gateways may not know it yet."""
 OLDER_MESSAGES_VERSION = "2023-06-01"
-"""The ``anthropic-version`` before it, which every endpoint of the Messages API knows."""
+"""The previous ``anthropic-version``, which every endpoint of the Messages API knows."""
 ANTHROPIC = EndpointProfile(
     api_version=NEWEST_MESSAGES_VERSION,
     max_tokens=16_384,
@@ -121,11 +123,11 @@ MESSAGES = EndpointProfile(api_version=NEWEST_MESSAGES_VERSION, max_tokens=8_192
 
 
 def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str) -> EndpointProfile:
-    """Return the profile with the user's flags in place of its own.
+    """Return the profile with the user's flags applied to it.
 
     Args:
-        profile: the flags that are known of the endpoint.
-        quirks: names of `EndpointProfile`'s fields.
+        profile: the known flags of the endpoint.
+        quirks: the user's flags by name, which is a field of `EndpointProfile`.
         where: the setting that an error names: ``models.NAME``.
 
     Raises:
@@ -138,20 +140,20 @@ def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str
             from difflib import get_close_matches
 
             similar = get_close_matches(name, flag_names, n=1)
-            hint = f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(flag_names)}"
+            hint = f"did you mean {similar[0]!r}?" if similar else f"the flags are {', '.join(flag_names)}"
             raise ConfigError(f"{where}: there is no flag {name!r}", hint=hint)
         if not is_valid_flag(name, value):
             expected = _CHOICES.get(name) or (type(_DEFAULTS[name]).__name__,)
-            raise ConfigError(f"{where}.{name}: this is not a value for it", hint=f"expected {' or '.join(expected)}")
+            raise ConfigError(f"{where}.{name}: invalid value", hint=f"expected {' or '.join(expected)}")
     lists = {name: tuple(value) for name, value in quirks.items() if isinstance(value, list)}
     return replace(profile, **(dict(quirks) | lists))
 
 
 _IGNORED_FLAGS = frozenset({"forced_choice"})
-"""Flags without effect: no call is ever forced."""
+"""Flags that are accepted without effect: no request forces a call."""
 
 _MIN_NAME_LENGTH = 16
-"""The least `tool_name_len`: shorter names could not differ."""
+"""The lowest `tool_name_len`. Shorter names would leave no room for a hash that makes them unique."""
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "tools": ("native", "text"),

@@ -1,4 +1,4 @@
-"""A provider that asks other models where the first one cannot answer."""
+"""A provider that asks fallback models when the first model cannot answer."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from dial_client.runtime.logs import get_logger
 log = get_logger(__name__)
 
 PAUSE = 60.0
-"""Seconds for which a model that could not answer is asked after the others."""
+"""Seconds for which a model that failed is asked only after the other models."""
 
 _REFUSED_REQUESTS = frozenset({400, 413, 422})
-"""HTTP statuses that are about the request: another model would be asked the same."""
+"""HTTP statuses that refuse the request itself, which another model would receive unchanged."""
 _MENDED = frozenset({CONTEXT_LENGTH_EXCEEDED, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED})
-"""Codes of errors after which the same model is asked in another way."""
+"""Codes of errors after which the same model receives a changed request."""
 
 
 @dataclass(slots=True)
 class _Candidate:
-    """One of the models."""
+    """A model, with the record of its last failure."""
 
     provider: Provider
     paused_until: float = 0.0
-    """In seconds of the clock."""
+    """The end of the pause after a failure, in seconds of the clock."""
     error: str = ""
-    """Why it could not answer."""
+    """The message of the last error; empty if there was none."""
 
 
 class FallbackProvider:
-    """Asks the first of its models that can answer.
+    """Asks its models in order, until one of them can answer.
 
-    The next model is asked where a model fails before the first delta of its reply: it cannot be reached, is busy or
-    broken after all retries, refuses the key, or does not exist. A model that refuses the request itself is no
-    reason to ask another one. A model that failed is asked after the others for `PAUSE` seconds, so that the rounds
-    of a turn do not each wait for it.
+    The next model is asked if a model fails before the first delta of its reply: the endpoint cannot be reached, is
+    still busy or broken after all retries, refuses the key, or does not have the model. The next model is not asked if
+    the endpoint refuses the request itself. For `PAUSE` seconds, a model that failed is asked only after the others, so
+    that later requests of a turn do not wait for it again.
 
     Args:
-        providers: the models, in the order in which they are asked; at least one.
-        clock: returns the time in seconds.
+        providers: the providers of the models, in the order in which they are asked; at least one.
+        clock: the function that returns the time in seconds.
     """
 
     def __init__(self, providers: Sequence[Provider], clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,21 +58,21 @@ class FallbackProvider:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the model that is asked next; the secrets are those of all models."""
+        """What is known about the model that will be asked first now, with the secrets of all models."""
         secrets = (secret for candidate in self._candidates for secret in candidate.provider.info.secrets)
         return replace(self._in_order()[0].provider.info, secrets=tuple(dict.fromkeys(secrets)))
 
     async def prepare(self) -> None:
-        """Prepare the first model; the others are prepared when they are asked."""
+        """Prepare the first model. The other models are prepared when they are asked."""
         provider = self._candidates[0].provider
         if isinstance(provider, Preparable):
             await provider.prepare()
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Ask the models one after the other, and yield the reply of the first that begins one.
+        """Ask the models one after the other, and yield the first reply that begins.
 
         Raises:
-            ProviderError: no model could answer, the request was refused, or a reply broke off.
+            ProviderError: no model could answer, the request was refused, or the connection broke during a reply.
         """
         errors: list[ProviderError] = []
         for candidate in self._in_order():
@@ -98,7 +98,7 @@ class FallbackProvider:
             await candidate.provider.aclose()
 
     def _in_order(self) -> list[_Candidate]:
-        """Return the models as they are asked now: those that failed a moment ago are the last."""
+        """Return the models in the current order: those that failed less than `PAUSE` seconds ago are last."""
         now = self._clock()
         return sorted(self._candidates, key=lambda candidate: candidate.paused_until > now)
 
@@ -108,7 +108,7 @@ class FallbackProvider:
         log.warning("model_fallback", provider=candidate.provider.info.name, status=error.status, code=error.code)
 
     def _with_origin(self, completion: Completion, answering: _Candidate) -> Completion:
-        """Return the end of a reply with the model that wrote it, and a note on each model that was passed over."""
+        """Return the `Completion` with the model that answered, and a note on each earlier model that failed."""
         info = answering.provider.info
         if answering is self._candidates[0]:
             return replace(completion, info=info)
@@ -122,12 +122,12 @@ class FallbackProvider:
 
 
 def can_fall_back(error: ProviderError) -> bool:
-    """Return True if another model may be able to answer the same request."""
+    """Return True if another model may be able to answer the unchanged request."""
     return error.code not in _MENDED and error.status not in _REFUSED_REQUESTS
 
 
 def _join(errors: Sequence[ProviderError]) -> ProviderError:
-    """Return one error for all models, with the status and the code of the first."""
+    """Return one error for all models, with the status and the code of the first error."""
     first = errors[0]
     if len(errors) == 1:
         return first

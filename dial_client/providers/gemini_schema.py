@@ -1,7 +1,7 @@
-"""The subset of JSON Schema that Google's ``Schema`` has: https://ai.google.dev/api/caching#Schema, from OpenAPI 3.0.
+"""Conversion of schemas to Google's ``Schema``, from OpenAPI 3.0: https://ai.google.dev/api/caching#Schema.
 
-A schema has one type, with ``nullable`` in place of null, and no references; enums are strings; an object has at least
-one property. Any other request is refused: "Unknown name …", "should be non-empty for OBJECT type".
+A schema has exactly one type, ``nullable`` instead of the type null, and no references. Enum values are strings. An
+object has at least one property. Gemini refuses other schemas: "Unknown name …", "should be non-empty for OBJECT type".
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from dial_client.providers.openai_schema import Schema, SubsetWriter
 
 _TYPE_KEYWORDS = ("type", "properties", "required", "items", "enum")
-"""Keywords that cannot stand beside ``anyOf``."""
+"""Keywords that are not allowed beside ``anyOf``."""
 _NULL = {"type": "string", "nullable": True}
 _TYPE_BY_KEYWORD = {
     "properties": "object", "items": "array", "enum": "string", "pattern": "string", "minLength": "string",
@@ -20,7 +20,7 @@ _TYPE_BY_KEYWORD = {
 
 
 class GeminiSubsetWriter(SubsetWriter):
-    """Writes the parameters of a tool for Gemini."""
+    """Converts the parameters of a tool for Gemini."""
 
     keywords: ClassVar[frozenset[str]] = frozenset(
         {
@@ -33,16 +33,16 @@ class GeminiSubsetWriter(SubsetWriter):
     references: ClassVar[tuple[str, ...]] = ()
 
     def write_parameters(self) -> tuple[Schema, str]:
-        """Return the parameters, empty for a tool without any, and what is lost at their top in words."""
+        """Return the parameters, empty for a tool without any, and a description of lost top-level constraints."""
         if self.root.get("properties"):
             return super().write_parameters()
-        rest = self.root.get("additionalProperties")
-        return {}, "It takes arguments, but none that this endpoint can be told of." if rest else ""
+        additional = self.root.get("additionalProperties")
+        return {}, "It takes arguments, but none that this endpoint can be told of." if additional else ""
 
     def resolve_reference(
         self, schema: Schema, ancestors: tuple[str, ...], remarks: list[str]
     ) -> tuple[Schema, tuple[str, ...]]:
-        """Replace a reference by its target, and ``const`` and exclusive bounds by keywords that Gemini has."""
+        """Replace a reference by its target, and ``const`` and exclusive bounds by keywords that Gemini supports."""
         schema, ancestors = super().resolve_reference(schema, ancestors, remarks)
         if "const" in schema:
             schema["enum"] = [schema.pop("const")]
@@ -53,7 +53,7 @@ class GeminiSubsetWriter(SubsetWriter):
         return schema, ancestors
 
     def complete(self, written: Schema, lost: Schema, remarks: list[str]) -> Schema:
-        """Return the schema with the one type it must have, and with everything else that Gemini demands."""
+        """Return the schema with exactly one type, and with the further changes that Gemini requires."""
         _keep_string_enum(written, lost)
         _split_types(written)
         _simplify_any_of(written)
@@ -74,12 +74,12 @@ class GeminiSubsetWriter(SubsetWriter):
         return written
 
     def get_any_schema(self) -> Schema:
-        """Return the schema of any value: a schema must have a type, or alternatives that have one."""
+        """Return a schema that allows any scalar: a schema must have a type, or branches with types."""
         return {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}
 
 
 def _keep_string_enum(written: Schema, lost: Schema) -> None:
-    """Keep an enum of strings; values of other types are lost."""
+    """Keep an enum of strings; move an enum with other values to the lost constraints."""
     if "enum" not in written:
         return
     values = written.pop("enum")
@@ -97,7 +97,7 @@ def _keep_string_enum(written: Schema, lost: Schema) -> None:
 
 
 def _split_types(written: Schema) -> None:
-    """Write null as ``nullable``, and several types as ``anyOf``."""
+    """Replace the type null by ``nullable``, and a list of types by ``anyOf``."""
     types = written.get("type")
     if types == "null":
         written |= _NULL
@@ -106,13 +106,14 @@ def _split_types(written: Schema) -> None:
     del written["type"]
     if "null" in types:
         written["nullable"] = True
-    rest = [type_ for type_ in types if type_ != "null"]
-    if len(rest) == 1:
-        written["type"] = rest[0]
-    elif rest and "anyOf" not in written:
+    other_types = [type_ for type_ in types if type_ != "null"]
+    if len(other_types) == 1:
+        written["type"] = other_types[0]
+    elif other_types and "anyOf" not in written:
         beside = {"object": ("properties", "required"), "array": ("items",), "string": ("enum",)}
         forms = [
-            {"type": type_, **{key: written[key] for key in beside.get(type_, ()) if key in written}} for type_ in rest
+            {"type": type_, **{key: written[key] for key in beside.get(type_, ()) if key in written}}
+            for type_ in other_types
         ]
         for key in ("properties", "required", "items", "enum"):
             written.pop(key, None)
@@ -128,17 +129,19 @@ def _complete_branch(form: Schema) -> Schema:
 
 
 def _simplify_any_of(written: Schema) -> None:
-    """Write a null branch of ``anyOf`` as ``nullable``; a single branch that is left replaces ``anyOf``."""
+    """Replace a null branch of ``anyOf`` by ``nullable``, and an ``anyOf`` with one remaining branch by the branch."""
     if "anyOf" not in written:
         return
     branches = [branch for branch in written.pop("anyOf") if isinstance(branch, dict)]
-    rest = [branch for branch in branches if branch != _NULL]
-    if len(rest) < len(branches):
+    other_branches = [branch for branch in branches if branch != _NULL]
+    if len(other_branches) < len(branches):
         written["nullable"] = True
-    if len(rest) == 1:
-        written |= {key: value for key, value in rest[0].items() if key != "description" or key not in written}
-    elif rest:
-        written["anyOf"] = rest
+    if len(other_branches) == 1:
+        written |= {
+            key: value for key, value in other_branches[0].items() if key != "description" or key not in written
+        }
+    elif other_branches:
+        written["anyOf"] = other_branches
 
 
 def _clean_required(written: Schema) -> None:

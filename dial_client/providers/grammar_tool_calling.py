@@ -1,7 +1,7 @@
-"""Tool calls for a model that has none of its own: a `Provider` around another one, which decides before it writes.
+"""Tool calls for a model without an API for them: a `Provider` that asks another provider in two steps.
 
-Each reply begins with a decision under a grammar, in the form of `local.json_prompt_format`: a call, or an answer.
-`local.call_policy` says which calls are made. An answer is then free text: the model is asked once more, in plain words
+First the model decides under a grammar, in the format of `local.json_prompt_format`: it chooses a call or an answer.
+`local.call_policy` determines which calls are made. For an answer, the model is then asked again in plain text
 (`local.answer_prompt`), without a grammar.
 """
 
@@ -48,17 +48,19 @@ log = get_logger(__name__)
 
 _AS_JSON = "Answer with one JSON object that satisfies this JSON Schema:\n{schema}"
 
-REPEATED = "the embedded model only repeated itself: its answer was stopped"
-"""The note on an answer that was stopped."""
+REPEATED = "the answer was stopped, because the embedded model repeated itself"
+"""The note on an answer that was stopped because it repeated itself."""
 
 
 class GrammarToolCallingProvider:
-    """Asks a model for a decision, and then for an answer, and gives both as any other provider does.
+    """Asks a model for a decision, and then for an answer, and yields the deltas of an ordinary reply.
+
+    The three providers ask the same model. They are closed with this provider.
 
     Args:
-        decider: the model as it is asked for decisions; can be held to a grammar. It is closed with this provider.
-        reporter: the same model as it is asked for answers from results; closed too. None for `decider`.
-        writer: the same model as it is asked for other answers; closed too. None for `decider`.
+        decider: the provider for decisions, which must support a grammar.
+        reporter: the provider for answers from tool results; None for `decider`.
+        writer: the provider for other answers; None for `decider`.
     """
 
     def __init__(self, decider: Provider, reporter: Provider | None = None, writer: Provider | None = None) -> None:
@@ -68,17 +70,17 @@ class GrammarToolCallingProvider:
         self._writer = writer or decider
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Ask the model, and give its reply as it comes; it is asked again for a call that would get nowhere.
+        """Ask the model for decisions until a call or an answer is chosen, and yield the reply as it arrives.
 
         Raises:
-            ProviderError: as the model does.
+            ProviderError: one of the inner providers raised it.
         """
         if _is_in_another_form(request):
             async with aclosing(self._reporter.generate(request)) as deltas:
                 async for delta in deltas:
                     yield delta
             return
-        # A decision has a form of its own; with two of them in a request the grammar has no effect.
+        # A decision has its own grammar, which would have no effect beside an output format in the same request.
         decided = replace(request, output_format=None)
         clauses = ClausePolicy(decided, self.info.name)
         policy = CallPolicy(decided, self.info.name)
@@ -98,7 +100,7 @@ class GrammarToolCallingProvider:
                     yield replace(delta, usage=usage + delta.usage) if isinstance(delta, Completion) else delta
         elif reply := policy.reply or ("" if clauses.note else _shown_result(request)):
             yield TextChunk(reply)
-            # Under the grammar the model would invent what it does not know.
+            # A structured answer counts as refused: under its grammar the model would invent unknown facts.
             yield Completion(FinishReason.STOP if form is None else FinishReason.REFUSED, usage)
         else:
             async with aclosing(self._answer(request, usage, clauses.note)) as deltas:
@@ -106,16 +108,16 @@ class GrammarToolCallingProvider:
                     yield delta
 
     async def _answer(self, request: ModelRequest, usage: Usage, note: str) -> AsyncGenerator[Delta, None]:
-        """Ask for an answer, and once more if it only repeats the question; `note` stands behind the answer."""
+        """Ask for an answer, and once more if the answer only repeats the question; append `note` to the answer."""
         model = self._reporter if has_results(request.messages) else self._writer
-        asked = _answer_request(request)
+        answer_request = _answer_request(request)
         check = ResultCheck(find_question(request.messages), find_results(request.messages))
         for is_last in (False, True):
             opening, repetition = (
-                Opening("" if is_last or not asked.messages else asked.messages[-1].text),
+                Opening("" if is_last or not answer_request.messages else answer_request.messages[-1].text),
                 Repetition(),
             )
-            async with aclosing(model.generate(asked)) as deltas:
+            async with aclosing(model.generate(answer_request)) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, TextChunk):
                         if shown := check.feed(opening.feed(delta.text)):
@@ -128,17 +130,17 @@ class GrammarToolCallingProvider:
                     elif opening.is_echo:
                         usage += delta.usage
                     else:
-                        if rest := check.feed(opening.finish()) + check.finish() + (note and f"\n\n{note}"):
-                            yield TextChunk(rest)
+                        if remaining_text := check.feed(opening.finish()) + check.finish() + (note and f"\n\n{note}"):
+                            yield TextChunk(remaining_text)
                         yield replace(delta, usage=usage + delta.usage)
             if not opening.is_echo:
                 return
-            *before, last = asked.messages
-            again = Message.user(ANSWER_NOW.format(question=last.text))
-            asked = replace(asked, messages=(*before, again))
+            *before, last = answer_request.messages
+            repeated_question = Message.user(ANSWER_NOW.format(question=last.text))
+            answer_request = replace(answer_request, messages=(*before, repeated_question))
 
     async def _decide_call(self, request: ModelRequest) -> tuple[CallPolicy, Usage]:
-        """Decide about a question: about the first of its requests alone, and without a call of it about all."""
+        """Decide about the first request in the question alone; if that yields no call, about the whole question."""
         usage = Usage()
         if (first := find_first_request(request)) is not None:
             policy = CallPolicy(first, self.info.name)
@@ -149,14 +151,14 @@ class GrammarToolCallingProvider:
         return policy, usage + await self._decide_all(policy)
 
     async def _decide_all(self, policy: CallPolicy | ClausePolicy) -> Usage:
-        """Take the steps of a policy until it has none left."""
+        """Run all steps of a policy."""
         usage = Usage()
         while (step := policy.step) is not None:
             usage += await self._decide(policy, step)
         return usage
 
     async def _decide(self, policy: CallPolicy | ClausePolicy, step: Step) -> Usage:
-        """Take one step: let the model decide, and hand over what it decided."""
+        """Run one step: ask the model for a decision, and pass the decision to the policy."""
         text: list[str] = []
         completion = Completion(FinishReason.CUT)
         async with aclosing(self._decider.generate(policy.request(step))) as deltas:
@@ -176,13 +178,13 @@ class GrammarToolCallingProvider:
         return completion.usage
 
     async def aclose(self) -> None:
-        """Let go of the model."""
+        """Close the inner providers."""
         for model in dict.fromkeys((self._decider, self._reporter, self._writer)):
             await model.aclose()
 
 
 def _is_in_another_form(request: ModelRequest) -> bool:
-    """Return whether calls ride as text in a format of the host's, or there is no question to decide about."""
+    """Return True if the host uses a text tool format, or if there is no question to decide about."""
     if request.tools:
         return False
     is_question = bool(request.messages) and request.messages[-1].role is Role.USER
@@ -190,17 +192,19 @@ def _is_in_another_form(request: ModelRequest) -> bool:
 
 
 def _is_answer_next(request: ModelRequest) -> bool:
-    """Return whether there is nothing to decide: the answer has a form, and no tool can be called.
+    """Return True if no decision is needed: the answer has an output format, and no tool can be called.
 
-    A decision would find many a text that an answer is to be taken from to be about something live.
+    A decision would often misjudge a text for extraction as a question about current data.
     """
     return request.output_format is not None and not (request.tools and request.tool_choice is ToolChoice.AUTO)
 
 
 def _json_request(request: ModelRequest, form: OutputFormat) -> ModelRequest:
-    asked = _answer_request(request)
+    answer_request = _answer_request(request)
     text = _AS_JSON.format(schema=json.dumps(form.schema, ensure_ascii=False))
-    return replace(asked, instructions=(*asked.instructions, Instruction(InstructionSource.HOST, text)))
+    return replace(
+        answer_request, instructions=(*answer_request.instructions, Instruction(InstructionSource.HOST, text))
+    )
 
 
 def _shown_result(request: ModelRequest) -> str:

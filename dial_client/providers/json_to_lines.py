@@ -1,6 +1,6 @@
-"""A reply that is one JSON object, as labelled lines: ``{"Action": "f", "Input": {}}`` is ``Action: f``, ``Input: {}``.
+"""Converts a reply that is a JSON object to labelled lines: ``{"Action": "f"}`` becomes ``Action: f``.
 
-So a text format with labelled lines needs no second parser for endpoints that constrain replies by JSON Schema only.
+A tool format with labelled lines then needs no second parser for endpoints that constrain replies only by JSON Schema.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dial_client.providers.tool_call_codec import replace_surrogates
 _NEWLINE = "\n"
 _KEY = re.compile(r'"([^"\\]{0,200})"[ \t\r\n]*:[ \t\r\n]*')
 _MAX_KEY = 256
-"""Characters of a key; an object with a longer key passes unchanged."""
+"""The most characters of a key. An object is not converted from a longer key on."""
 _PLAIN = re.compile(r'[^"\\]+')
 _ESCAPE = re.compile(r'\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]')
 _HALF_ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z")
@@ -23,7 +23,7 @@ _SPACE = " \t\r\n"
 
 
 class JsonToLines:
-    """Converts an object to lines as it comes. A text that does not begin with an object passes unchanged."""
+    """Converts a streamed JSON object to lines. A text that does not begin with an object is returned unchanged."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -34,11 +34,11 @@ class JsonToLines:
         self._is_escaped = False
 
     def feed(self, text: str) -> str:
-        """Add text, and return what is known of the lines now; an object that ends early is converted up to there."""
+        """Add text, and return the converted lines so far. An incomplete object is converted as far as it goes."""
         self._held += text
         lines: list[str] = []
-        while self._held and (more := self._step()) is not None:
-            lines.append(more)
+        while self._held and (converted := self._step()) is not None:
+            lines.append(converted)
         return "".join(lines)
 
     def _consume(self, count: int) -> str:
@@ -92,13 +92,13 @@ class JsonToLines:
             self._step = self._read_key
             return ""
         if _HALF_ESCAPE.match(self._held):
-            return None  # the other half of a pair may be on its way
+            return None  # the second half of a surrogate pair may follow
         if escape := _ESCAPE.match(self._held):
             return replace_surrogates(json.loads(f'"{self._consume(escape.end())}"'))
         return self._consume(1) if len(self._held) >= _MAX_ESCAPE else None
 
     def _read_literal(self) -> str:
-        """Return a value that is no string as it is written, up to its end."""
+        """Return the unchanged text of a value that is not a string, up to the end of the value."""
         for at, char in enumerate(self._held):
             if self._in_string:
                 self._in_string = char != '"' or self._is_escaped

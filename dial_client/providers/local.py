@@ -1,7 +1,7 @@
-"""The embedded model: no key, and no network once its weights are there.
+"""The provider for the embedded model, which needs no key, and no network once its weights are downloaded.
 
-It runs in a process of its own that speaks chat completions on a loopback port. What is left to do here is to have it
-there: weights, process, readiness; and once more when it has died.
+The model runs in a child process that serves the Chat Completions API on a loopback port. This module downloads the
+weights, starts the process, waits until it is ready, and starts it again if it has died.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.local_decision import LOGPROBS, DecisionProvider
 
 VARIABLE = "DIAL_LOCAL_MODEL"
-"""The environment variable that names another GGUF file."""
+"""The environment variable that names another model: a GGUF file, or ``hf:REPO[/FILE]``."""
 MAX_TOKENS = 1024
-"""Tokens of a reply where a request does not say: a small model that repeats itself would go on to the window's end."""
+"""The default limit of a reply, in tokens. Without a limit, a repetitive reply would fill the context window."""
 
 _HUB = "hf:"
 _PARTS = ("xllamacpp", "huggingface_hub", "filelock")
 ANSWER_BIAS = -4.5
-"""Is added to the logit of an answer where a decision is made: the call that might be made is wanted as well, so that
-`local.call_score` can tell how likely it is. On the tuning half one right call needs 4.2, and one more than 5.5."""
+"""The logit bias of the token "answer" in decisions. It makes the model write the most likely call even if an answer is
+more likely, so that `local.call_score` can compute the probability of the call. In the tuning half of the evaluation,
+one right call needs a bias of -4.2 or less, and another one a bias below -5.5."""
 UNKNOWN_BIAS = ANSWER_BIAS - UNKNOWN_DISCOUNT
-"""The same for "unknown"."""
+"""The logit bias of the token "unknown" in decisions."""
 _PROFILE = EndpointProfile(
     images=False,
     tool_choice=False,
@@ -51,50 +52,52 @@ _PROFILE = EndpointProfile(
     structured_output="without_tools",
 )
 _DECISION_FIELDS = {"logit_bias": [["answer", ANSWER_BIAS], ["unknown", UNKNOWN_BIAS]], **LOGPROBS}
-_DECISIONS = replace(_PROFILE, extra_body=_DECISION_FIELDS)
+_DECISION_PROFILE = replace(_PROFILE, extra_body=_DECISION_FIELDS)
 _DRY = {
     "dry_multiplier": 0.8,
     "dry_allowed_length": 6,
     "dry_penalty_last_n": 1024,
     "dry_sequence_breakers": ["<|im_end|>"],
 }
-"""Makes what was written before less likely, from six tokens on: without it a poem repeats its last verse to the limit
-of tokens, and a penalty on single tokens only puts that off. Results are copied, so answers from them go without."""
-_WRITING = replace(_PROFILE, extra_body=_DRY)
-_LAST_WORDS = 1.0
-"""Seconds a process whose connection broke has to end."""
+"""DRY sampling, which makes repetitions of six or more tokens less likely. Without it, a poem repeats its last verse up
+to the token limit, and a penalty on single tokens only delays that. Answers from tool results are generated without
+DRY, because they copy text of the results."""
+_WRITER_PROFILE = replace(_PROFILE, extra_body=_DRY)
+_EXIT_TIMEOUT = 1.0
+"""Seconds to wait for the end of a process after its connection broke."""
 
 
 class LocalProvider:
-    """Asks the embedded model. Getting and starting it waits for the first request, or for `prepare`.
+    """A `Provider` for the embedded model. The first request, or `prepare`, downloads and starts the model.
 
     Args:
-        path: a GGUF file in place of our own, or ``hf:REPO[/FILE]`` for one of the model hub; None for the one
-            ``DIAL_LOCAL_MODEL`` names in either way, if any.
-        on_progress: called while the weights are fetched: bytes done, bytes in all, and what is being done.
+        path: a GGUF file, or ``hf:REPO[/FILE]`` for a model of the Hugging Face Hub; None for the model that
+            ``DIAL_LOCAL_MODEL`` names in either form, or else the default model.
+        on_progress: called while the weights are downloaded, with the bytes so far, the bytes in total, and a
+            description of the current step.
 
     Raises:
-        ConfigError: the extra is not installed, or the file is not there or no GGUF, or the name is none of the hub's.
+        ConfigError: the extra is not installed, the file is missing or not a GGUF file, or the hub name is invalid.
     """
 
-    # Its own words on tools are part of how it is asked; more of them do it no good.
+    # The prompts for this model contain their own guidance on tools. More guidance makes its decisions worse.
     info = ModelInfo("local", context_window=CONTEXT_TOKENS, guidance="", structured_output=StructuredOutput.WITH_TOOLS)
 
     def __init__(self, path: str | None = None, on_progress: OnProgress | None = None) -> None:
         if any(importlib.util.find_spec(part) is None for part in _PARTS):
             raise ConfigError("the embedded model needs the extra: pip install 'dial-client[local]'")
-        named = path or os.environ.get(VARIABLE) or ""
-        if named:  # another model has no decision before its answer: it is asked as llama.cpp's server is
+        model_name = path or os.environ.get(VARIABLE) or ""
+        if model_name:  # any other model makes no decision before its answer, and has the flags of llama.cpp's server
             self.info = replace(self.info, structured_output=StructuredOutput.WITHOUT_TOOLS)
-        self._hub_name = named.removeprefix(_HUB) if named.startswith(_HUB) else ""
+        self._hub_name = model_name.removeprefix(_HUB) if model_name.startswith(_HUB) else ""
         if self._hub_name:
             hub.parse_name(self._hub_name)
-        self._file = None if self._hub_name else _named(path)
+        self._file = None if self._hub_name else _find_file(path)
         if self._file is not None:
             self.info = _with_tool_format(self.info, self._file)
         self._on_progress = on_progress
         self.endpoint: Endpoint | None = None
-        """Where the model can be asked without this host; None before it was started."""
+        """The address of the model's server, for other clients too; None before the model was started."""
         self._process: ModelProcess | None = None
         self._chat: Provider | None = None
         self._starting = anyio.Lock()
@@ -102,29 +105,30 @@ class LocalProvider:
         self._closed = False
 
     async def prepare(self, request: ModelRequest | None = None) -> None:
-        """Get the weights and start the model, if it is not running.
+        """Download the weights and start the model, if it is not running.
 
         Args:
-            request: what a conversation will begin with, tools and instructions. The model reads it now, so that it
-                has only the rest to read when it is asked: a dozen tools take it ten seconds on a small machine.
+            request: the tools and instructions of a later conversation. The model processes them now, so that the first
+                request only has to process its messages: a dozen tools take ten seconds on a small machine.
 
         Raises:
-            ProviderError: the weights could not be had, or the model did not start.
+            ProviderError: the weights could not be downloaded, or the model did not start.
         """
-        chat = await self._running()
+        chat = await self._ensure_running()
         if request is not None:
             async with aclosing(chat.generate(replace(request, max_tokens=1, stream=False))) as deltas:
                 async for _ in deltas:
                     pass
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Ask the model, and give its reply as it comes, a `Completion` last.
+        """Send the request, and yield the reply as it arrives. The last delta is a `Completion`.
 
         Raises:
-            ProviderError: the model could not be had or started, or failed twice before it said anything.
+            ProviderError: the model could not be downloaded or started, refused the request, failed twice before the
+                first delta, or failed after it.
         """
         for is_last in (False, True):
-            chat = await self._running()
+            chat = await self._ensure_running()
             has_begun = False
             try:
                 async with aclosing(chat.generate(request)) as deltas:
@@ -132,21 +136,21 @@ class LocalProvider:
                         has_begun = True
                         yield delta
             except ProviderError as error:
-                failure = await self._explained(error)
-                if has_begun or is_last or not _may_pass(failure):
+                failure = await self._explain(error)
+                if has_begun or is_last or not _can_retry(failure):
                     raise failure from None
             else:
                 return
 
     async def aclose(self) -> None:
-        """Stop the model and whatever is under way to have it; may be called twice, from any task."""
+        """Stop the model, or its download or start; may be called twice, and from any task."""
         self._closed = True
         if self._start_scope is not None:
             self._start_scope.cancel()
         await self._stop()
 
-    async def _running(self) -> Provider:
-        """Return the provider of the running model. One task starts the model if necessary, and the others wait."""
+    async def _ensure_running(self) -> Provider:
+        """Return the provider of the running model. If necessary, one task starts the model while the others wait."""
         async with self._starting:
             if self._closed:
                 raise ProviderError("the embedded model is closed")
@@ -160,18 +164,20 @@ class LocalProvider:
 
     async def _start(self) -> Provider:
         file = self._file or await self._fetch()
-        is_ours = await to_thread.run_sync(_size, file) == QWEN.size  # a copy of it elsewhere is ours as well
+        is_ours = (
+            await to_thread.run_sync(_get_size, file) == QWEN.size
+        )  # recognizes copies of the default model by size
         self.info = _with_tool_format(self.info, file)
         self._process = await ModelProcess.start(file, TEMPLATE if is_ours else None)
         key = self._process.key
         self.endpoint = endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
-        name = self.info.name  # without the port, which changes from start to start
+        name = self.info.name  # without the port, which is different after each start
         chat = ChatProvider("local", endpoint, _PROFILE, temperature=0.0, name=name)
         await chat.prepare()
         if not is_ours:
             return chat
-        decider = DecisionProvider("local", endpoint, _DECISIONS, temperature=0.0, name=name)
-        writer = ChatProvider("local", endpoint, _WRITING, temperature=0.0, name=name)
+        decider = DecisionProvider("local", endpoint, _DECISION_PROFILE, temperature=0.0, name=name)
+        writer = ChatProvider("local", endpoint, _WRITER_PROFILE, temperature=0.0, name=name)
         return GrammarToolCallingProvider(decider, chat, writer)
 
     async def _fetch(self) -> Path:
@@ -187,10 +193,10 @@ class LocalProvider:
         if process is not None:
             await process.stop()
 
-    async def _explained(self, error: ProviderError) -> ProviderError:
-        """Return the error; for a model that has died, with the last lines of its log."""
+    async def _explain(self, error: ProviderError) -> ProviderError:
+        """Return the error, replaced by one with the last lines of the log if the model's process has ended."""
         process = self._process
-        if error.code != "connection" or process is None or not await process.ended(_LAST_WORDS):
+        if error.code != "connection" or process is None or not await process.ended(_EXIT_TIMEOUT):
             return error
         return ProviderError(f"the embedded model ended: {process.last_words()}", code="connection")
 
@@ -199,13 +205,17 @@ class LocalProvider:
             self._on_progress(done, total, what)
 
 
-def _named(path: str | None) -> Path | None:
-    """Return the named file, or None."""
-    named = path or os.environ.get(VARIABLE)
-    if not named:
+def _find_file(path: str | None) -> Path | None:
+    """Return the GGUF file that `path` or the environment variable names; None if neither names one.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not a GGUF file.
+    """
+    model_name = path or os.environ.get(VARIABLE)
+    if not model_name:
         return None
     where = "local:PATH" if path else VARIABLE
-    file = Path(named).expanduser()
+    file = Path(model_name).expanduser()
     try:
         with file.open("rb") as opened:
             magic = opened.read(4)
@@ -217,16 +227,16 @@ def _named(path: str | None) -> Path | None:
 
 
 def _with_tool_format(info: ModelInfo, file: Path) -> ModelInfo:
-    """Return what is known of a model: without a chat template its calls ride as text, held to a grammar."""
-    if _size(file) == QWEN.size or has_chat_template(file):
+    """Return the info of a model, which uses tool calls as text under a grammar if its file has no chat template."""
+    if _get_size(file) == QWEN.size or has_chat_template(file):
         return info
     return replace(info, tool_format=ToolFormat.REACT, guidance=None)
 
 
-def _size(file: Path) -> int:
+def _get_size(file: Path) -> int:
     return file.stat().st_size
 
 
-def _may_pass(error: ProviderError) -> bool:
-    """Return whether a second request may help: the process has died. Refusals were retried before."""
+def _can_retry(error: ProviderError) -> bool:
+    """Return True if a second attempt may help, because the process has died. The transport retries refusals itself."""
     return error.code == "connection"

@@ -1,4 +1,4 @@
-"""The embedded model as it is asked for decisions: its replies end with how sure it was of them."""
+"""The provider that asks the embedded model for decisions, and scores each decision by its token probabilities."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.chat_stream import ChatStreamParser
 
 LOGPROBS: Mapping[str, Any] = {"logprobs": True, "top_logprobs": 20}
-"""The fields of a request that ask for the probabilities of its reply's tokens."""
+"""The fields of a request that ask for the log probabilities of the reply's tokens."""
 
 
 class DecisionProvider(ChatProvider):
-    """Asks for decisions. The echo of each `Completion` is the decision's `DecisionScore` as JSON, if it has one."""
+    """Asks for decisions. The echo of each `Completion` is the decision's `DecisionScore` as JSON, if there is one."""
 
     def _new_parser(self) -> ChatStreamParser:
         return _ScoringParser(self._adaptation.profile)
 
 
 class _ScoringParser(ChatStreamParser):
-    """Reads a whole answer of chat completions, and scores it by its tokens' probabilities."""
+    """Parses an unstreamed chat completion, and scores it by the probabilities of its tokens."""
 
     _tokens: Sequence[Mapping[str, Any]] = ()
 

@@ -1,8 +1,9 @@
-"""Images and documents as every endpoint takes them, or a description in place of those that no endpoint takes.
+"""Conversion of images and documents to forms that every endpoint accepts, or else to descriptions.
 
-A single part that an endpoint refuses fails the whole request, and every later one. So parts are checked first: invalid
-base64, an unknown type, an invalid PDF or a size above the limit is replaced by a description. Servers often name the
-wrong image type, which the Messages API refuses: the first bytes decide, not the server.
+If an endpoint refuses one part, it refuses the whole request, and every later request of the conversation. So parts are
+checked first: a part with invalid base64, an unknown type, invalid PDF data or too large a size is replaced by a
+description. MCP servers often declare a wrong image type, which the Messages API refuses, so the first bytes of an
+image determine its type.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from dial_client.providers.tool_call_codec import replace_surrogates
 from dial_client.text.media_types import IMAGE_TYPES, PDF, media_type
 
 MAX_IMAGE = 5 * 1024 * 1024
-"""Characters of base64 of an image (the Messages API; other APIs take more)."""
+"""The most base64 characters of an image (the limit of the Messages API; other APIs accept more)."""
 MAX_TOTAL = 28 * 1024 * 1024
-"""Characters of base64 in one request, and so of one document: the Messages API takes requests of 32 MB."""
+"""The most base64 characters of all media in one request, and of one document: the Messages API accepts 32 MB."""
 MAX_PARTS = 20
-"""Images and documents in one request (with more than 20, the Messages API takes only small images)."""
+"""The most images and documents in one request. With more than 20, the Messages API accepts only small images."""
 
 _ALPHABET = (string.ascii_letters + string.digits + "+/").encode()
 _MAX_TITLE = 200
 _HEADER = 1024
-"""Bytes in which a PDF must say that it is one (Adobe's PDF Reference 1.7, implementation note 13)."""
+"""The first bytes of a PDF, which must contain its header (Adobe's PDF Reference 1.7, implementation note 13)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MediaDescription(TextPart):
-    """The description in place of an image or a document that the model is not shown."""
+    """The description that replaces an image or a document that the model is not shown."""
 
 
 def describe_media(part: ImagePart | FilePart, why: str = "it cannot be shown to the model") -> MediaDescription:
@@ -40,16 +41,16 @@ def describe_media(part: ImagePart | FilePart, why: str = "it cannot be shown to
 
 
 def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
-    """Return a part in the form that endpoints take, or its description.
+    """Return a part in the form that endpoints accept, or else its description.
 
     Args:
         part: any part.
-        images: the endpoint takes images.
-        documents: the endpoint takes documents.
+        images: True if the endpoint accepts images.
+        documents: True if the endpoint accepts documents.
     """
     if isinstance(part, TextPart):
         return TextPart(replace_surrogates(part.text))
-    data = "".join(part.data.split())  # base64 in lines, as in mail
+    data = "".join(part.data.split())  # base64 may be split into lines, as in mail
     if not (images or documents) or len(data) > MAX_TOTAL:
         return describe_media(part)
     head = _decode_start(data)
@@ -62,9 +63,9 @@ def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
 
 
 def _decode_start(data: str) -> bytes:
-    """Return the first bytes of valid base64; nothing if it is not valid."""
-    rest = data.encode("ascii", "replace").translate(None, _ALPHABET)
-    if len(data) % 4 or rest not in (b"", b"=", b"==") or not data.endswith(rest.decode()):
+    """Return the first decoded bytes of valid base64; empty bytes if it is invalid."""
+    padding = data.encode("ascii", "replace").translate(None, _ALPHABET)
+    if len(data) % 4 or padding not in (b"", b"=", b"==") or not data.endswith(padding.decode()):
         return b""
     return binascii.a2b_base64(data[: _HEADER // 3 * 4])
 
@@ -81,7 +82,7 @@ def _detect_image_type(head: bytes) -> str | None:
 
 
 def _build_title(part: ImagePart | FilePart) -> str:
-    """Return the name of a document as endpoints take it: one short line that ends in ``.pdf``."""
+    """Return the name of a document in the form that endpoints accept: one short line that ends with ``.pdf``."""
     name = "" if isinstance(part, ImagePart) else " ".join(replace_surrogates(part.name).split())
     name = name[:_MAX_TITLE].strip() or "document"
     return name if name.lower().endswith(".pdf") else f"{name}.pdf"
@@ -90,12 +91,12 @@ def _build_title(part: ImagePart | FilePart) -> str:
 def count_expired(sizes: Sequence[int]) -> int:
     """Return how many of a conversation's images and documents are replaced by descriptions, the oldest first.
 
-    Whenever a limit is exceeded, half of the room is freed. The conversation is followed from its beginning, so the
-    number stays the same until the limit is exceeded again: prompt caches, and signatures over earlier messages, stay
-    valid that long.
+    Whenever a limit is exceeded, half of it is freed. The function replays the conversation from its beginning, so the
+    number stays the same until a limit is exceeded again. Until then, prompt caches, and signatures over earlier
+    messages, stay valid.
 
     Args:
-        sizes: the sizes of all images and documents in their order, in characters.
+        sizes: the sizes of all images and documents in order, in base64 characters.
     """
     first = total = 0
     for at, size in enumerate(sizes):

@@ -1,7 +1,7 @@
 """Anthropic's Messages API.
 
-https://platform.claude.com/docs/en/api/messages. The content blocks of a reply are kept as they are: thinking is
-sent back with its signature, unmodified and in its place.
+https://platform.claude.com/docs/en/api/messages. The content blocks of a reply are kept unchanged: thinking blocks are
+sent back with their signatures, unmodified and in their original positions.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 _ID = r"[a-zA-Z0-9_-]{1,64}"
 _DEFAULT_MAX_TOKENS = 8_192
 _MAX_UNSTREAMED_TOKENS = 21_333
-"""Longer replies are always streamed: the API closes connections that are silent for ten minutes."""
+"""The highest ``max_tokens`` of an unstreamed request: the API closes connections that are idle for ten minutes."""
 
 
 _VERSION = "anthropic-version"
 _VERSION_NOTE = (
-    f"the endpoint does not take version {NEWEST_MESSAGES_VERSION} of the API: {OLDER_MESSAGES_VERSION} is sent"
+    f"the endpoint does not accept version {NEWEST_MESSAGES_VERSION} of the API: {OLDER_MESSAGES_VERSION} is sent"
 )
 
 
@@ -115,7 +115,7 @@ class MessagesProvider(HttpProvider):
         return super()._adapt_request(error, request, fields, tools, notes)
 
     def _use_older_version(self) -> bool:
-        """Send the older version of the API from now on; return False if the newest one was not sent before."""
+        """Send the older API version from now on; return False if the newest version was never sent."""
         headers = dict(self.endpoint.headers)
         if headers.get(_VERSION) == NEWEST_MESSAGES_VERSION:
             headers[_VERSION] = OLDER_MESSAGES_VERSION
@@ -130,13 +130,13 @@ class MessagesProvider(HttpProvider):
 
 
 def _build_output_config(form: OutputFormat) -> OutputConfigParam:
-    """Return the field with the form of the answer.
+    """Return the ``output_config`` field with the schema of the answer.
 
     Raises:
-        ProviderError: the API has no such schema: all names of properties must be known.
+        ProviderError: the schema has open objects, which the API does not accept: all property names must be known.
     """
     if not can_be_strict(form.schema):
-        raise ProviderError("the API takes no schema of open objects", code=OUTPUT_FORMAT_UNSUPPORTED)
+        raise ProviderError("the API does not support schemas with open objects", code=OUTPUT_FORMAT_UNSUPPORTED)
     schema, _ = to_output_schema(form, "anthropic")
     return {"format": {"type": "json_schema", "schema": schema}}
 
@@ -147,13 +147,13 @@ def to_wire(
     profile: EndpointProfile = ANTHROPIC,
     notes: list[str] | None = None,
 ) -> list[Any]:
-    """Return the conversation as ``messages``, valid for any conversation.
+    """Return the ``messages`` of a request, which are valid whatever conversation they are built from.
 
     Args:
-        messages: any messages but system messages.
-        provider_name: the provider whose echoes are sent.
-        profile: decides what the endpoint takes.
-        notes: gets what the model is not shown.
+        messages: the conversation, without system messages.
+        provider_name: the name of the provider whose echoes are sent.
+        profile: the flags that say which content the endpoint accepts.
+        notes: receives notes on content that the model is not shown.
     """
     steps = normalize(messages, provider_name, _ID, profile, notes)
     wire: list[Any] = []
@@ -170,7 +170,7 @@ def to_wire(
 
 
 def drop_empty_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return blocks as they came, without empty texts, which the API refuses."""
+    """Return received blocks without empty text blocks, which the API refuses."""
     return [
         block
         for block in blocks
@@ -181,7 +181,7 @@ def drop_empty_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
-    """Return the blocks as they came, with valid ids; nothing if their calls are not those of the step."""
+    """Return the echo's blocks, with valid ids for calls; an empty list if the calls are not those of the step."""
     blocks = drop_empty_blocks(step.echo) if isinstance(step.echo, list) else []
     if [block.get("id") for block in blocks if block.get("type") == "tool_use"] != list(step.original_ids):
         return []
@@ -224,7 +224,7 @@ def _to_part(part: Part) -> TextBlockParam | ImageBlockParam | DocumentBlockPara
         case TextPart(text):
             return {"type": "text", "text": text}
         case ImagePart(data, mime_type):
-            # `media_fallback` has left the four types that the API takes.
+            # `media_fallback` lets only the four types through that the API accepts.
             media_type: Any = mime_type
             return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
         case FilePart(data, _, name):
@@ -236,7 +236,7 @@ def _to_part(part: Part) -> TextBlockParam | ImageBlockParam | DocumentBlockPara
 
 
 def _append_blocks(wire: list[Any], role: Literal["user", "assistant"], blocks: Sequence[Any]) -> None:
-    """Append blocks, to the message before if its role is the same: the results of a round must be one message."""
+    """Append blocks, to the last message if it has the same role: one message must have the results of all calls."""
     if wire and wire[-1]["role"] == role:
         wire[-1]["content"].extend(blocks)
     elif blocks:

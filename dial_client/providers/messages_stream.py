@@ -1,4 +1,4 @@
-"""The parser of replies of the Messages API, from its events or from a whole message."""
+"""The parser of replies of the Messages API, from stream events or from an unstreamed message."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ _DELTA_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_
 
 @dataclass(slots=True)
 class _Block:
-    """A content block, as far as it has come."""
+    """A content block, as far as it has been received."""
 
     start: dict[str, Any]
     deltas: dict[str, list[str]] = field(default_factory=dict)
     json: list[str] = field(default_factory=list)
     begin: int = 0
-    """The first character of the block's text in the text of the reply."""
+    """The position of the block's text in the text of the reply, in characters."""
     end: int = 0
 
     def to_content(self) -> dict[str, Any]:
-        """Return the block as it has to be sent back."""
+        """Return the block in the form in which it is sent back."""
         block = self.start | {key: to_text(self.start.get(key)) + "".join(texts) for key, texts in self.deltas.items()}
         if "input" in block or self.json:
             block["input"] = dict(self.to_call().arguments)
         return block
 
     def list_citations(self) -> list[Citation]:
-        """Return the citations of the block's text, with its span."""
+        """Return the citations of the block, each with the span of the block's text."""
         values = self.start.get("citations")
         parsed = map(parse_block_citation, values if isinstance(values, list) else ())
         return [citation.at(self.begin, self.end) for citation in parsed if citation is not None]
@@ -71,16 +71,16 @@ class _Block:
 
 
 class MessagesStreamParser:
-    """The `StreamParser` of the Messages API. A reply that pauses continues in the next message."""
+    """The `StreamParser` of the Messages API. A paused reply continues in the next message."""
 
     def __init__(self) -> None:
         self.ended = False
         self.paused = False
         self.streams_arguments = False
         self.blocks: list[dict[str, Any]] = []
-        """The blocks before the last pause, as they have to be sent back."""
+        """The blocks before the last pause, in the form in which they are sent back."""
         self._message_id: str | None = None
-        """The id of the message under way, if it has begun and the endpoint sent one."""
+        """The id of the current message; None before its start, or if the endpoint sent no id."""
         self._message_has_text = False
         self._current: dict[int, _Block] = {}
         self._finish: str | None = None
@@ -88,7 +88,7 @@ class MessagesStreamParser:
         self._usage: dict[str, Any] = {}
         self._earlier_usage = Usage()
         self._length = 0
-        """Characters of the text so far."""
+        """The length of the text so far, in characters."""
         self._is_new_paragraph = False
         self._citations: list[Citation] = []
         """The citations before the last pause."""
@@ -100,7 +100,7 @@ class MessagesStreamParser:
         return any(block.start.get("type") == "tool_use" for block in self._current.values())
 
     def feed(self, value: Any) -> Sequence[Delta]:
-        """Parse an event, or a whole message."""
+        """Parse a stream event, or an unstreamed message."""
         event = require_object(value)
         match event.get("type"):
             case "content_block_delta":
@@ -129,12 +129,12 @@ class MessagesStreamParser:
         notes = [*notes, *self._notes]
         citations = (*self._citations, *self._list_citations())
         if finish is FinishReason.CUT and self._finish:
-            notes.append(f"the endpoint stopped with {self._finish[:40]!r}")
+            notes.append(f"the reply ended with the unknown stop reason {self._finish[:40]!r}")
         usage = self._count_usage()
         call_blocks = [block for block in self._current.values() if block.start.get("type") == "tool_use"]
         if finish is not FinishReason.STOP:
             if call_blocks:
-                notes.append("the reply is not whole: its tool calls are not run")
+                notes.append("the reply is incomplete: its tool calls are not run")
             return [Completion(finish, usage, notes=tuple(notes), citations=citations)]
         calls = make_ids_unique([block.to_call() for block in call_blocks])
         for block, call in zip(call_blocks, calls, strict=True):
@@ -148,26 +148,26 @@ class MessagesStreamParser:
         return [citation for block in self._current.values() for citation in block.list_citations()]
 
     def _count_usage(self) -> Usage:
-        """Return the usage; calls of the endpoint's tools are counted here where the endpoint does not."""
+        """Return the usage. Calls of the endpoint's own tools are counted here if the endpoint does not count them."""
         usage = self._earlier_usage + _parse_usage(self._usage)
         return replace(usage, server_tool_calls=max(usage.server_tool_calls, len(self._endpoint_calls)))
 
     def _check_restart(self, message: Any) -> None:
-        """Forget the message under way if one with another id begins: a gateway has asked its model once more.
+        """Discard the current message if a message with another id begins, because a gateway has retried its model.
 
         Raises:
-            StreamedError: text of the first message was already streamed, and cannot be taken back.
+            StreamedError: text of the current message was already streamed, and cannot be withdrawn.
         """
         message_id = (to_text(message.get("id")) if isinstance(message, Mapping) else "") or None
         earlier, self._message_id = self._message_id, message_id or self._message_id
         if earlier is None or message_id in (None, earlier):
             return
         if self._message_has_text:
-            raise StreamedError({"message": "a second message began in the middle of the first", "code": "cut"})
+            raise StreamedError({"message": "a second message began before the end of the first", "code": "cut"})
         self._current, self._usage, self._finish = {}, {}, None
 
     def _start_message(self, message: Any) -> list[Delta]:
-        """Parse a message that begins, or a whole one."""
+        """Parse the message of a ``message_start`` event, or an unstreamed message."""
         message = message if isinstance(message, Mapping) else {}
         self._add_usage(message.get("usage"))
         content = message.get("content")
@@ -190,7 +190,7 @@ class MessagesStreamParser:
         return self._to_deltas(started, "text", text) or self._to_deltas(started, "thinking", thinking)
 
     def _end_call(self, call_id: str, block: dict[str, Any]) -> list[Delta]:
-        """Return the result of a call that the endpoint ran itself, and the call if its block had no end."""
+        """Return the result of a call that the endpoint ran itself, after the call if its block had no end event."""
         deltas: list[Delta] = []
         if call_id not in self._endpoint_calls:
             places = [at for at, earlier in self._current.items() if earlier.start.get("id") == call_id]
@@ -201,7 +201,7 @@ class MessagesStreamParser:
         return [*deltas, EndpointCallChunk(call, server_tool_calls.parse_result_block(block, call))]
 
     def _end_block(self, index: Any) -> list[Delta]:
-        """Return the call that the endpoint runs itself, if the block was one."""
+        """Return the call in a block that has ended, if it is a call of the endpoint's own tools."""
         block = self._current.get(index) if isinstance(index, int) else None
         if block is None or not server_tool_calls.is_call_block(block.start):
             return []
@@ -230,7 +230,7 @@ class MessagesStreamParser:
         return []
 
     def _to_deltas(self, block: _Block, key: str, text: Any) -> list[Delta]:
-        """Return the delta of a text; text after thinking or a tool call begins a new paragraph."""
+        """Return the delta for text or thinking. Text after thinking or a tool call begins a new paragraph."""
         if not isinstance(text, str) or not text or key == "signature":
             return []
         if key == "thinking":
@@ -267,7 +267,7 @@ class MessagesStreamParser:
 
 
 def _to_echo(blocks: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
-    """Return the blocks; None if the message itself has all that is in them."""
+    """Return the blocks as the echo of a message; None if the message itself contains all their content."""
     is_plain = all(block.get("type") in ("text", "tool_use") and not block.get("citations") for block in blocks)
     return None if is_plain else blocks
 

@@ -1,6 +1,6 @@
-"""The subsets of JSON Schema that OpenAI documents, and how a schema is written in such a subset.
+"""Conversion of schemas to the subsets of JSON Schema that OpenAI documents.
 
-Constraints that the subset does not have are described in words, in the description of the property or of the tool.
+Constraints that a subset does not support are described in words, in the description of the property or of the tool.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 MAX_SCHEMAS = 2_000
-"""The most schemas in the parameters of a tool, with references written out; a few lines can ask for 2^60."""
+"""The most schemas in the parameters of a tool after references are expanded, which can yield 2^60 from a few lines."""
 MAX_DEPTH = 32
-"""The most levels of nesting, with references written out."""
+"""The most levels of nesting after references are expanded."""
 MAX_NOTE = 300
-"""Characters of a description of lost constraints."""
+"""The most characters of a description of lost constraints."""
 
 Schema = dict[str, Any]
 
 
 class SubsetWriter:
-    """Writes the parameters of a tool in the subset that OpenAI documents."""
+    """Converts the parameters of a tool to the subset that OpenAI documents."""
 
     keywords: ClassVar[frozenset[str]] = frozenset(
         {
@@ -34,16 +34,16 @@ class SubsetWriter:
     )
 
     references: ClassVar[tuple[str, ...]] = ("#/$defs/",)
-    """Prefixes of references that may stay; others are written out."""
+    """Prefixes of references that are kept; other references are expanded."""
     bare_references: ClassVar[bool] = False
-    """No keyword may stand beside a reference."""
+    """True if the subset allows no other keyword beside ``$ref``."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
         self._left = MAX_SCHEMAS
 
     def write_parameters(self) -> tuple[Schema, str]:
-        """Return the parameters, and what is lost at their top in words: no model reads a description there."""
+        """Return the parameters, and a description of lost top-level constraints: models read no description there."""
         written, remarks = self.write(self.root, ())
         return {"type": "object", "properties": {}} | written, " ".join(remarks)
 
@@ -52,7 +52,7 @@ class SubsetWriter:
 
         Args:
             schema: any schema within the parameters.
-            ancestors: the references that lead to the schema, with "" for each level of nesting.
+            ancestors: the references on the path to the schema, with "" for each level of nesting.
         """
         lost: Schema = {}
         remarks: list[str] = []
@@ -72,7 +72,7 @@ class SubsetWriter:
     def resolve_reference(
         self, schema: Schema, ancestors: tuple[str, ...], remarks: list[str]
     ) -> tuple[Schema, tuple[str, ...]]:
-        """Replace a reference by its target; if it leads to an ancestor, describe that in words."""
+        """Replace a reference by its target; describe a recursive reference to an ancestor in words."""
         for _ in range(MAX_DEPTH):
             reference = str(schema.get("$ref", ""))
             if not reference or (
@@ -90,11 +90,11 @@ class SubsetWriter:
         return schema, ancestors
 
     def complete(self, written: Schema, _lost: Schema, _remarks: list[str]) -> Schema:
-        """Return the schema with everything else that the subset demands."""
+        """Return the schema with further changes that the subset requires."""
         return written
 
     def get_any_schema(self) -> Schema:
-        """Return the schema of any value."""
+        """Return a schema that allows any value."""
         return {}
 
     def find_target(self, reference: Any) -> Mapping[str, Any]:
@@ -143,17 +143,17 @@ class SubsetWriter:
 
 
 class StrictSubsetWriter(SubsetWriter):
-    """Writes the parameters of a tool for strict mode: all properties required, and no additional ones.
+    """Converts the parameters of a tool for strict mode: all properties are required, and none are additional.
 
-    An optional property may be null instead; before the tool is called, such a null is removed again if the server's
-    schema has a type for the property.
+    An optional property may be null instead. Before the tool is called, such a null is removed if the server's schema
+    has a type for the property.
     """
 
     keywords: ClassVar[frozenset[str]] = SubsetWriter.keywords - {"default"}
     bare_references: ClassVar[bool] = True
 
     def write_parameters(self) -> tuple[Schema, str]:
-        """Return the parameters, and what is lost at their top in words."""
+        """Return the parameters, and a description of lost top-level constraints."""
         written, remarks = super().write_parameters()
         return {"required": [], "additionalProperties": False} | written, remarks
 
@@ -189,7 +189,7 @@ _SILENT_KEYWORDS = frozenset({"unevaluatedProperties", "additionalItems", "readO
 
 
 def _merge_all_of(schema: Schema, lost: Schema, find_target: Any) -> None:
-    """Merge the parts of ``allOf`` that do not contradict each other, and write ``oneOf`` as ``anyOf``."""
+    """Merge the branches of ``allOf`` where they do not contradict each other, and replace ``oneOf`` by ``anyOf``."""
     for _ in range(MAX_DEPTH):
         parts = schema.pop("allOf", None)
         if not isinstance(parts, list):
@@ -202,7 +202,7 @@ def _merge_all_of(schema: Schema, lost: Schema, find_target: Any) -> None:
 
 
 def _distribute_any_of(schema: Schema, lost: Schema) -> None:
-    """Move type keywords beside ``anyOf`` into its branches: some endpoints refuse them in both places."""
+    """Move type keywords beside ``anyOf`` into its branches: some endpoints refuse type keywords in both places."""
     branches, beside = schema.get("anyOf"), [key for key in _TYPE_KEYWORDS if key in schema]
     if not isinstance(branches, list) or not beside:
         return

@@ -1,7 +1,7 @@
-"""Presets for known endpoints: the address of each, and how it deviates from its API.
+"""Presets for known endpoints: their addresses, and the flags that say how they deviate from their APIs.
 
-An endpoint is recognized by its host name, by the prefix of a model's name, or by ``preset`` in a profile; never by its
-port, which anything may listen on. docs/models.md has the same table in words.
+An endpoint is recognized by its host name, by the prefix of a model's name, or by ``preset`` in a profile. A port does
+not identify an endpoint, because any program may listen on it. docs/models.md describes the presets for users.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAG
 from dial_client.settings.config_types import Wire
 
 _LOCAL = EndpointProfile(idle_timeout=600.0, fenced_calls=True, structured_output="without_tools")
-"""A local server may process a long prompt for minutes before its first token, and its models may be small."""
+"""The flags of local servers, which may process a long prompt for minutes, and often run small models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A vendor's endpoint, or a server program."""
+    """The preset of a vendor's endpoint, or of a server program such as Ollama."""
 
     wire: Wire = Wire.CHAT
     """The API to use if a profile does not name one."""
     url: str = ""
-    """The usual address; empty if there is none."""
+    """The default address; empty if there is none."""
     hosts: tuple[str, ...] = ()
-    """Host names of the endpoint; subdomains count too."""
+    """Host names of the endpoint; their subdomains match too."""
     profile: EndpointProfile = CHAT
-    """The flags of its Chat Completions and Responses APIs."""
+    """The flags of the Chat Completions and Responses APIs."""
     messages: EndpointProfile | None = None
-    """The flags of its Messages API; None for those of `profile`, with a version and a limit."""
+    """The flags of the Messages API; None for those of `profile` with the API version and token limit of `MESSAGES`."""
 
     def get_profile(self, wire: Wire) -> EndpointProfile:
         """Return the flags of an API."""
         if wire is Wire.CHAT:
             return self.profile
-        own = replace(self.profile, documents=True)  # both APIs have documents, unlike most chat completions
+        own = replace(self.profile, documents=True)  # both APIs accept documents, unlike most Chat Completions APIs
         if wire is Wire.RESPONSES:
             return own
         return self.messages or replace(own, api_version=MESSAGES.api_version, max_tokens=MESSAGES.max_tokens)
 
 
 UNKNOWN = Preset()
-"""An unknown endpoint."""
+"""The preset of an unknown endpoint."""
 
 PRESETS: Mapping[str, Preset] = {
     "openai": Preset(
@@ -76,7 +76,7 @@ PRESETS: Mapping[str, Preset] = {
     "mistral": Preset(
         url="https://api.mistral.ai/v1",
         hosts=("api.mistral.ai",),
-        # It refuses unknown fields, in the body and in messages; usage comes without a request for it.
+        # The endpoint refuses unknown fields in the body and in messages, and reports usage without a request.
         profile=EndpointProfile(
             short_ids=True, stream_usage=False, echo_reasoning="none", structured_output="without_tools"
         ),
@@ -99,7 +99,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 CLOUDS = ("azure", "bedrock", "vertex", "foundry")
-"""Prefixes and presets whose models are asked through the vendors' clients: `cloud_models`."""
+"""Prefixes and presets of models that are asked through the vendors' clients (`cloud_models`)."""
 
 
 def find_preset(name: str, where: str) -> Preset:
@@ -118,7 +118,7 @@ def find_preset(name: str, where: str) -> Preset:
     from difflib import get_close_matches
 
     similar = get_close_matches(name.lower(), names, n=1)
-    hint = f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(names)}"
+    hint = f"did you mean {similar[0]!r}?" if similar else f"the presets are {', '.join(names)}"
     raise ConfigError(f"{where}: there is no preset {name!r}", hint=hint)
 
 
@@ -131,4 +131,4 @@ def find_preset_by_url(url: str) -> Preset:
 
 
 MODELS_OF_KEYS = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
-"""The model to use where none is named but the environment has one of these keys."""
+"""The default model if no model is named and the environment contains one of these keys."""

@@ -1,8 +1,8 @@
-"""Requests adapted to the refusals of an endpoint: what it refuses is left out, or sent in another form.
+"""Adaptation of requests to the refusals of an endpoint: refused content is left out, or sent in another form.
 
-A parameter that an endpoint does not know, or a tool that it refuses, must not end a conversation. The message of a
-response of status 400 or 422, or the status 413, decides what changes. The user is told once, and the provider keeps
-the change for further requests.
+A conversation must not end because the endpoint does not know a parameter or refuses a tool. The change depends on the
+message of a response with status 400 or 422, or on the status 413. The user gets one note, and the provider applies the
+change to all further requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dial_client.model import ModelRequest
 from dial_client.providers.endpoint_profile import EndpointProfile
 
 MAX_ADAPTATIONS = 32
-"""The most refusals of one request that are answered with an adapted request."""
+"""The most times that one request is adapted and sent again."""
 
 _OPTIONAL_FIELDS = (
     "stream_options",
@@ -42,7 +42,7 @@ _UNSUPPORTED_PARAMETER = re.compile(
 )
 _IMAGES = re.compile(r"\bimages?\b|image_url|\bvision\b|multimodal", re.IGNORECASE)
 _DOCUMENTS = re.compile(r"\bdocuments?\b|\bpdfs?\b|\bfiles?\b|\binput_file\b|\bfile_data\b", re.IGNORECASE)
-# Groq says of what it does not take that "the following must be satisfied".
+# Groq describes unsupported content with "the following must be satisfied".
 _MISSING_PARAMETER = re.compile(r"missing|require|must (?!be satisfied)", re.IGNORECASE)
 _TOOL_SEARCH = re.compile(r"defer_loading|tool[ _]search", re.IGNORECASE)
 _OUTPUT_FORMAT = re.compile(
@@ -50,37 +50,37 @@ _OUTPUT_FORMAT = re.compile(
     r"|generation_config",
     re.IGNORECASE,
 )
-"""The words of a refusal of the form of the answer."""
+"""Matches a refusal of the field with the schema of the answer."""
 _INVALID_SCHEMA = re.compile(
     r"invalid (?:json )?schema|schemas? (?:is|are|has|have|must|contains?|exceeds?|with)\b|response_schema|recursi"
     r"|in context=|too (?:many|complex|large)",
     re.IGNORECASE,
 )
-"""The words of a refusal of one schema, and not of all."""
+"""Matches a refusal of one particular schema."""
 _BESIDE_TOOLS = re.compile(r"function.?call|\btools?\b", re.IGNORECASE)
 _DIALECTS = {"function_declarations": "gemini", "moonshot flavored": "openai"}
-"""Words of a refusal, and the dialect of JSON Schema that they tell of."""
+"""The dialect of JSON Schema of an endpoint, by words of its refusals."""
 _ROLE_ORDER = re.compile(r"\brole\W{1,3}user\W{1,3}after role\W{1,3}tool\b", re.IGNORECASE)
-"""The words of Mistral, and of servers with Mistral's tokenizer."""
+"""Matches the refusal of a user message after a tool message, by Mistral and by servers with Mistral's tokenizer."""
 _ECHOES = re.compile(r"thinking|signature|reasoning|encrypted|tool_calls|citation|server_tool|not persisted")
 
 
 @dataclass(slots=True)
 class RequestAdaptation:
-    """What a provider has learned from the refusals of its endpoint."""
+    """The changes to requests that a provider has made because of its endpoint's refusals."""
 
     profile: EndpointProfile
     required: frozenset[str] = frozenset()
-    """Fields that every request of the API must have."""
+    """Fields that every request of the API requires, which are never dropped."""
     dropped_fields: set[str] = field(default_factory=set)
-    """Fields of the body that the endpoint refuses."""
+    """Fields of the body that are left out because the endpoint refuses them."""
     dropped_tools: set[str] = field(default_factory=set)
-    """Tools that the endpoint refuses."""
+    """Names of tools that are left out because the endpoint refuses them."""
     max_tokens: int | None = None
     """The most tokens of a reply, if a refusal names a limit."""
 
     def check_search_refusal(self, error: ProviderError, tools: Sequence[ToolSpec]) -> bool:
-        """Return True if the endpoint refuses its own tool search, which is not used from then on."""
+        """Return True if the endpoint refuses its own tool search, and switch tool search off."""
         if error.status not in (400, 422) or not any(tool.deferred for tool in tools):
             return False
         if not self.profile.tool_search or not _TOOL_SEARCH.search(str(error)):
@@ -89,9 +89,9 @@ class RequestAdaptation:
         return True
 
     def check_output_refusal(self, error: ProviderError, request: ModelRequest) -> bool:
-        """Return True if the endpoint refuses the form of the answer.
+        """Return True if the endpoint refuses the schema of the answer.
 
-        It is not sent any more, unless the refusal is of this schema alone.
+        Structured output is switched off, unless the endpoint refuses only this particular schema.
         """
         if error.status not in (400, 422) or request.output_format is None:
             return False
@@ -109,9 +109,9 @@ class RequestAdaptation:
 
         Args:
             error: the refusal.
-            request: the request that was refused.
-            body: the fields that were sent, without the tools.
-            tools: the tools that were sent.
+            request: the refused request.
+            body: the fields of the refused body, without the tools.
+            tools: the tools of the refused request.
         """
         if error.status == 413:
             return self._shrink_request(request)
@@ -133,21 +133,21 @@ class RequestAdaptation:
         extra = self.profile.extra_body
         if tools and "reasoning_effort" in text and "none" in text and "reasoning_effort" not in extra:
             self._change_profile(extra_body={**extra, "reasoning_effort": "none"})
-            return "this endpoint has no tools beside reasoning: the model is asked not to reason"
+            return "the endpoint does not support tools with reasoning: reasoning is switched off"
         if "reasoning_content" in text and not self.profile.reasoning_field and _MISSING_PARAMETER.search(text):
             self._change_profile(reasoning_field="reasoning_content")
-            return "the endpoint wants its reasoning back"
+            return "the endpoint requires the model's earlier reasoning: it is sent back"
         refuses = re.search(r"\bmessages?\b.{0,60}\breasoning", text) and _UNSUPPORTED_PARAMETER.search(text)
         if refuses and self.profile.echo_reasoning != "none":
             self._change_profile(echo_reasoning="none")
-            return "the endpoint does not take its reasoning back: it is left out"
+            return "the endpoint does not accept the model's earlier reasoning: it is left out"
         return None
 
     def _adapt_role_order(self, text: str) -> str | None:
         if not self.profile.user_after_tool or not _ROLE_ORDER.search(text):
             return None
         self._change_profile(user_after_tool=False)
-        return "the endpoint takes no message of the user directly after a result: a placeholder is put between them"
+        return "the endpoint accepts no user message directly after a tool result: a placeholder is sent between them"
 
     def _adapt_max_tokens(self, text: str, body: Mapping[str, Any]) -> str | None:
         limit = re.search(r"max_tokens: (\d+) > (\d+)", text)
@@ -158,7 +158,7 @@ class RequestAdaptation:
         alternative = "max_tokens" if name == "max_completion_tokens" else "max_completion_tokens"
         if name in body and re.search(rf"\b{alternative}\b", text) and "too large" not in text:
             self._change_profile(max_tokens_field=alternative)
-            return f"the endpoint wants {alternative} in place of {name}"
+            return f"the endpoint requires {alternative} instead of {name}"
         return None
 
     def _adapt_dialect(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
@@ -167,14 +167,14 @@ class RequestAdaptation:
         if not tools or dialect is None or current in (dialect, "gemini"):
             return None
         self._change_profile(schema_dialect=dialect)
-        return f"the endpoint takes only a part of JSON Schema: tools are described in that ({dialect})"
+        return f"the endpoint supports only a subset of JSON Schema: tools are described in it ({dialect})"
 
     def _adapt_tools(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
         names = [tool.name for tool in tools]
         if most := re.search(r"\btools\b.{0,40}too long.{0,60}maximum length (\d+)", text):
             beyond = names[int(most[1]) :]
             self.dropped_tools.update(beyond)
-            return f"the endpoint takes {most[1]} tools at most: the last {len(beyond)} left out" if beyond else None
+            return f"the endpoint accepts at most {most[1]} tools: {len(beyond)} left out" if beyond else None
         at = re.search(r"\bfunction_declarations\[(\d+)", text) or re.search(r"\btools?[\[.](\d+)", text)
         if at and int(at[1]) < len(names):
             bad = names[int(at[1])]
@@ -186,40 +186,40 @@ class RequestAdaptation:
         if not bad:
             return None
         self.dropped_tools.add(bad)
-        return f"the endpoint does not take the tool {bad}: it is left out"
+        return f"the endpoint does not accept the tool {bad}: it is left out"
 
     def _adapt_fields(self, text: str, body: Mapping[str, Any]) -> str | None:
         if not _UNSUPPORTED_PARAMETER.search(text):
             return None
         if "tool_choice" in body and re.search(r"\btool_choice\b", text) and self.profile.tool_choice:
             self._change_profile(tool_choice=False)
-            return "the endpoint does not take tool_choice: tools are left out in its place"
+            return "the endpoint does not accept tool_choice: tools are left out instead"
         for name in _OPTIONAL_FIELDS:
             words = f"{name}|[Ee]ncrypted content" if name == "include" else name
             if name in body and name not in self.required and re.search(rf"\b(?:{words})\b", text):
                 self.dropped_fields.add(name)
-                return f"the endpoint does not take {name}: it is left out"
+                return f"the endpoint does not accept {name}: it is left out"
         return None
 
     def _adapt_documents(self, text: str, request: ModelRequest) -> str | None:
         if self.profile.documents and _DOCUMENTS.search(text) and _has_part(FilePart, request):
             self._change_profile(documents=False)
-            return "the endpoint refused a document: the model is told what documents there were"
+            return "the endpoint refused a document: documents are replaced by descriptions"
         return None
 
     def _shrink_request(self, request: ModelRequest) -> str | None:
-        """Replace documents or images by descriptions: proxies often limit requests to a megabyte."""
+        """Replace documents, or else images, by descriptions: proxies often limit requests to a megabyte."""
         profile = self.profile
         for flag, is_taken, kind in (("documents", profile.documents, FilePart), ("images", profile.images, ImagePart)):
             if is_taken and _has_part(kind, request):
                 self._change_profile(**{flag: False})
-                return f"the request is too large for the endpoint: the model is told what {flag} there were"
+                return f"the request is too large for the endpoint: {flag} are replaced by descriptions"
         return None
 
     def _adapt_images(self, text: str, request: ModelRequest) -> str | None:
         if self.profile.images and _IMAGES.search(text) and _has_part(ImagePart, request):
             self._change_profile(images=False)
-            return "the model does not take images: it is told what they were"
+            return "the model does not accept images: they are replaced by descriptions"
         return None
 
     def _change_profile(self, **flags: Any) -> None:
@@ -227,9 +227,10 @@ class RequestAdaptation:
 
 
 def drop_echoes(error: ProviderError, request: ModelRequest) -> ModelRequest | None:
-    """Return the request without echoes, if the endpoint refuses them; None otherwise.
+    """Return the request without echoes if the endpoint refuses them; None otherwise.
 
-    A signature covers the messages before it: it is invalid in a shortened conversation, or for another account's key.
+    A signature covers the preceding messages, so it is invalid in a shortened conversation, or with the key of another
+    account.
     """
     if error.status not in (400, 422) or not _ECHOES.search(str(error)):
         return None

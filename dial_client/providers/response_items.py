@@ -1,7 +1,7 @@
-"""The items of a response that may be sent back, and their fields, as the schema of the Responses API has them.
+"""The types of items that may be sent back in a request, and their fields, from the schema of the Responses API.
 
-Endpoints add fields of their own to items (``item_id``, ``output_index`` at Snowflake), and items of their own; an
-endpoint that checks requests refuses both. The SDK ``openai`` 3.54 has the same in `ResponseInputItemParam`.
+Some endpoints add their own fields (Snowflake: ``item_id``, ``output_index``) and their own types of items. An endpoint
+that validates requests refuses both. The SDK ``openai`` 3.54 defines the same types in `ResponseInputItemParam`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ ITEM_FIELDS: Mapping[str, frozenset[str]] = {
         "web_search_call": "id status action",
     }.items()
 }
-"""The types of the items that a response can have, and the fields of each in a request."""
+"""The types of items that a request may contain, and the fields of each type."""
 
 
 def to_input_item(item: Any) -> dict[str, Any] | None:
-    """Return an item of a response as a request may have it; None if no request may have it."""
+    """Return a response's item with only the fields that a request may contain; None if its type may not be sent."""
     kind = item.get("type") if isinstance(item, dict) else None
     fields = ITEM_FIELDS.get(kind) if isinstance(kind, str) else None
     return None if fields is None else {name: value for name, value in item.items() if name in fields}

@@ -1,7 +1,7 @@
-"""OpenAI's Responses API, used without state at the endpoint.
+"""OpenAI's Responses API, used without stored state.
 
-https://platform.openai.com/docs/api-reference/responses. Nothing is stored there: every request has the
-whole conversation, with the encrypted reasoning of the model as it came.
+https://platform.openai.com/docs/api-reference/responses. The endpoint stores nothing: every request contains the whole
+conversation, with the model's encrypted reasoning unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from openai.types.responses.response_input_item_param import FunctionCallOutput
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
-"""The parameters of a tool without any, which this API demands."""
+"""The parameters of a tool that has none. The API requires the field."""
 _ID = r"[a-zA-Z0-9_-]{1,64}"
 
 
@@ -50,7 +50,7 @@ class ResponsesProvider(HttpProvider):
         return ResponsesStreamParser()
 
     def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
-        # Unless "strict" is False, the API may make optional arguments required, which servers need not take.
+        # Unless "strict" is False, the API may make optional arguments required, which MCP servers need not accept.
         strict = self._adaptation.profile.strict
         parameters = dict(tool.input_schema or _NO_PARAMETERS)
         function: FunctionToolParam
@@ -89,13 +89,13 @@ class ResponsesProvider(HttpProvider):
 def to_wire(
     messages: Sequence[Message], provider_name: str, profile: EndpointProfile = OPENAI, notes: list[str] | None = None
 ) -> list[Any]:
-    """Return the conversation as the items of ``input``, valid for any conversation.
+    """Return the items of ``input``, which are valid whatever conversation they are built from.
 
     Args:
-        messages: any messages but system messages.
-        provider_name: the provider whose echoes are sent.
-        profile: decides what the endpoint takes.
-        notes: gets what the model is not shown.
+        messages: the conversation, without system messages.
+        provider_name: the name of the provider whose echoes are sent.
+        profile: the flags that say which content the endpoint accepts.
+        notes: receives notes on content that the model is not shown.
     """
     steps = normalize(messages, provider_name, _ID, profile, notes)
     items: list[Any] = []
@@ -110,7 +110,7 @@ def to_wire(
 
 
 def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
-    """Return the items that came, with valid ids and arguments; nothing if their calls are not those of the step."""
+    """Return the echo's items, with valid ids and arguments; an empty list if the calls are not those of the step."""
     received = step.echo if isinstance(step.echo, list) else []
     items = [item for item in map(to_input_item, received) if item is not None]
     if [item.get("call_id") for item in items if item.get("type") == "function_call"] != list(step.original_ids):

@@ -1,4 +1,4 @@
-"""The parser of replies of the Responses API, from its events or from a whole response."""
+"""The parser of replies of the Responses API, from stream events or from an unstreamed response."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class ResponsesStreamParser:
         self._items: dict[int, dict[str, Any]] = {}
         self._response: dict[str, Any] | None = None
         self._begun_calls: dict[int, str] = {}
-        """The names of the calls that have begun, by their positions."""
+        """The tool names of the calls that have begun, by output index."""
         self._text = _ReplyText()
         self._streamed_reasoning = False
         self._commentary: set[int] = set()
-        """The positions of messages that are commentary."""
+        """The output indices of the messages that are commentary."""
         self._shown_commentary: set[int] = set()
-        """The positions of those whose text has been returned."""
+        """The output indices of the commentary messages whose text has been returned."""
         self._endpoint_calls: dict[str, ToolCallRequest] = {}
-        """The calls that the endpoint runs itself, by their ids, and shell commands by their ``call_id``."""
+        """The calls that the endpoint runs itself: by ``call_id`` if the item has one (shell commands), else by id."""
         self._ended_calls: set[str] = set()
         self._annotations: list[dict[str, Any]] = []
         self._notes: dict[str, None] = {}
@@ -63,7 +63,7 @@ class ResponsesStreamParser:
         )
 
     def feed(self, value: Any) -> Sequence[Delta]:
-        """Parse an event, or a whole ``response``."""
+        """Parse a stream event, or a ``response`` object."""
         event = require_object(value)
         match event.get("type"):
             case (
@@ -105,7 +105,7 @@ class ResponsesStreamParser:
         )
         call_items = [item for item in items if item.get("type") == "function_call"]
         if finish is not FinishReason.STOP:
-            unrun = "the reply is not whole: its tool calls are not run"
+            unrun = "the reply is incomplete: its tool calls are not run"
             return [replace(completion, notes=(*notes, unrun)) if self.has_calls else completion]
         calls = make_ids_unique([_parse_item_call(item) for item in call_items])
         for item, call in zip(call_items, calls, strict=True):
@@ -114,7 +114,7 @@ class ResponsesStreamParser:
         return [*(CallChunk(call) for call in calls), replace(completion, finish=finish, echo=items or None)]
 
     def _find_citations(self) -> tuple[Citation, ...]:
-        """Return the citations of the events and of the items; each of them once."""
+        """Return the citations of the events and of the items, without duplicates."""
         citations = ResponseCitations()
         for event in self._annotations:
             at, index = _to_index(event.get("output_index")), _to_index(event.get("content_index"))
@@ -144,7 +144,7 @@ class ResponsesStreamParser:
         return [*deltas, *self._show_item(item, is_whole=is_whole)]
 
     def _end_commentary(self, at: int, item: dict[str, Any]) -> list[Delta]:
-        """Return the end of a message that is commentary, with its text if that was not streamed."""
+        """Return the end of a commentary message, with its text if the text was not streamed."""
         if item.get("phase") != _COMMENTARY or at in self._text.items:
             return []
         text = "" if at in self._shown_commentary else "".join(map(_text_of_part, _list_parts(item)))
@@ -152,7 +152,7 @@ class ResponsesStreamParser:
         return [CommentaryChunk(text, is_end=True)]
 
     def _show_item(self, item: dict[str, Any], *, is_whole: bool) -> Iterator[Delta]:
-        """Yield what an item shows of the endpoint's own tools; each call and each result once."""
+        """Yield the calls and results of the endpoint's own tools in an item, each call and each result once."""
         if note := server_tool_calls.describe_client_item(item):
             self._notes[note] = None
         shell_result = server_tool_calls.parse_shell_output(item, self._endpoint_calls) if is_whole else None
@@ -181,7 +181,7 @@ class ResponsesStreamParser:
         return [TextChunk(self._text.add(text, at, _to_index(event.get("content_index"))))]
 
     def _end_response(self, response: Any) -> list[Delta]:
-        """Take the whole response, and return the deltas that were not streamed."""
+        """Store the complete response, and return the deltas that were not streamed."""
         self._response = response if isinstance(response, dict) else {}
         self.ended = True
         if self._response.get("status") == "failed":
@@ -202,7 +202,7 @@ class ResponsesStreamParser:
         return deltas
 
     def _show_message(self, at: int, item: dict[str, Any], *, has_text: bool) -> Iterator[Delta]:
-        """Yield a message that was not streamed."""
+        """Yield the deltas of a message, without those that were streamed."""
         if item.get("phase") == _COMMENTARY:
             yield from self._end_commentary(at, item) if at not in self._shown_commentary else ()
             return
@@ -211,7 +211,7 @@ class ResponsesStreamParser:
                 yield TextChunk(self._text.add(text, at, index))
 
     def _complete_items(self) -> dict[int, dict[str, Any]]:
-        """Return the complete items by their positions: those of the events have encrypted reasoning."""
+        """Return the complete items by output index, from the events if possible: those contain encrypted reasoning."""
         if self._items:
             return {at: self._items[at] for at in sorted(self._items)}
         output = (self._response or {}).get("output")
@@ -220,18 +220,18 @@ class ResponsesStreamParser:
 
 
 class _ReplyText:
-    """The text of the reply: a further message begins a new paragraph."""
+    """The text of the reply. Each further message begins a new paragraph."""
 
     def __init__(self) -> None:
         self.length = 0
         self.items: set[int] = set()
-        """The positions of the messages in it."""
+        """The output indices of the messages whose text has been added."""
         self.begins: dict[tuple[int, int], int] = {}
-        """The first character of each content part, by the positions of its message and of the part."""
+        """The position of each content part in the text, in characters, by output index and content index."""
         self._place = (-2, -2)
 
     def add(self, text: str, item: int, part: int) -> str:
-        """Add text of a content part, and return it as it continues the reply."""
+        """Add text of a content part, and return the text to append to the reply."""
         if (item, part) == self._place:
             self.length += len(text)
             return text

@@ -1,13 +1,14 @@
-"""A tool's parameters in the dialect of JSON Schema that an endpoint takes; what is lost is described in words.
+"""Conversion of tool parameters to the dialect of JSON Schema that an endpoint accepts.
 
-The input is a schema of `schema.provider_schema`: an object at the top, local references only. Arguments are validated
-against the server's own schema, so nothing here makes a call valid or invalid.
+Constraints that a dialect does not support are described in words. The input is a schema of `schema.provider_schema`,
+with an object at the top level and only local references. Arguments are validated against the server's own schema, so
+the conversion does not affect which calls are valid.
 
-``full``    JSON Schema as it is.
-``openai``  What OpenAI documents for structured outputs (https://platform.openai.com/docs/guides/structured-outputs),
-            for endpoints that hold parameters against that: no ``allOf``, ``oneOf``, ``not``, conditions or patterns
-            of keys. Optional properties stay optional, except in strict mode.
-``gemini``  What Google's ``Schema`` has (https://ai.google.dev/api/caching#Schema), see `gemini_schema`.
+``full``    JSON Schema without changes.
+``openai``  The subset that OpenAI documents (https://platform.openai.com/docs/guides/structured-outputs), for endpoints
+            that check parameters against it: no ``allOf``, ``oneOf``, ``not``, conditions or patterns of keys.
+            Optional properties stay optional, except in strict mode.
+``gemini``  Google's ``Schema`` (https://ai.google.dev/api/caching#Schema), see `gemini_schema`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from dial_client.providers.openai_schema import StrictSubsetWriter, SubsetWriter
 
 
 def to_dialect(tool: ToolSpec, dialect: str, *, strict: bool = False) -> ToolSpec:
-    """Return the tool with its parameters in a dialect.
+    """Return the tool with its parameters converted to a dialect.
 
     Args:
-        tool: the tool with any parameters.
+        tool: the tool, with parameters in any form.
         dialect: ``full``, ``openai`` or ``gemini``.
-        strict: the endpoint holds calls to the schema: `StrictSubsetWriter` writes it, unless it is Gemini's.
+        strict: True if the endpoint makes calls conform to the schema; `StrictSubsetWriter` converts it, except for
+            ``gemini``.
     """
     if dialect == "full" and not strict:
         return tool
@@ -38,18 +40,18 @@ def to_dialect(tool: ToolSpec, dialect: str, *, strict: bool = False) -> ToolSpe
 
 
 def get_output_dialect(profile: EndpointProfile) -> str:
-    """Return the dialect of the schemas of answers."""
+    """Return the dialect for the schemas of structured answers."""
     if profile.schema_dialect == "full" and profile.structured_output == "with_tools":
         return "openai"
     return profile.schema_dialect
 
 
 def to_output_schema(form: OutputFormat, dialect: str) -> tuple[dict[str, Any], bool]:
-    """Return the schema of an answer in a dialect, and whether the endpoint is to keep to it strictly.
+    """Return the schema of an answer in a dialect, and True if the endpoint can enforce it in strict mode.
 
     Args:
-        form: the form of the answer, in any schema.
-        dialect: ``openai`` (that of strict mode), ``anthropic``, ``gemini`` or ``full``.
+        form: the name, description and schema of the answer.
+        dialect: ``openai`` (in strict mode if possible), ``anthropic``, ``gemini`` or ``full``.
     """
     is_strict = can_be_strict(form.schema)
     if dialect == "full" or (dialect == "openai" and not is_strict):
@@ -60,7 +62,7 @@ def to_output_schema(form: OutputFormat, dialect: str) -> tuple[dict[str, Any], 
 
 
 def can_be_strict(schema: Any) -> bool:
-    """Return whether no object of the schema may have properties of any name, which strict mode forbids."""
+    """Return True if no object of the schema is open. Strict mode forbids objects with arbitrary property names."""
     if isinstance(schema, list):
         return all(map(can_be_strict, schema))
     if not isinstance(schema, Mapping):

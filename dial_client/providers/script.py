@@ -1,4 +1,4 @@
-"""The contents of a script: replies, and the servers of a recording. `script_format` parses them."""
+"""The contents of a script: replies, and the servers of a recording. `script_format` parses scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dial_client.turn_data.token_usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """A reply without an API, as `scripted` describes it."""
+    """A reply as text and calls, independent of any API. `scripted` describes the members."""
 
     text: str = ""
     reasoning: str = ""
@@ -33,13 +33,13 @@ class ScriptedReply:
 
 @dataclass(frozen=True, slots=True)
 class WireReply:
-    """The response of an endpoint, byte by byte, as `scripted` describes it."""
+    """The HTTP response of an endpoint, as bytes. `scripted` describes the members."""
 
     wire: Wire
     body: bytes = b""
     status: int = 200
     breaks: str | None = None
-    """How the connection breaks after the body, in words; empty for the usual words, None if it does not break."""
+    """The error message when the connection breaks after the body; empty for the default; None for no break."""
     hang: bool = False
     chunk_size: int = 0
     notes: tuple[str, ...] = ()
@@ -47,27 +47,27 @@ class WireReply:
 
 @dataclass(slots=True)
 class RecordedServer:
-    """The tools and calls of a recorded server, as JSON in MCP's terms."""
+    """The tools and calls of a recorded MCP server, as the JSON objects of MCP."""
 
     tools: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The definitions of the tools by name, each as it was listed last."""
+    """The last listed definition of each tool, by name."""
     calls: list[Mapping[str, Any]] = field(default_factory=list)
-    """The calls in the order of their ends: ``called`` and one of ``result``, ``error``, ``denied``, ``cancelled``."""
+    """The calls in the order of completion: ``called``, and one of ``result``, ``error``, ``denied``, ``cancelled``."""
     failed: bool = False
     """True if the server was not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The contents of a file."""
+    """The parsed contents of a script."""
 
     replies: tuple[ScriptedReply | WireReply, ...] = ()
     repeats: bool = False
     provider: str = ""
-    """Of a recording: the name of the provider."""
+    """The name of the recorded provider; empty if the script is not a recording."""
     tool_format: str | None = None
-    """Of a recording: the tool format."""
+    """The tool format of the recording; None for the API's own tool calls, or if the script is not a recording."""
     flags: Mapping[str, Any] = field(default_factory=dict)
-    """Of a recording: the flags of the endpoint's profile that its responses are parsed by."""
+    """The flags of the recorded endpoint's profile that affect the parsing of responses."""
     servers: Mapping[str, RecordedServer] | None = None
-    """Of a recording: the servers; None for any other script."""
+    """The recorded servers; None if the script is not a recording."""

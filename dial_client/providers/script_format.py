@@ -1,6 +1,6 @@
-"""A script, parsed from JSON: the replies of a model, and the servers of a recording. `scripted` plays it.
+"""The parser of scripts: JSON files with the replies of a model, and the servers of a recording. `scripted` plays them.
 
-An error in a file is a `ConfigError` that says where it is, and what was expected.
+An error in a file raises a `ConfigError` that names the place and the expected value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dial_client.settings.jsonc import did_you_mean
 from dial_client.turn_data.token_usage import Usage
 
 VERSION = 1
-"""The version of recordings."""
+"""The version of the recording format."""
 MAX_BYTES = 512 * 1024 * 1024
 """The most bytes of a file."""
 _MAX_HEAD = 65_536
@@ -44,7 +44,7 @@ def read_file(path: str | os.PathLike[str]) -> Script:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", path=name) from None
     except ValueError as error:
-        raise ConfigError(f"this is no JSON: {error}", path=name) from None
+        raise ConfigError(f"this is not JSON: {error}", path=name) from None
     if len(text) > MAX_BYTES:
         raise ConfigError(f"this is larger than {MAX_BYTES // 1024**2} MiB", path=name)
     reader = _ScriptReader(name)
@@ -60,18 +60,18 @@ def read_file(path: str | os.PathLike[str]) -> Script:
 
 
 def read_replies(replies: Sequence[Any], after: str, path: str) -> Script:
-    """Return the script of replies in any of their forms.
+    """Return the script with the given replies.
 
     Args:
-        replies: the replies.
-        after: what follows the last reply: ``"error"`` or ``"repeat"``.
+        replies: the replies, in any of the forms that `scripted` describes.
+        after: the response after the last reply: ``"error"``, or ``"repeat"`` to repeat the last reply.
         path: the file of the replies, for error messages.
 
     Raises:
         ConfigError: a reply is invalid.
     """
     if after not in ("error", "repeat"):
-        raise ConfigError("after: this is not a value for it", hint='expected "error" or "repeat"', path=path)
+        raise ConfigError("after: invalid value", hint='expected "error" or "repeat"', path=path)
     read = _ScriptReader(path)
     return Script(
         tuple(read.parse_reply(value, f"replies[{at}]") for at, value in enumerate(replies)), after == "repeat"
@@ -88,7 +88,7 @@ def is_recording_file(path: str | os.PathLike[str]) -> bool:
 
 
 def _is_recording(text: str) -> bool:
-    """Return True if the first line is the head of a recording."""
+    """Return True if the first line is the header of a recording."""
     try:
         head = json.loads(text[:_MAX_HEAD].partition("\n")[0])
     except (ValueError, RecursionError):
@@ -98,7 +98,7 @@ def _is_recording(text: str) -> bool:
 
 @dataclass(slots=True)
 class _ScriptReader:
-    """Parses the parts of a script, with an error for the first part that is invalid."""
+    """Parses the parts of a script, and raises a `ConfigError` for the first invalid part."""
 
     path: str
     calls: int = 0
@@ -108,10 +108,10 @@ class _ScriptReader:
             return json.loads(text)
         except json.JSONDecodeError as error:
             raise ConfigError(
-                f"this is no JSON: {error.msg}", path=self.path, line=error.lineno + line - 1, column=error.colno
+                f"this is not JSON: {error.msg}", path=self.path, line=error.lineno + line - 1, column=error.colno
             ) from None
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"this is no JSON: {error}", path=self.path) from None
+            raise ConfigError(f"this is not JSON: {error}", path=self.path) from None
 
     def parse_recording(self, text: str) -> Script:
         lines = self._split_lines(text)
@@ -160,7 +160,7 @@ class _ScriptReader:
     def _split_lines(self, text: str) -> Iterator[tuple[int, Any]]:
         lines = text.split("\n")
         for number, line in enumerate(lines, 1):
-            is_torn = number == len(lines)  # the writer was killed: a whole line ends with a line feed
+            is_torn = number == len(lines)  # a complete line ends with a line feed: the writer was killed in this line
             try:
                 value = self.parse_json(line, number) if line.strip() else None
             except ConfigError:
@@ -200,7 +200,7 @@ class _ScriptReader:
         wait = error.get("retry_after")
         if wait is not None and not 0 <= wait < math.inf:
             raise self.build_error(f"{where}.retry_after", "a number of seconds")
-        return ProviderError(error.pop("message", "the script says so"), **error)
+        return ProviderError(error.pop("message", "an error in the script"), **error)
 
     def parse_wire_reply(self, value: Mapping[str, Any], where: str) -> WireReply:
         members = self.check(value, where, _WIRE)
@@ -252,7 +252,7 @@ class _ScriptReader:
         return str(members[key])
 
     def check(self, value: Any, where: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of an object that has only these keys, with values of these types."""
+        """Return a copy of an object; raise an error if it has other keys or types of values than `kinds`."""
         if not isinstance(value, Mapping):
             raise self.build_error(where, f"an object with {', '.join(kinds)}")
         for key, member in value.items():
@@ -277,7 +277,7 @@ def _to_event_data(event: Any) -> str:
 
 
 def _has_escaped_bytes(body: str) -> bool:
-    """Return True if every lone surrogate stands for a byte that is not UTF-8, as in a recording."""
+    """Return True if every lone surrogate encodes a byte of invalid UTF-8, as in a recording."""
     try:
         body.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -301,7 +301,7 @@ def _name_types(kinds: tuple[Any, ...]) -> str:
 _SIMPLE_PATTERN = re.compile(
     r"\^?(?:(?:\[[^\[\]\\]{1,80}\]|[A-Za-z0-9_-])(?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})?){0,4}\$?", re.ASCII
 )
-"""Regular expressions for names that match in linear time, also in a recording by strangers."""
+"""The accepted regular expressions for tool names. They match in linear time, so an untrusted recording is safe."""
 _LIST = (list, tuple)
 _REPLY: Mapping[str, Any] = {
     "text": str,

@@ -1,11 +1,11 @@
-r"""A model that plays replies from a file: for tests, demonstrations and bug reports.
+r"""A model that plays replies from a file, for tests, demonstrations and bug reports.
 
 The file is JSON: a list of replies, or an object::
 
     {"replies": [REPLY, …], "after": "error"}
 
-After the last reply follows an error (``"error"``, the default), or the last reply again (``"repeat"``).
-A REPLY is a string, which is its text, or an object with any of::
+After the last reply, further requests get an error (``"error"``, the default) or the last reply again (``"repeat"``).
+A REPLY is a string, which is the text, or an object with any of these members::
 
     {"text": "…",
      "reasoning": "…",
@@ -13,36 +13,38 @@ A REPLY is a string, which is its text, or an object with any of::
      "finish": "stop" | "tool_calls" | "length" | "refused" | "cut",
      "usage": {"input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0},
      "notes": ["…"],
-     "echo": what goes back with the message,
+     "echo": data that is sent back with the message,
      "chunks": ["…", "…"],
      "chunk_size": 8,
      "completion": true,
      "error": {"message": "…", "status": 503, "code": "overloaded", "retry_after": 2.5},
      "hang": true}
 
-Reasoning comes first, then the text, then the calls. ``arguments`` may be a string, as the model wrote it, which may be
-invalid JSON. A call without an id gets ``call_1``, ``call_2`` and so on; calls may also share an id, have an empty id,
-name an unknown tool, or come although none is allowed. The default of ``finish`` follows from the calls; as with every
-provider only a complete reply has calls. ``chunk_size`` is the number of characters of a piece of a stream, the default
-is the whole text, and the whole arguments of a call; ``chunks``, in place of ``text``, are the pieces themselves. With
-``"completion": false`` the reply ends without a completion. With ``error`` it ends in a `ProviderError` after its text;
-with ``hang`` it is silent there until it is cancelled.
+A reply streams its reasoning first, then its text, then its calls. ``arguments`` may be a string that contains the JSON
+text as the model wrote it, even invalid JSON. A call without an id gets ``call_1``, ``call_2`` and so on. Calls may
+share an id, have an empty id, name an unknown tool, or exist in a reply to a request that allows none. By default,
+``finish`` is ``tool_calls`` if there are calls, and else ``stop``; with any other value the calls are dropped.
+``chunk_size`` is the number of characters of each streamed piece of text, reasoning or arguments; by default each is
+one piece. ``chunks`` lists the pieces of the text, and replaces ``text``. With ``"completion": false`` the reply ends
+without a `Completion`. With ``error`` a `ProviderError` is raised after the text; with ``hang`` the reply blocks there
+until it is cancelled.
 
-A REPLY with ``wire`` is the response of an endpoint, parsed by the code that parses real ones, streamed or not::
+A REPLY with ``wire`` is the HTTP response of an endpoint, which the parser of its API parses, streamed or not::
 
     {"wire": "chat" | "responses" | "messages",
-     "body": "data: {…}\n\n…", or a JSON value in place of the text,
-     "events": [{…}, "[DONE]"], in place of "body": the events of a stream, strings as they are,
-     "status": 400, with the body of an error response,
-     "break": true, or how the connection breaks after the body, in words,
-     "hang": true,
+     "body": "data: {…}\n\n…", or a JSON value for an unstreamed response,
+     "events": [{…}, "[DONE]"], instead of "body": the events of a stream; strings are sent unchanged,
+     "status": 400, if "body" is that of an error response,
+     "break": true if the connection breaks after the body, or the message of the error,
+     "hang": true if the response blocks after the body,
      "chunk_size": 8, in bytes,
      "notes": ["…"]}
 
-A reply that pauses (`pause_turn` of the Messages API) continues with the next one.
+A paused reply (``pause_turn`` of the Messages API) continues with the next REPLY.
 
-A *recording* (``DialClient(record=FILE)``, ``dial-chat --record FILE``) is a script too. It is JSON lines;
-`recordings.recording` has the form. It has its servers too: `DialClient` uses mock servers in their places.
+A *recording* (``DialClient(record=FILE)``, ``dial-chat --record FILE``) is a script too, in JSON lines;
+`recordings.recording` describes the format. It also contains the MCP servers, which `DialClient` replaces by mock
+servers.
 """
 
 from __future__ import annotations
@@ -82,15 +84,15 @@ __all__ = ["RecordedServer", "ScriptedProvider", "ScriptedReply"]
 
 
 class ScriptedProvider:
-    """A `Provider` that plays replies in their order.
+    """A `Provider` that plays replies in order.
 
     Args:
         replies: the replies in any of the forms above, or a script.
-        after: what follows the last reply: ``"error"`` or ``"repeat"``.
+        after: the response after the last reply: ``"error"``, or ``"repeat"`` to repeat the last reply.
         path: the file of the replies, for error messages.
 
     Raises:
-        ConfigError: a reply is invalid; the message says which one, and what was expected.
+        ConfigError: a reply is invalid; the message names the reply and the expected value.
     """
 
     def __init__(self, replies: Sequence[Any] | Script, *, after: str = "error", path: str = "") -> None:
@@ -98,9 +100,9 @@ class ScriptedProvider:
             raise TypeError(f"replies takes a list: replies=[{replies!r}]")
         script = replies if isinstance(replies, Script) else read_replies(replies, after, path)
         self.requests: list[ModelRequest] = []
-        """The requests so far."""
+        """The requests that were received so far."""
         self.servers: Mapping[str, RecordedServer] | None = script.servers
-        """The servers of a recording; None for a script that is no recording."""
+        """The servers of a recording; None for a script that is not a recording."""
         self._script = script
         self._played = 0
         self._profile = replace(CHAT, **script.flags)
@@ -125,12 +127,12 @@ class ScriptedProvider:
 
     @property
     def info(self) -> ModelInfo:
-        """The name and the tool format are those of the recording, if this plays one."""
+        """The name and the tool format of the recording; defaults for a script that is not a recording."""
         return self._info
 
     @property
     def parser_flags(self) -> Mapping[str, Any]:
-        """The flags that recorded responses are read by."""
+        """The flags that affect the parsing of the recorded responses."""
         return self._script.flags
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
@@ -144,7 +146,7 @@ class ScriptedProvider:
     async def generate_recorded(
         self, request: ModelRequest, bodies: list[RawBody] | None
     ) -> AsyncGenerator[Delta, None]:
-        """Yield what `generate` does, and append the body of every response to `bodies`."""
+        """Do the same as `generate`, and append the body of every response to `bodies`."""
         self.requests.append(request)
         reply = self._next_reply()
         await checkpoint()
@@ -159,7 +161,7 @@ class ScriptedProvider:
                 await checkpoint()
 
     async def aclose(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing: there are no connections to close."""
 
     def _next_reply(self) -> ScriptedReply | WireReply:
         index, replies = self._played, self._script.replies
@@ -178,7 +180,7 @@ class ScriptedProvider:
             nonlocal reply
             response, reply = reply or self._next_reply(), None
             if isinstance(response, ScriptedReply):
-                raise response.error or ProviderError("the script has no more of a reply that paused", code="cut")
+                raise response.error or ProviderError("the script does not continue a paused reply", code="cut")
             notes.extend(response.notes)
             if response.status >= 300:
                 raise provider_errors.build_refusal_error(self._endpoint, response.status, {}, response.body)

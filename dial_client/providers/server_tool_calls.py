@@ -1,6 +1,6 @@
-"""Calls of tools that an endpoint runs itself, parsed from content blocks (Messages) and items (Responses).
+"""Parsing of the calls of tools that an endpoint runs itself, from content blocks (Messages) and items (Responses).
 
-They are shown as calls of the endpoint. Nothing here runs them, and they go back to the endpoint as they came.
+The client shows these calls, but never runs them. Their blocks and items are sent back to the endpoint unchanged.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dial_client.providers.tool_call_codec import parse_call, to_json_text
 from dial_client.text.json_fields import to_text
 
 MAX_RESULT = 10_000
-"""Characters of a result that are shown."""
+"""The most characters of a result that are shown."""
 _UNSHOWN = "tool_search_tool"
-"""The beginning of the names of searches among the offered tools, which are no business of the user's."""
+"""The prefix of the names of tool searches, which are not shown to the user."""
 _ITEM_TOOLS: Mapping[str, str] = {
     "web_search_call": "web_search",
     "file_search_call": "file_search",
@@ -26,23 +26,23 @@ _ITEM_TOOLS: Mapping[str, str] = {
 }
 _CLIENT_ITEMS = frozenset({"computer_call", "custom_tool_call", "apply_patch_call", "local_shell_call"})
 _FOREIGN = frozenset({"web_search", "web_fetch", "file_search"})
-"""Tools whose results are texts of strangers."""
+"""Tools whose results contain untrusted text."""
 
 
 def is_call_block(block: Mapping[str, Any]) -> bool:
-    """Return True for a block with a call that the endpoint runs, and that is shown."""
+    """Return True for a block with a call that the endpoint runs and that the user is shown."""
     return block.get("type") in ("server_tool_use", "mcp_tool_use") and not _name_of(block).startswith(_UNSHOWN)
 
 
 def parse_call_block(block: Mapping[str, Any]) -> ToolCallRequest:
-    """Return the call in a block; `block` has its whole input."""
+    """Return the call in a block, which must contain its complete input."""
     server = to_text(block.get("server_name"))
     name = f"{server}.{_name_of(block)}" if server else _name_of(block)
     return parse_call(to_text(block.get("id")), name, block.get("input"))
 
 
 def parse_result_block(block: Mapping[str, Any], call: ToolCallRequest) -> ToolCallResult:
-    """Return the result in a block, for the call whose id it names."""
+    """Return the result in a block. `call` is the call with the id that the block names."""
     content = block.get("content")
     code = to_text(content.get("error_code")) if isinstance(content, Mapping) else ""
     if code or block.get("is_error") is True:
@@ -51,7 +51,7 @@ def parse_result_block(block: Mapping[str, Any], call: ToolCallRequest) -> ToolC
 
 
 def parse_item(item: Mapping[str, Any]) -> tuple[ToolCallRequest, ToolCallResult | None] | None:
-    """Return the call in an item, with its result if the tool is done; None for an item without such a call."""
+    """Return the call in an item, and its result if the tool has ended; None for an item without such a call."""
     kind = to_text(item.get("type"))
     if kind not in _ITEM_TOOLS:
         return None
@@ -66,20 +66,20 @@ def parse_item(item: Mapping[str, Any]) -> tuple[ToolCallRequest, ToolCallResult
 
 
 def parse_shell_output(item: Mapping[str, Any], calls: Mapping[str, ToolCallRequest]) -> ToolCallResult | None:
-    """Return the result in a ``shell_call_output`` item; None for another item, or one without its call.
+    """Return the result in a ``shell_call_output`` item; None for any other item, or if its call is unknown.
 
     Args:
         item: the item.
-        calls: the calls so far by their ``call_id``.
+        calls: the calls so far, by ``call_id``.
     """
     call = calls.get(to_text(item.get("call_id"))) if item.get("type") == "shell_call_output" else None
     return None if call is None else _succeed(call, _describe(item.get("output")))
 
 
 def describe_client_item(item: Mapping[str, Any]) -> str:
-    """Return a note on an item that only the caller could run, and that was not offered; empty for other items."""
+    """Return a note on an item that asks the client to run a tool that it did not offer; empty for any other item."""
     kind = to_text(item.get("type"))
-    return f"the endpoint asked for a {kind}, which is not offered: it is not run" if kind in _CLIENT_ITEMS else ""
+    return f"the endpoint called a {kind}, which was not offered: it is not run" if kind in _CLIENT_ITEMS else ""
 
 
 def _find_arguments(kind: str, item: Mapping[str, Any]) -> Any:
@@ -112,7 +112,7 @@ def _describe_item(kind: str, item: Mapping[str, Any]) -> str:
 
 
 def _describe(content: Any) -> str:
-    """Return the content of a result in any form as a text."""
+    """Return the content of a result as text, whatever its form."""
     if isinstance(content, Mapping):
         return _describe_mapping(content)
     if isinstance(content, Sequence) and not isinstance(content, str):

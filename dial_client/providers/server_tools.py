@@ -1,7 +1,7 @@
-"""Tools that a vendor runs at its own endpoint, in the form of each API.
+"""Definitions of the tools that a vendor runs at its own endpoint, for each API.
 
-A profile switches them on: ``"server_tools": ["web_search", …]``. An entry that is an object is sent as it is, for
-options and newer versions. The endpoint runs these tools: no call of theirs is approved or run here.
+A profile enables them: ``"server_tools": ["web_search", …]``. An entry that is an object is sent unchanged, for options
+and newer versions. The endpoint runs these tools; the client neither approves nor runs their calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from openai.types.responses.response_includable import ResponseIncludable
 
 _TOOLS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    # https://platform.claude.com/docs/en/agents-and-tools/tool-use: the versions that every current model takes.
+    # https://platform.claude.com/docs/en/agents-and-tools/tool-use: the versions that every current model supports.
     "messages": {
         "web_search": {"type": "web_search_20250305", "name": "web_search"},
         "web_fetch": {"type": "web_fetch_20250910", "name": "web_fetch", "citations": {"enabled": True}},
@@ -38,33 +38,33 @@ _INCLUDED: Mapping[str, ResponseIncludable] = {
     "code_interpreter": "code_interpreter_call.outputs",
     "file_search": "file_search_call.results",
 }
-"""What a response has of the results of a tool only on request (``include``), by the tool's type."""
+"""The value of ``include`` that requests the results of a tool, by the tool's type."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerTools:
-    """The tools of an endpoint's own that its requests switch on."""
+    """The fields of requests that enable an endpoint's own tools."""
 
     tools: tuple[Mapping[str, Any], ...] = ()
-    """Entries of ``tools``."""
+    """The entries for ``tools``."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the body."""
+    """Additional fields of the body."""
 
     @property
     def included(self) -> list[ResponseIncludable]:
-        """The entries of ``include`` in requests of the Responses API."""
+        """The entries for ``include`` in requests of the Responses API."""
         return [_INCLUDED[kind] for tool in self.tools if (kind := str(tool.get("type"))) in _INCLUDED]
 
 
 def build_server_tools(entries: Sequence[str | Mapping[str, Any]], wire: str) -> ServerTools:
-    """Return the tools of a profile in the form of an API.
+    """Return a profile's server tools in the form of an API.
 
     Args:
-        entries: names of tools, and definitions to be sent as they are.
-        wire: ``chat``, ``responses`` or ``messages``.
+        entries: names of tools, and definitions that are sent unchanged.
+        wire: the API: ``chat``, ``responses`` or ``messages``.
 
     Raises:
-        ConfigError: the API has no tool of such a name.
+        ConfigError: the API has no server tool with this name.
     """
     tools: list[Mapping[str, Any]] = []
     body: dict[str, Any] = {}
@@ -85,6 +85,6 @@ def _build_unknown_tool_error(name: str, wire: str) -> ConfigError:
 
     names = [*_TOOLS.get(wire, {}), *_FIELDS.get(wire, {})]
     similar = difflib.get_close_matches(name, names, n=1)
-    known = f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(names)}"
-    hint = f"{known} (or give the tool's definition as an object)"
-    return ConfigError(f"server_tools: the {wire} API has no tool {name!r} of its own", hint=hint)
+    suggestion = f"did you mean {similar[0]!r}?" if similar else f"the server tools are {', '.join(names)}"
+    hint = f"{suggestion} (or set the tool's definition as an object)"
+    return ConfigError(f"server_tools: the {wire} API has no server tool {name!r}", hint=hint)

@@ -1,4 +1,4 @@
-"""A model's tool calls, decoded from responses and encoded for requests; and JSON that every parser takes."""
+"""Parsing of tool calls in responses, and JSON encoding that every parser accepts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
-    """Return the tool call that an endpoint sent; arguments that are no JSON object are kept as `unreadable`.
+    """Return the tool call that an endpoint sent. Arguments that are not a JSON object are stored in `unreadable`.
 
     Args:
-        call_id: the call's id; if it is empty, a new id is made.
+        call_id: the call's id; if it is empty, a new id is generated.
         name: the tool's name.
-        arguments: a JSON text (it may be empty for a tool without parameters), or the object itself.
+        arguments: the arguments as an object or as a JSON text, which may be empty for a tool without parameters.
     """
     call_id = call_id or new_call_id()
     if isinstance(arguments, Mapping):
@@ -40,7 +40,7 @@ def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
 
 
 def make_ids_unique(calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
-    """Return the calls of a reply with different ids: some endpoints send the same id with every call."""
+    """Return the calls of a reply with unique ids: some endpoints send the same id with every call."""
     seen: set[str] = set()
     unique = []
     for call in calls:
@@ -51,17 +51,17 @@ def make_ids_unique(calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
 
 
 def new_call_id() -> str:
-    """Return a new id that every endpoint takes: nine letters and digits, as Mistral demands."""
+    """Return a new id that every endpoint accepts: nine letters and digits, as Mistral requires."""
     return secrets.token_hex(5)[:9]
 
 
 def to_json_text(value: Any) -> str:
-    """Return JSON that every parser takes: no NaN, no lone surrogate, keys that are strings."""
+    """Return JSON text that every parser accepts: no NaN, no lone surrogates, only string keys."""
     return to_json_bytes(value).decode()
 
 
 def to_json_bytes(value: Any) -> bytes:
-    """Return JSON that every parser takes, in UTF-8."""
+    """Return JSON that every parser accepts, in UTF-8."""
     from pydantic_core import PydanticSerializationError, to_json
 
     try:
@@ -71,9 +71,9 @@ def to_json_bytes(value: Any) -> bytes:
 
 
 def to_plain_json(value: Any, depth: int = 100) -> Any:
-    """Return the value in plain JSON types that every parser takes.
+    """Return the value as plain JSON types, which every parser accepts.
 
-    Lone surrogates become U+FFFD; numbers that are not finite become None, and so do values deeper than `depth`.
+    Lone surrogates become U+FFFD. Numbers that are not finite, and values nested deeper than `depth`, become None.
     """
     if isinstance(value, str):
         return replace_surrogates(value)

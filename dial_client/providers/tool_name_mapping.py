@@ -1,7 +1,8 @@
-"""Tool names as an endpoint takes them: mapped in requests, and mapped back in replies.
+"""Mapping of tool names to names that an endpoint accepts, in requests, and back to the tools' own names, in replies.
 
-A name that the endpoint takes is left alone. Any other is replaced by a name that ends in a hash of the tool's own
-name, so it is the same in every request, and in a history whose tool is gone. It is never parsed.
+A name that the endpoint accepts is not changed. Any other name is replaced by one that ends with a hash of the tool's
+own name. So the new name is the same in every request, even in the history of a tool that no longer exists. The new
+name is never parsed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dial_client.model import ArgumentsChunk, CallChunk, Delta, ModelRequest
 
 _HASH_LENGTH = 8
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
-"""A hash in letters only: some endpoints take no digits, or none at the beginning."""
+"""Converts a hash to letters only: some endpoints accept no digits, or none at the beginning."""
 _MAX_ATTEMPTS = 100
 
 
@@ -26,7 +27,7 @@ class ToolNameMapping:
     """Maps the names of tools for one endpoint.
 
     Args:
-        pattern: a regular expression that names must match as a whole; empty for any name.
+        pattern: a regular expression that must match the whole name; empty to allow any name.
         length: the most characters of a name.
     """
 
@@ -38,17 +39,17 @@ class ToolNameMapping:
         self._name_at_endpoint: dict[str, str] = {}
         self._own_name: dict[str, str] = {}
         self.notes: list[str] = []
-        """What the user should know of the tools in the last request; the reader empties the list."""
+        """Notes for the user on the tools of the last request; the caller clears the list."""
 
     @property
     def is_needed(self) -> bool:
-        """True if the endpoint refuses names that other endpoints take."""
+        """True if the endpoint refuses names that most endpoints accept."""
         return self._pattern is not None or self._length < 64
 
     def to_endpoint(self, request: ModelRequest) -> ModelRequest:
-        """Return the request with the endpoint's names of its tools, and of the calls in its history.
+        """Return the request with mapped names of its tools, and of the calls in its messages.
 
-        The same tuple of tools is mapped to the same tuple again, so that encoded tools can be reused.
+        The same tuple of tools always yields the same tuple of mapped tools, so encoded tools can be cached.
         """
         if request.tools is not self._tools:
             self._map_tools(request.tools)
@@ -56,19 +57,19 @@ class ToolNameMapping:
         return replace(request, tools=self._renamed, messages=messages)
 
     def from_endpoint(self, call: ToolCallRequest) -> ToolCallRequest:
-        """Return a call with the tool's own name; a call of an unknown tool is returned unchanged."""
+        """Return a call with the tool's own name. A call of an unknown tool is returned unchanged."""
         name = self._own_name.get(call.name, call.name)
         return call if name == call.name else replace(call, name=name)
 
     def restore_names(self, note: str) -> str:
-        """Return a note with the tools' own names in place of the endpoint's."""
+        """Return a note in which mapped names are replaced by the tools' own names."""
         for name, own in self._own_name.items():
             if name != own:
                 note = note.replace(name, own)
         return note
 
     async def restore_calls(self, deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
-        """Yield the deltas of a reply, with the tools' own names in its calls."""
+        """Yield the deltas of a reply, with the tools' own names in the calls."""
         async with aclosing(deltas) as stream:
             async for delta in stream:
                 match delta:
@@ -87,7 +88,7 @@ class ToolNameMapping:
         for tool in tools:
             name = tool.name if tool.name in used_names else self._new_name(tool.name, used_names)
             if not name:
-                self.notes.append(f"no name the endpoint takes can be made for the tool {tool.name}: it is left out")
+                self.notes.append(f"the endpoint accepts no name for the tool {tool.name}: it is left out")
                 continue
             used_names.add(name)
             self._name_at_endpoint[tool.name] = name
@@ -110,7 +111,7 @@ class ToolNameMapping:
         return 0 < len(name) <= self._length and (self._pattern is None or self._pattern.fullmatch(name) is not None)
 
     def _new_name(self, name: str, used_names: set[str]) -> str:
-        """Return a name that the endpoint takes and no tool has; empty if there is none."""
+        """Return a name that the endpoint accepts and no other tool has; empty if there is none."""
         for attempt in count():
             if attempt == _MAX_ATTEMPTS:
                 return ""
@@ -125,14 +126,14 @@ class ToolNameMapping:
 
 
 def _list_candidates(name: str, digest: str, length: int) -> list[str]:
-    """Return names of which most patterns take one, the most readable first."""
+    """Return candidate names, the most readable first. Most patterns accept one of them."""
     room = length - len(digest) - 1
     plain = re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")
     bare = re.sub(r"[^a-zA-Z0-9]+", "", name)
     stems = [re.sub(r"[^a-zA-Z0-9_-]", "_", name), plain, plain.replace("_", "-"), bare, re.sub("[0-9]", "", bare)]
     variants = []
     for stem in dict.fromkeys(stems):
-        for begun in (stem, f"t_{stem}", f"t{stem}"):
+        for start in (stem, f"t_{stem}", f"t{stem}"):
             joints = ("_", "-", "")
-            variants += [f"{begun[:room]}{joint}{digest}" for joint in joints]
+            variants += [f"{start[:room]}{joint}{digest}" for joint in joints]
     return [*variants, *(variant.lower() for variant in variants), digest, digest.upper()]

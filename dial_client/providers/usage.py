@@ -1,4 +1,4 @@
-"""Token usage, parsed from the many forms in which endpoints report it."""
+"""Parsing of token usage, which endpoints report in different forms."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from dial_client.turn_data.token_usage import Usage
 
 _MAX_COUNT = 2**53
-"""A larger number is no count of tokens."""
+"""The limit of token counts; larger numbers are ignored as invalid."""
 
 
 def parse_usage(usage: Any) -> Usage:
-    """Return the token usage of OpenAI's two APIs; what is not a number counts as 0."""
+    """Return the token usage reported by OpenAI's two APIs. A field that is not a number counts as 0."""
     if not isinstance(usage, Mapping):
         return Usage()
     input_details, output_details = (
@@ -28,7 +28,7 @@ def parse_usage(usage: Any) -> Usage:
 
 
 def first_number(usage: Mapping[str, Any], *names: str) -> int:
-    """Return the first of these fields that is a number; 0 if none is."""
+    """Return the value of the first named field that is a number; 0 if none is."""
     for name in names:
         value = usage.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT:

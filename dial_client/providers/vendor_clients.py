@@ -1,7 +1,7 @@
-"""Providers that ask a model through a ready client of the SDK `openai` or `anthropic`.
+"""Providers that ask a model through an existing client of the SDK `openai` or `anthropic`.
 
-The client signs in, and chooses the way to the endpoint: its credentials, proxies, hooks and middleware apply. Bodies,
-the reading of responses, timeouts and the retry policy are those of every other provider of this package.
+The client authenticates, and routes requests to the endpoint: its credentials, proxies, hooks and middleware apply.
+Request bodies, response parsing, timeouts and the retry policy are the same as in every other provider of this package.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ _VERSION = "anthropic-version"
 
 
 class ClientProvider:
-    """A `Provider` that asks through an `HttpProvider` whose transport is a vendor's client."""
+    """A `Provider` that delegates to an `HttpProvider` whose transport is a vendor's client."""
 
     def __init__(self, inner: HttpProvider) -> None:
         self._inner = inner
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the model; what its endpoint has refused since is part of it."""
+        """What is known about the model, including what its endpoint has refused so far."""
         return self._inner.info
 
     @property
     def parser_flags(self) -> Mapping[str, Any]:
-        """The flags of the endpoint's profile that decide how its responses are read, if they are not the defaults."""
+        """The flags of the profile that affect the parsing of responses, except those with their default values."""
         return self._inner.parser_flags
 
     async def prepare(self) -> None:
@@ -63,36 +63,36 @@ class ClientProvider:
         await self._inner.prepare()
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Ask the model, and yield its reply as it comes, a `Completion` last.
+        """Send the request, and yield the reply as it arrives. The last delta is a `Completion`.
 
         Raises:
-            ProviderError: the client could not sign in, or the endpoint could not be reached, refused the request, or
+            ProviderError: the client could not authenticate, the endpoint could not be reached, refused the request, or
                 reported an error, or the connection broke before the first delta.
         """
         return self._inner.generate(request)
 
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
-        """Do as `generate`, and append the body of every response to `bodies`."""
+        """Do the same as `generate`, and append the body of every response to `bodies`."""
         return self._inner.generate_recorded(request, bodies)
 
     async def aclose(self) -> None:
-        """Leave the client open: it belongs to the caller."""
+        """Leave the client open, because it belongs to the caller."""
         await self._inner.aclose()
 
 
 class OpenAIProvider(ClientProvider):
-    """A model behind a client of the SDK `openai`: `AsyncOpenAI`, `AsyncAzureOpenAI` or another subclass.
+    """A model that is asked through a client of the SDK `openai`: `AsyncOpenAI`, `AsyncAzureOpenAI` or a subclass.
 
     Args:
-        client: a ready client. It stays open when the provider is closed.
+        client: the client, which stays open when the provider is closed.
         model: the model's id, or the name of its deployment.
-        wire: ``responses``, or ``chat`` for the Chat Completions API.
-        temperature: sent if the endpoint takes it; None for the model's own.
-        max_tokens: tokens of a reply; None for the model's own limit.
-        quirks: how the endpoint deviates from its API, as under ``quirks`` in a profile of the configuration.
+        wire: the API: ``responses``, or ``chat`` for Chat Completions.
+        temperature: the temperature, which is sent if the endpoint accepts one; None for the model's default.
+        max_tokens: the most tokens of a reply; None for the model's own limit.
+        quirks: the flags that say how the endpoint deviates from its API, as ``quirks`` in a profile.
 
     Raises:
-        ConfigError: the client is no `AsyncOpenAI`, or an option has no such value.
+        ConfigError: the client is not an `AsyncOpenAI`, or an option has an invalid value.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class OpenAIProvider(ClientProvider):
 
         if not isinstance(client, openai.AsyncOpenAI):
             raise ConfigError(
-                f"OpenAIProvider: {type(client).__name__} is not a client that it takes",
-                hint="give an openai.AsyncOpenAI or AsyncAzureOpenAI",
+                f"OpenAIProvider: {type(client).__name__} is not a supported client",
+                hint="pass an openai.AsyncOpenAI or AsyncAzureOpenAI",
             )
         if wire not in ("responses", "chat"):
             raise ConfigError(f"OpenAIProvider: there is no wire {wire!r}", hint="expected 'responses' or 'chat'")
@@ -125,18 +125,18 @@ class OpenAIProvider(ClientProvider):
 
 
 class AnthropicProvider(ClientProvider):
-    """A model behind a client of the SDK `anthropic`, for Anthropic itself or for a cloud.
+    """A model that is asked through a client of the SDK `anthropic`, for Anthropic itself or for a cloud.
 
     Args:
-        client: a ready client: `AsyncAnthropic`, `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`,
-            `AsyncAnthropicFoundry` or another one with the Messages API. It stays open when the provider is closed.
-        model: the model's id, in the cloud's own form.
-        temperature: sent if the endpoint takes it; None for the model's own.
-        max_tokens: tokens of a reply; None for the limit of the endpoint's profile.
-        quirks: how the endpoint deviates from its API, as under ``quirks`` in a profile of the configuration.
+        client: an `AsyncAnthropic`, `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAnthropicFoundry`, or any
+            other client with the Messages API. The client stays open when the provider is closed.
+        model: the model's id, in the form that the cloud uses.
+        temperature: the temperature, which is sent if the endpoint accepts one; None for the model's default.
+        max_tokens: the most tokens of a reply; None for the limit of the endpoint's profile.
+        quirks: the flags that say how the endpoint deviates from its API, as ``quirks`` in a profile.
 
     Raises:
-        ConfigError: the client has no Messages API, or an option has no such value.
+        ConfigError: the client has no Messages API, or an option has an invalid value.
     """
 
     def __init__(
@@ -152,8 +152,8 @@ class AnthropicProvider(ClientProvider):
 
         if not isinstance(getattr(client, "messages", None), AsyncMessages):
             raise ConfigError(
-                f"AnthropicProvider: {type(client).__name__} is not a client that it takes",
-                hint="give an anthropic.AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex or "
+                f"AnthropicProvider: {type(client).__name__} is not a supported client",
+                hint="pass an anthropic.AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex or "
                 "AsyncAnthropicFoundry",
             )
         endpoint = read_endpoint(client, Endpoint("", _read_version(client)))
@@ -167,27 +167,27 @@ class AnthropicProvider(ClientProvider):
 
 
 class SdkMessagesProvider(MessagesProvider):
-    """A provider for the Messages API through a client of `anthropic`, which knows where the API is."""
+    """A provider for the Messages API through a client of `anthropic`, which adapts the path to its endpoint."""
 
     def _get_path(self) -> str:
         return "/v1/messages"
 
 
 def choose_openai_class(wire: Wire) -> Callable[..., HttpProvider]:
-    """Return the class of providers for one of OpenAI's APIs."""
+    """Return the provider class for one of OpenAI's two APIs."""
     return ChatProvider if wire is Wire.CHAT else ResponsesProvider
 
 
 def find_profile(endpoint: Endpoint, wire: Wire, quirks: Mapping[str, Any], where: str) -> EndpointProfile:
-    """Return the profile of the client's address, with the user's flags in place of its own.
+    """Return the profile of the client's address, with the user's flags applied to it.
 
     Raises:
-        ConfigError: there is no such flag, or it cannot have this value; `where` is the setting that it names.
+        ConfigError: there is no such flag, or its value is invalid; the error names the setting `where`.
     """
     return apply_quirks(find_preset_by_url(endpoint.base_url).get_profile(wire), quirks, where)
 
 
 def _read_version(client: Any) -> Mapping[str, str]:
-    """Return the header with the version of the API that a client sends, if it sends one."""
+    """Return the header with the API version that a client sends; an empty object if it sends none."""
     version = read_header(client.default_headers, _VERSION)
     return {_VERSION: version} if version else {}

@@ -1,4 +1,4 @@
-"""Citations, parsed from the forms in which endpoints send them."""
+"""Parsing of citations, which endpoints send in different forms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dial_client.messages.citations import Citation, parse_annotation
 CITATION_FIELDS = frozenset(
     {
         "annotations",  # OpenAI, OpenRouter
-        "citations",  # Perplexity; xAI, whose list is not numbered in the text
+        "citations",  # Perplexity; xAI, whose text does not refer to the sources by number
         "search_results",  # Perplexity
         "context",  # Azure OpenAI On Your Data
         "groundingMetadata",  # Gemini
@@ -18,22 +18,22 @@ CITATION_FIELDS = frozenset(
         "vertex_ai_grounding_metadata",  # LiteLLM in front of Gemini
     }
 )
-"""The fields of a chunk, a choice or a message of chat completions that may have citations."""
+"""The fields with citations in a chunk, a choice or a message of the Chat Completions API."""
 _MAX_CITATIONS = 1_000
 
 
 class ChatCitations:
-    """The citations of one reply of chat completions, as far as they have come."""
+    """The citations of one reply of the Chat Completions API, collected from its chunks."""
 
     def __init__(self) -> None:
         self._annotations: list[Any] = []
         self._numbered: list[Any] = []
-        """A list of sources that the text refers to by their numbers."""
+        """The sources that the text refers to by number."""
         self._marker = "[{}]"
         self._grounding: Mapping[str, Any] = {}
 
     def add(self, holder: Mapping[str, Any]) -> None:
-        """Add the fields of a chunk, a choice or a message; lists of sources come again, and longer, in each chunk."""
+        """Add the fields of a chunk, a choice or a message. Chunks may repeat the list of sources with more entries."""
         annotations = holder.get("annotations")
         for annotation in annotations if isinstance(annotations, list) else ():
             if annotation not in self._annotations and len(self._annotations) < _MAX_CITATIONS:
@@ -55,7 +55,7 @@ class ChatCitations:
                 self._grounding = {**self._grounding, **value}
 
     def finish(self, text: str) -> tuple[Citation, ...]:
-        """Return the citations of the whole text."""
+        """Return the citations, with spans in the whole text."""
         numbered = tuple(_parse_numbered(self._numbered[:_MAX_CITATIONS], self._marker, text))
         listed = {citation.url for citation in numbered if citation.url}
         parsed = (parse_annotation(annotation) for annotation in self._annotations)
@@ -72,7 +72,7 @@ def _has_titles(sources: Sequence[Any]) -> bool:
 
 
 def _parse_numbered(sources: Sequence[Any], marker: str, text: str) -> Iterable[Citation]:
-    """Yield the sources that a text refers to by numbers. The number is the source's name: it must stay as it is."""
+    """Yield the sources that a text refers to by number. Each citation has the number in the text as its name."""
     for number, value in enumerate(sources, 1):
         source = {"url": value} if isinstance(value, str) else value
         if not isinstance(source, Mapping):
@@ -89,7 +89,7 @@ def _parse_numbered(sources: Sequence[Any], marker: str, text: str) -> Iterable[
 
 
 def _parse_grounding(metadata: Mapping[str, Any], text: str) -> Iterable[Citation]:
-    """Yield the citations of Gemini's ``groundingMetadata``, whose indices count bytes of UTF-8."""
+    """Yield the citations of Gemini's ``groundingMetadata``, whose indices count UTF-8 bytes."""
     found = metadata.get("groundingChunks", metadata.get("grounding_chunks"))
     sources = [_parse_grounding_chunk(chunk) for chunk in found] if isinstance(found, list) else []
     supports = metadata.get("groundingSupports", metadata.get("grounding_supports"))
@@ -117,7 +117,7 @@ def _parse_grounding_chunk(chunk: Any) -> Citation | None:
 
 
 def _find_segment(segment: Any, text: str) -> tuple[int | None, int | None]:
-    """Return the span of a segment in characters; None if its indices and its text contradict each other."""
+    """Return the span of a segment in characters; None twice if its indices and its text contradict each other."""
     if not isinstance(segment, Mapping):
         return None, None
     start = segment.get("startIndex", segment.get("start_index", 0))
@@ -140,13 +140,13 @@ class ResponseCitations:
         self._found: dict[Citation, None] = {}
 
     def add(self, annotation: Any, offset: int | None) -> None:
-        """Add an annotation of a text that begins at this position of the reply; None if that is not known."""
+        """Add an annotation of a text part. `offset` is the part's position in the reply; None if it is unknown."""
         citation = parse_annotation(annotation, offset or 0)
         if citation is not None and len(self._found) < _MAX_CITATIONS:
             self._found[citation if offset is not None else citation.at(None, None)] = None
 
     def add_list(self, urls: Any) -> None:
-        """Add the addresses that the response names for the whole text (xAI), unless an annotation has them."""
+        """Add the URLs that the response lists for the whole text (xAI), except those that an annotation contains."""
         cited = {citation.url for citation in self._found}
         for url in urls if isinstance(urls, list) else ():
             if isinstance(url, str) and url and url not in cited and len(self._found) < _MAX_CITATIONS:

@@ -1,10 +1,10 @@
-"""A conversation normalized for model APIs: valid, whatever happened to it.
+"""Normalization of conversations for model APIs. Any conversation becomes a valid one.
 
-The rules of all endpoints hold together: every call has exactly one result, right behind the message with the call and
-in the order of the calls; no result is without a call, no text is empty; ids, names and arguments are as endpoints take
-them; the last message asks for a reply. A message that was sent is sent the same way again in a longer conversation:
-prompt caches, and signatures over earlier messages, depend on it. Only images and documents are replaced by
-descriptions if there are too many of them (`media_fallback.count_expired`).
+The result satisfies the rules of all endpoints together. Every call has exactly one result, directly after the message
+with the call, in the order of the calls. There is no result without a call and no empty text. Ids, names and arguments
+have the forms that endpoints accept. The last message asks for a reply. In a longer conversation, each earlier message
+is sent in the same form again, because prompt caches, and signatures over earlier messages, depend on that; only images
+and documents are replaced by descriptions if there are too many of them (`media_fallback.count_expired`).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ GO_ON = "Continue."
 ERROR = "ERROR:"
 
 _MAX_NOTES = 8
-"""The most notes on parts that the model is not shown."""
+"""The most notes on hidden parts, in one request."""
 _EXPIRED = "it is no longer shown to the model, newer ones are"
 
 
 @dataclass(frozen=True, slots=True)
 class UserStep:
-    """A person's message; never empty."""
+    """A user's message; never empty."""
 
     parts: tuple[Part, ...]
 
@@ -62,13 +62,13 @@ class Result:
         """The images and documents of the result."""
         return tuple(part for part in self.parts if not isinstance(part, TextPart))
 
-    def text(self, *more: str) -> str:
-        """Return the text, with `more` appended; the text of an error that does not say so is marked as an error."""
-        text = text_of((*self.parts, *map(TextPart, more))) or NO_OUTPUT
+    def text(self, *extra_texts: str) -> str:
+        """Return the text, with `extra_texts` appended, and marked as an error if it is one and does not say so."""
+        text = text_of((*self.parts, *map(TextPart, extra_texts))) or NO_OUTPUT
         return f"{ERROR} {text}" if self._hides_an_error else text
 
     def to_parts(self) -> tuple[Part, ...]:
-        """Return the parts; those of an error that does not say so are marked as an error."""
+        """Return the parts, marked as an error if the result is one and its text does not say so."""
         return (TextPart(ERROR), *self.parts) if self._hides_an_error else self.parts
 
     @property
@@ -78,17 +78,17 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class AssistantStep:
-    """A model's message, with the result of each of its calls."""
+    """An assistant message, with the results of its calls."""
 
     text: str
     calls: tuple[ToolCallRequest, ...]
-    """With ids and names that the API takes."""
+    """The calls, with ids and names that the API accepts."""
     results: tuple[Result, ...]
-    """A result for each call, in their order."""
+    """The results, one for each call, in the order of the calls."""
     echo: Any
-    """The echo of this provider; None for the message of another one."""
+    """The echo of this provider; None for a message without an echo, or from another provider."""
     original_ids: tuple[str, ...]
-    """The ids of the calls in the model's reply, which the echo has too."""
+    """The ids of the calls in the model's reply, which are also in the echo."""
 
 
 Step = UserStep | AssistantStep
@@ -109,15 +109,15 @@ def normalize(
     *,
     in_results: bool = True,
 ) -> list[Step]:
-    """Return the conversation in steps, the last of which asks the model for a reply.
+    """Return the conversation in steps. The last step asks the model for a reply.
 
     Args:
-        messages: any messages but system messages, in any order.
-        provider_name: the provider whose echoes are kept.
-        id_pattern: a regular expression for ids of calls; nine letters and digits must match it.
-        profile: decides whether the endpoint takes images and documents.
-        notes: gets what the model is not shown of the last user message and of everything after it.
-        in_results: results may have images and documents.
+        messages: the conversation, without system messages, in any order.
+        provider_name: the name of the provider whose echoes are kept.
+        id_pattern: a regular expression for ids of calls; it must match any nine letters and digits.
+        profile: the flags that say whether the endpoint accepts images and documents.
+        notes: receives notes on images and documents since the last user message that the model is not shown.
+        in_results: True if results may contain images and documents.
     """
     drafts = _pair_results(messages)
     ids = _CallIds(re.compile(id_pattern))
@@ -138,7 +138,7 @@ def normalize(
 
 
 def _pair_results(messages: Iterable[Message]) -> list[_Draft]:
-    """Return the messages of user and model, each with the results of its calls; drop results without a call."""
+    """Return the user and assistant messages, each with the results of its calls; drop results without a call."""
     drafts: list[_Draft] = []
     waiting: dict[str | None, list[tuple[_Draft, int]]] = {}
     for message in messages:
@@ -156,7 +156,7 @@ def _pair_results(messages: Iterable[Message]) -> list[_Draft]:
 
 
 def _expire_media(steps: list[Step]) -> list[Step]:
-    """Replace the oldest images and documents by descriptions, if there are too many for one request."""
+    """Replace the oldest images and documents by descriptions if there are too many for one request."""
     visible = [part for step in steps for part in _list_parts(step) if not isinstance(part, TextPart)]
     descriptions = {
         id(part): describe_media(part, _EXPIRED)
@@ -181,7 +181,7 @@ def _list_parts(step: Step) -> Iterable[Part]:
 
 
 def _note_hidden_media(steps: Sequence[Step], notes: list[str]) -> None:
-    """Add a note for each description since the last user message that follows a reply."""
+    """Add a note for each hidden image or document since the last user message that follows an assistant message."""
     start = 0
     for at, (step, following) in enumerate(pairwise(steps), 1):
         if isinstance(step, AssistantStep) and isinstance(following, UserStep):
@@ -204,7 +204,7 @@ def _to_assistant_step(draft: _Draft, provider_name: str, ids: _CallIds, profile
 
 
 def _to_assistant_text(message: Message) -> str:
-    """Return the text of a model's message; its images and files are named: few APIs take them back."""
+    """Return the text of an assistant message, with its images and files only named: few APIs accept them there."""
     text = replace_surrogates(message.text) if message.text.strip() else ""
     if isinstance(message.content, str):
         return text
@@ -233,7 +233,7 @@ def _normalize_parts(content: Content, placeholder: str, profile: EndpointProfil
 
 
 class _CallIds:
-    """Assigns ids that the endpoint takes, a different one to each call; the same conversation gets the same ids."""
+    """Assigns a unique id that the endpoint accepts to each call; the same conversation always gets the same ids."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self._pattern = pattern

@@ -1,1 +1,1 @@
-"""Conversations written to a file for a bug report (`recording`), and played again offline (`replay`)."""
+"""Records conversations in a file, for bug reports and tests (`recording`), and replays them offline (`replay`)."""

@@ -1,4 +1,4 @@
-"""Whether a model plays a recording, without the code that plays it: most programs never do."""
+"""Tells whether a model replays a recording, without importing the code for replays, which few programs need."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dial_client.model import Provider
 
 
 def is_recording(model: str | Provider | None) -> bool:
-    """Return True if a model, or the model of this name, is a recording."""
+    """Return True if a model or a model's name is a recording."""
     if isinstance(model, str):
         return is_recording_name(model)
-    scripted = sys.modules.get("dial_client.providers.scripted")  # not loaded: nothing can be an instance of its class
+    scripted = sys.modules.get("dial_client.providers.scripted")  # if it is not loaded, no instance can exist
     return scripted is not None and isinstance(model, scripted.ScriptedProvider) and model.servers is not None
 
 
 def is_recording_name(model: str) -> bool:
-    """Return True if the model of this name is a recording."""
+    """Return True if a model's name names a recording."""
     prefix, _, path = model.partition(":")
     if prefix != "scripted":
         return False

@@ -1,12 +1,12 @@
-"""A conversation with models and servers, written to a file that ``scripted:FILE`` plays again.
+"""Records a conversation with models and servers in a file, which the model ``scripted:FILE`` replays.
 
-The file is JSON lines. Each line is written in one piece as soon as its subject is complete: a process that is killed
-loses only the exchange under way. The first line is the head::
+The file has the format JSON Lines. Each line is written at once when its exchange is complete, so a killed process
+loses only the unfinished exchange. The first line is the header::
 
     {"recording": 1, "by": "dial_client 1.0", "provider": "chat:m@host", "tool_format": "auto"}
 
-Then follow, in the order in which they happen, exchanges with the model, the tools of a server (when it is connected
-and when they change, in MCP's terms), and tool calls::
+The further lines follow the order of events: exchanges with the model, the tools of a server in MCP's form (when the
+server is connected, and when the tools change), and tool calls::
 
     {"asked": {"after": 0, "messages": […], "tools": ["…"], "tool_choice": "auto", "stream": true},
      "replies": [REPLY, …]}
@@ -14,14 +14,15 @@ and when they change, in MCP's terms), and tool calls::
     {"server": "gone", "failed": true}
     {"called": {"server": "time", "tool": "…", "arguments": {…}}, "result": {…}}
 
-Each of these is one line, whatever its length. The request is there for people to read: ``messages`` are those after
-the first ``after``, which are the same as in the exchange before; ``instructions`` are there if they have changed; the
-echo, which only the provider understands, is left out. A REPLY has the form of `providers.scripted`; an exchange has
-several if the model paused. In place of ``result`` a call may have ``error`` (it failed without a result), ``denied``
-(with the reason), or ``cancelled``. Of one text or body 4 MB are kept, with a mark where more was.
+Each of these is one line. The request (``asked``) is only information for readers of the file. ``after`` is the number
+of messages that are the same as in the previous exchange, and ``messages`` are the further ones. ``instructions`` are
+present if they have changed. Echoes, which only the provider understands, are left out. A REPLY has the form of
+`providers.scripted`; an exchange has several if the model paused. Instead of ``result`` a call may have ``error`` (it
+failed without a result), ``denied`` (with the reason) or ``cancelled``. Texts and bodies longer than 4 MB are cut and
+marked.
 
-Nothing of the configuration is written: no header, no key, no environment, no command. Where the endpoint's key, the
-value of a header or a secret of a server's environment occurs in a text, ``[secret]`` stands in its place.
+The file contains no configuration: no headers, keys, environment variables or commands. The endpoint's key, header
+values and secrets in a server's environment are replaced by ``[secret]`` wherever they occur in a text.
 """
 
 from __future__ import annotations
@@ -66,26 +67,26 @@ from dial_client.tools.catalog import is_enabled
 log = get_logger(__name__)
 
 MAX_TEXT = 4 * 1024 * 1024
-"""Characters of one text."""
+"""The most characters of a text in the file."""
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 if sys.platform == "win32":
     _APPEND |= os.O_BINARY
 _MIN_SECRET = 8
-"""Characters a secret has at least: a shorter text would be found in any other."""
+"""The least characters of a secret that is masked; shorter ones would occur in many other texts."""
 _TOOL_FIELDS = {"name", "title", "description", "input_schema", "output_schema", "annotations"}
 
 
 class Recording:
-    """A file that is written while a client is open.
+    """Writes a recording while a client is open.
 
     Args:
-        path: the file; an existing one is replaced if it is a recording or empty.
-        servers: the servers the client connects to: their secrets are masked.
-        provider: the model; None for a client without one.
-        tool_format: ``native``, ``react``, ``xml`` or ``auto``.
+        path: The path of the file; an existing file is replaced if it is a recording or empty.
+        servers: The servers of the client, whose secrets are masked.
+        provider: The provider of the model; None for a client without a model.
+        tool_format: The name of the tool format: ``native``, ``react``, ``xml`` or ``auto``.
 
     Raises:
-        ConfigError: the provider plays a recording.
+        ConfigError: The provider replays a recording.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Recording:
     ) -> None:
         self._path = Path(path)
         if is_recording(provider):
-            raise ConfigError("a recording that is played again is not recorded", hint="leave `record` out")
+            raise ConfigError("a recording cannot be recorded while it is replayed", hint="leave `record` out")
         self._provider = provider
         self._tool_format = tool_format
         self._secrets = _find_secrets(provider, servers.values())
@@ -104,16 +105,16 @@ class Recording:
         self._has_head = False
 
     def open(self) -> None:
-        """Create the file, readable by its owner only; or append to it, if this recording has been open before.
+        """Create the file, readable by its owner only; if this object was open before, append to the file.
 
         Raises:
-            ConfigError: the file cannot be written, or another file is in its place.
+            ConfigError: The file cannot be written, or it exists and is not a recording.
         """
         name = str(self._path)
         try:
             if not self._has_head and self._path.exists():
                 if not _may_be_replaced(self._path):
-                    raise ConfigError("is there already, and is no recording", hint="name another file", path=name)
+                    raise ConfigError("exists already, and is not a recording", hint="name another file", path=name)
                 self._path.unlink()
             self._file = os.open(self._path, _APPEND | (0 if self._has_head else os.O_EXCL), 0o600)
         except OSError as error:
@@ -130,16 +131,16 @@ class Recording:
                 os.close(file)
 
     def record_provider(self, provider: Provider | None) -> Provider | None:
-        """Return the provider with every exchange written to the file."""
+        """Return a provider that writes each exchange to the file."""
         return None if provider is None else RecordingProvider(provider, self)
 
     def connect(self, name: str, target: Target, host: ClientCapabilities) -> Connection:
-        """Return the connection to a server, with its tools and calls written to the file."""
+        """Return a connection that writes the server's tools and calls to the file."""
         self._secrets = _sort_longest_first({*self._secrets, *_find_secrets(None, [target])})
         return _RecordingConnection(self, name, target, host)
 
     def record_approver(self, approve: Approver | None) -> Approver | None:
-        """Return the approver with every denial written to the file."""
+        """Return an approver that writes each denial to the file."""
         if approve is None:
             return None
 
@@ -152,7 +153,7 @@ class Recording:
         return decide
 
     def write_exchange(self, request: ModelRequest, replies: list[dict[str, Any]]) -> None:
-        """Write a request to the model, and its replies."""
+        """Write a request to the model and its replies."""
         known = 0
         for before, message in zip(self._last_messages, request.messages, strict=False):
             if before != message:
@@ -174,7 +175,7 @@ class Recording:
         self._write({"asked": request_json, "replies": replies})
 
     def write_server(self, connection: Connection, *, failed: bool) -> None:
-        """Write the tools of a server unless they are written already, or that it is not available."""
+        """Write the tools of a server, or that it failed, unless the last line about the server says the same."""
         tools = [
             tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_TOOL_FIELDS)
             for tool in connection.tools
@@ -206,12 +207,12 @@ class Recording:
             while data:
                 data = data[os.write(self._file, data) :]
         except (OSError, ValueError, RecursionError) as error:
-            # The conversation is worth more than its recording; a line that is not whole must be the last.
+            # The conversation continues without its recording. An incomplete line must be the last one.
             log.warning("recording_ended", path=str(self._path), error=type(error).__name__)
             self.close()
 
     def _mask(self, value: Any) -> Any:
-        """Return a value without secrets, and with every text cut at `MAX_TEXT`."""
+        """Return a value with secrets masked, and texts cut at `MAX_TEXT`."""
         if isinstance(value, str):
             for secret in self._secrets:
                 value = value.replace(secret, "[secret]")
@@ -231,16 +232,16 @@ class RecordingProvider:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the model that is recorded."""
+        """The description of the recorded model."""
         return self._provider.info
 
     async def prepare(self) -> None:
-        """Prepare the provider that is recorded."""
+        """Prepare the recorded provider."""
         if isinstance(self._provider, Preparable):
             await self._provider.prepare()
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Ask the model; the request and its replies are written when the exchange is over, however it ends."""
+        """Ask the model. The request and its replies are written when the exchange ends, also with an error."""
         bodies: list[RawBody] = []
         deltas = _PlainReply()
         end: dict[str, Any] = {"hang": True}  # the reader left before the end of the reply
@@ -258,7 +259,7 @@ class RecordingProvider:
             self._recording.write_exchange(request, replies)
 
     async def aclose(self) -> None:
-        """Close the provider that is recorded."""
+        """Close the recorded provider."""
         await self._provider.aclose()
 
     def _generate(self, request: ModelRequest, bodies: list[RawBody]) -> AsyncGenerator[Delta, None]:
@@ -269,7 +270,7 @@ class RecordingProvider:
 
 @dataclass(slots=True)
 class _PlainReply:
-    """The reply of a provider whose responses cannot be recorded, put together from its deltas."""
+    """The reply of a provider whose HTTP responses cannot be recorded, assembled from its deltas."""
 
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
@@ -288,7 +289,7 @@ class _PlainReply:
                 self.completion = delta
 
     def to_reply(self) -> dict[str, Any]:
-        """Return the reply in the form of a script, without empty fields."""
+        """Return the reply in the form of `providers.scripted`, without empty fields."""
         reply: dict[str, Any] = {"reasoning": "".join(self.reasoning)}
         reply |= {"chunks": self.text} if len(self.text) > 1 else {"text": "".join(self.text)}
         reply["tool_calls"] = [
@@ -307,7 +308,7 @@ def _drop_empty(reply: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _to_replies(bodies: list[RawBody], end: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the bodies in the form of a script; `end` says how the exchange ended, if it did not end well."""
+    """Return the bodies in the form of `providers.scripted`; `end` is the abnormal end of the exchange, or empty."""
     replies = [_to_reply(body) for body in bodies]
     if bodies[-1].paused and end:
         replies.append(end)
@@ -350,7 +351,7 @@ class _RecordingConnection(Connection):
         return record
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None) -> Any:
-        """Call a tool, and write the call and its outcome."""
+        """Call a tool, and write the call and its outcome to the recording."""
         outcome: dict[str, Any] = {"cancelled": True}
         try:
             result = await super().call(tool, arguments, on_progress)
@@ -364,7 +365,7 @@ class _RecordingConnection(Connection):
 
 
 def _may_be_replaced(path: Path) -> bool:
-    """Return True if a file is empty or a recording."""
+    """Return True if a file is empty or is a recording."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -372,7 +373,7 @@ def _may_be_replaced(path: Path) -> bool:
 
 
 def _find_secrets(provider: Provider | None, targets: Iterable[Target]) -> tuple[str, ...]:
-    """Return the texts that must not be written."""
+    """Return the secrets to mask, the longest first."""
     secrets = set(provider.info.secrets if provider is not None else ())
     for target in targets:
         secrets.update(find_secrets(target))

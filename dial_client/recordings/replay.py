@@ -1,9 +1,9 @@
-"""A recording played again: the model's replies from the file, and mock servers in place of the recorded ones.
+"""Replays a recording: the file has the model's replies, and mock servers replace the recorded servers.
 
-The mock servers offer the recorded tools and answer the recorded calls. A call is identified by its server, its tool
-and its arguments; the outcomes of the same call made several times come in the order in which they were recorded. A
-call that was never recorded, or not as often, gets an error result. A call that was cancelled gets no result: it ends
-as it did then, by a limit or by a person.
+The mock servers offer the recorded tools and return the recorded results. A call is identified by its server, tool and
+arguments. If the same call was recorded several times, its outcomes are returned in the recorded order. A call that was
+never recorded, or not as often, gets an error result. A call that was cancelled in the recording never returns: it
+waits until a limit or the user cancels it again.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _DECIDED_BY = "the recording"
 
 
 class Replay(NamedTuple):
-    """What a client needs to play a recording: ``DialClient(servers, provider, approve=approver)``."""
+    """The parts of a client that replays a recording: ``DialClient(servers, provider, approve=approver)``."""
 
     provider: Provider
     servers: Mapping[str, RecordedServer]
-    """The recorded servers by name; `connect` makes a mock server of each."""
+    """The recorded servers by name; `connect` creates a mock server for each."""
     approver: Approver | None
-    """Denies what was denied in the recording; None if all calls are allowed."""
+    """Denies the calls that were denied in the recording; None if all calls are allowed."""
 
 
 def load_recording(
@@ -46,26 +46,26 @@ def load_recording(
     """Return the model, the servers and the approver of a recording.
 
     Args:
-        recording: the file, or the provider that plays it.
-        replaced: names of recorded servers to leave out, because the caller has servers of these names.
-        approve: decides calls of the caller's own servers; None to allow them.
+        recording: The path of the file, or the provider that replays it.
+        replaced: The names of recorded servers to leave out, because the caller has its own servers of these names.
+        approve: The approver for calls of the caller's own servers; None to allow these calls.
 
     Raises:
-        ConfigError: the file is missing or wrong, or it is no recording.
+        ConfigError: The file is missing or wrong, or is not a recording.
     """
     provider = ScriptedProvider.from_file(recording) if isinstance(recording, str | os.PathLike) else recording
     recorded = provider.servers if isinstance(provider, ScriptedProvider) else None
     if recorded is None:
-        raise ConfigError(f"{provider.info.name} is no recording", hint="`record=FILE` writes one")
+        raise ConfigError(f"{provider.info.name} is not a recording", hint="`record=FILE` writes one")
     servers = {name: server for name, server in recorded.items() if name not in replaced and not server.failed}
     return Replay(provider, servers, _make_approver(servers, approve) if servers else approve)
 
 
 def connect(name: str, target: Target, host: ClientCapabilities) -> Connection:
-    """Return the connection to a server, or to the mock server for a recorded one.
+    """Return the connection to a server; for a recorded server, a connection to its mock server.
 
     Raises:
-        ConfigError: the definition of a recorded tool is not valid.
+        ConfigError: The definition of a recorded tool is invalid.
     """
     if isinstance(target, RecordedServer):
         return _MockConnection(name, target, host)
@@ -73,7 +73,7 @@ def connect(name: str, target: Target, host: ClientCapabilities) -> Connection:
 
 
 def _make_approver(servers: Mapping[str, RecordedServer], approve: Approver | None) -> Approver:
-    """Return the approver of a replay: mock servers do no harm, so only calls that were denied are denied again."""
+    """Return the approver of a replay. It denies the calls that were denied, and allows other calls of mock servers."""
     denied: dict[str, deque[str]] = defaultdict(deque)
     for server in servers.values():
         for call in server.calls:
@@ -92,7 +92,7 @@ def _make_approver(servers: Mapping[str, RecordedServer], approve: Approver | No
 
 
 class _MockConnection(Connection):
-    """A connection to an in-process server that lists the recorded tools. Calls are answered from the recording."""
+    """A connection to an in-process server with the recorded tools. Calls return results from the recording."""
 
     def __init__(self, name: str, server: RecordedServer, host: ClientCapabilities) -> None:
         super().__init__(name, _make_mock_server(name, server), host)
@@ -101,11 +101,11 @@ class _MockConnection(Connection):
             if "denied" not in call:
                 self._outcomes[_key(**call["called"])].append(call)
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None) -> Any:  # noqa: ARG002 - nothing was recorded of progress
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None) -> Any:  # noqa: ARG002 - progress is not recorded
         """Return the recorded result of a call.
 
         Raises:
-            ServerError: the call failed in the recording too.
+            ServerError: The call failed in the recording, or its recorded result is invalid.
         """
         from mcp_types import CallToolResult
         from pydantic import ValidationError
@@ -121,7 +121,7 @@ class _MockConnection(Connection):
             try:
                 return CallToolResult.model_validate(outcome["result"])
             except ValidationError:
-                raise ServerError(self.name, "the recorded result is none") from None
+                raise ServerError(self.name, "the recorded result is invalid") from None
         if "error" not in outcome:
             await anyio.sleep_forever()
         error = outcome["error"]
@@ -140,9 +140,9 @@ def _make_mock_server(name: str, recorded: RecordedServer) -> Any:
     try:
         tools = [Tool.model_validate(tool) for tool in recorded.tools.values()]
     except ValidationError as error:
-        raise ConfigError(f"a recorded tool of {name!r} is none: {error.errors()[0]['msg']}") from None
+        raise ConfigError(f"a recorded tool of {name!r} is invalid: {error.errors()[0]['msg']}") from None
 
-    async def list_tools(context: Any, params: Any) -> ListToolsResult:  # noqa: ARG001 - the SDK gives them
+    async def list_tools(context: Any, params: Any) -> ListToolsResult:  # noqa: ARG001 - the SDK passes them
         return ListToolsResult(tools=tools)
 
     return Server(name, on_list_tools=list_tools)

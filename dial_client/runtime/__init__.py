@@ -1,1 +1,1 @@
-"""What a running program needs in every layer: the log, deadlines, tasks in the background, and private files."""
+"""Functions that every layer uses while the program runs: logs, deadlines, background tasks and private files."""

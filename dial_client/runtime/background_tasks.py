@@ -1,7 +1,7 @@
-"""Background tasks, which outlive the call that started them.
+"""Background tasks, which continue after the call that started them.
 
-A task group belongs to the task that entered it, and has to be left in that task. This group has a task of its own: it
-may be opened and closed in any task, and the task that opens it enters no cancel scope.
+A task group has to be entered and left in the same task. This group runs in a separate task, so any task may open and
+close it, and the task that opens it does not enter a cancel scope.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Args = TypeVarTuple("Args")
 
 
 class BackgroundTasks:
-    """A task group with a task of its own, on asyncio and on trio; created by `BackgroundTasks.open`."""
+    """A task group that runs in a separate task, on asyncio and on trio; created by `BackgroundTasks.open`."""
 
     def __init__(self) -> None:
         self._group: TaskGroup = anyio.create_task_group()
@@ -46,33 +46,33 @@ class BackgroundTasks:
 
             trio.lowlevel.spawn_system_task(tasks._run)
         else:
-            # asyncio itself remembers a task only weakly.
+            # asyncio keeps only a weak reference to a task.
             tasks._host = asyncio.create_task(tasks._run())
         try:
             with anyio.CancelScope(shield=True):
                 await tasks._opened.wait()
-        except BaseException:  # asyncio's own `Task.cancel` passes the shield, and nobody has the tasks to close them
+        except BaseException:  # `asyncio.Task.cancel` ignores the shield, and no caller could close the group later
             tasks._group.cancel_scope.cancel()
             raise
         return tasks
 
     @property
     def is_closed(self) -> bool:
-        """True if the tasks were closed, or have ended with their event loop."""
+        """Whether the tasks were closed, or have ended with their event loop."""
         return self._closed.is_set()
 
     def start_soon(self, fn: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
-        """Start a task with the caller's context variables. An error is logged and ends no other task.
+        """Start a task with the caller's context variables. An error in the task is logged; other tasks continue.
 
         Raises:
-            RuntimeError: the background tasks are closed.
+            RuntimeError: The background tasks are closed.
         """
         if self._closed.is_set():
             raise RuntimeError("the background tasks are closed")
-        self._group.start_soon(self._contained, fn, args)
+        self._group.start_soon(self._run_and_log, fn, args)
 
     async def aclose(self) -> None:
-        """Cancel all tasks and wait for their end. May be called twice, and from any task but those of the group."""
+        """Cancel all tasks and wait until they end. May be called repeatedly, but not from a task of the group."""
         self._group.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
             await self._closed.wait()
@@ -85,10 +85,10 @@ class BackgroundTasks:
         finally:
             self._closed.set()
 
-    async def _contained(self, fn: Callable[[*Args], Awaitable[object]], args: tuple[*Args]) -> None:
+    async def _run_and_log(self, fn: Callable[[*Args], Awaitable[object]], args: tuple[*Args]) -> None:
         try:
             await fn(*args)
-        # The star: on trio an error may come in one group with a cancellation, which has to go on.
-        except* Exception:  # noqa: BLE001 (any error: the other tasks go on)
+        # `except*`, because on trio a group may contain an error and a cancellation, which has to be raised again.
+        except* Exception:  # noqa: BLE001 - the other tasks continue after any error
             name = fn.__qualname__ if isinstance(fn, FunctionType | MethodType) else repr(fn)
             log.warning("task_failed", task=name, trace=traceback.format_exc())

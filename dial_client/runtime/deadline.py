@@ -10,13 +10,13 @@ import anyio
 
 
 class Deadline:
-    """The time at which a turn or a call has to end; it is extended by waiting for a person.
+    """The time at which a turn or a call has to end; time spent waiting for the user extends it.
 
-    The scopes of `scope` are extended too, so a wait that began earlier ends at the right time.
+    The cancel scopes of `scope` move with the deadline, so that waits that started earlier end at the right time.
 
     Args:
-        seconds: the time until the deadline.
-        most: the time until the latest deadline that `restart` can set.
+        seconds: The seconds until the deadline.
+        most: The seconds until the latest deadline that `restart` can set.
     """
 
     def __init__(self, seconds: float, most: float = math.inf) -> None:
@@ -28,7 +28,7 @@ class Deadline:
         self._stopped_at = 0.0
 
     def remaining(self) -> float:
-        """Return the seconds left: infinite during `waiting_for_a_person`, never below 0."""
+        """Return the seconds left, at least 0; infinite during `waiting_for_a_person`."""
         return math.inf if self._waiting else max(0.0, self._at - anyio.current_time())
 
     def restart(self, seconds: float) -> None:
@@ -40,7 +40,7 @@ class Deadline:
 
     @contextmanager
     def scope(self) -> Iterator[anyio.CancelScope]:
-        """Cancel the body at the deadline; afterwards ``scope.cancelled_caught`` is true if that happened."""
+        """Cancel the ``with`` block at the deadline; ``scope.cancelled_caught`` tells whether it was cancelled."""
         with anyio.CancelScope(deadline=math.inf if self._waiting else self._at) as scope:
             self._scopes.add(scope)
             try:
@@ -50,7 +50,7 @@ class Deadline:
 
     @contextmanager
     def waiting_for_a_person(self) -> Iterator[None]:
-        """Stop the clock during the body; several at the same time count once."""
+        """Pause the deadline within the ``with`` block; blocks that overlap pause it once."""
         if not self._waiting:
             self._stopped_at = anyio.current_time()
             self._move(math.inf)

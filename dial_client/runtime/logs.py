@@ -1,8 +1,8 @@
 """structlog events through the standard library's logging; silent until a program enables a level.
 
-Events have names, counts and durations only; never contents, arguments or secrets. structlog is imported with the first
-event that is logged. ``logging.getLogger("dial_client")`` sets the level; structlog's configuration, if the program has
-one, renders the events.
+Events contain names, counts and durations only, never contents, arguments or secrets. structlog is imported when the
+first event is logged. ``logging.getLogger("dial_client")`` sets the level. If the program has configured structlog, its
+configuration renders the events.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class EventLog:
         self._logger = logging.getLogger(name)
 
     def debug(self, event: str, **fields: Any) -> None:
-        """Log a step."""
+        """Log a step of normal work."""
         self._log(logging.DEBUG, event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
@@ -40,7 +40,7 @@ class EventLog:
 
 
 def _find_trace_ids() -> dict[str, str]:
-    """Return the ids of the current span of OpenTelemetry, in hexadecimal digits; none outside of a span."""
+    """Return the ids of OpenTelemetry's current span, in hexadecimal digits; empty outside of a span."""
     trace = sys.modules.get("opentelemetry.trace")  # a program that records spans has imported it
     context = trace.get_current_span().get_span_context() if trace is not None else None
     if context is None or not context.is_valid:

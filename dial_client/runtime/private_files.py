@@ -1,4 +1,4 @@
-"""Files that only their owner can read, written whole or not at all."""
+"""Files that only their owner can read, written atomically."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from contextlib import suppress
 from pathlib import Path
 
 PRIVATE = 0o600
-"""The permissions of a file that its owner may read and write, and no other user."""
+"""The permissions of a file that only its owner may read and write."""
 
 
 def write_private(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
-    """Write a file in place of the one before, atomically; it is readable by its owner only.
+    """Write or replace a file atomically; by default only its owner can read it.
 
-    Its folder and the folder above are created readable by their owner only, where they are missing.
+    If its folder or the folder above is missing, it is created for the owner only.
 
     Args:
         path: The file.
-        data: Its content.
-        mode: Its permissions, where a file that was there before has to keep its own.
+        data: The content of the file.
+        mode: The permissions of the file; pass those of an existing file to keep them.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: The file cannot be written.
     """
     import tempfile
 
-    for folder in (path.parent.parent, path.parent):  # `mode` is that of the last folder only
+    for folder in (path.parent.parent, path.parent):  # `mkdir` applies `mode` to the last folder only
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")  # readable by its owner only
     try:

@@ -1,1 +1,1 @@
-"""JSON Schemas and JSON from models: schemas adapted for providers, arguments parsed and checked, GBNF."""
+"""JSON Schemas and JSON from models: adaptation of schemas for providers, parsing and checks of arguments, GBNF."""

@@ -1,4 +1,4 @@
-"""Arguments checked against a tool's JSON Schema."""
+"""Checks of arguments against a tool's JSON Schema."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dial_client.text.safe_text import safe
 
 MAX_PROBLEMS = 5
 MAX_PROBLEM_CHARS = 300
-"""Characters of a problem; it repeats the value that is wrong."""
+"""The most characters of the description of a problem, which quotes the invalid value."""
 
 
 class ArgumentCheck:
     """Checks arguments against a tool's original schema.
 
     Args:
-        schema: the original, as the server sent it.
-        formats: check ``format`` too, which is only an annotation for tools (JSON Schema 2020-12).
+        schema: the original schema, as the server sent it.
+        formats: True to check ``format`` too, which is only an annotation for tools (JSON Schema 2020-12).
     """
 
     def __init__(self, schema: Mapping[str, Any], *, formats: bool = False) -> None:
@@ -26,18 +26,18 @@ class ArgumentCheck:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the schema itself is valid; where it is not, only the server can judge."""
+        """True if the schema itself is valid. If not, only the server can check the arguments."""
         return self._validator is not None
 
     def is_valid(self, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the arguments satisfy the schema."""
+        """Return True if the arguments satisfy the schema, or if the schema is invalid."""
         try:
             return self._validator is None or bool(self._validator.is_valid(dict(arguments)))
-        except ValueError:  # not JSON: half a surrogate pair, a key that is a number
+        except ValueError:  # not JSON: a lone surrogate, or a key that is a number
             return False
 
     def problems(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Return what is wrong, each with its place (``count: "x" is not of type "integer"``); at most five."""
+        """Return at most five problems, each with its place (``count: "x" is not of type "integer"``)."""
         if self._validator is None:
             return []
         problems: list[str] = []
@@ -47,20 +47,20 @@ class ArgumentCheck:
                 problems.append(shorten_problem(f"{place}: {error.message}" if place else error.message))
                 if len(problems) == MAX_PROBLEMS:
                     break
-        except ValueError as error:  # not JSON: half a surrogate pair, a key that is a number
+        except ValueError as error:  # not JSON: a lone surrogate, or a key that is a number
             problems.append(shorten_problem(f"they are not JSON: {error}"))
         return problems
 
 
 def shorten_problem(problem: str) -> str:
-    """Return a long problem without its middle: the wrong value is at the beginning, the rule at the end."""
+    """Return a problem, shortened in the middle: the wrong value is at the beginning, the rule at the end."""
     problem = safe(problem)
     half = MAX_PROBLEM_CHARS // 2
     return problem if len(problem) <= MAX_PROBLEM_CHARS else f"{problem[:half]} … {problem[-half:]}"
 
 
 def _compile(schema: Mapping[str, Any], *, formats: bool) -> Any:
-    """Return a validator, without patterns that are no regular expressions; None for an invalid schema."""
+    """Return a validator that ignores invalid regular expressions; None for an otherwise invalid schema."""
     import jsonschema_rs
 
     def refuse_remote(uri: str) -> Any:

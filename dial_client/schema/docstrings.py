@@ -1,4 +1,4 @@
-"""The description of a function and of its parameters, from its docstring in the form of Google, NumPy or Sphinx."""
+"""Parses the descriptions of a function and its parameters from a docstring in Google, NumPy or Sphinx style."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _SPHINX = _SPHINX_PARAMETERS | _SPHINX_RESULTS | _SPHINX_OTHERS
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """What a docstring tells."""
+    """The parsed content of a docstring."""
 
     description: str = ""
-    """All of it but the sections of parameters and errors."""
+    """The text without the sections on parameters and exceptions."""
     parameters: Mapping[str, str] = field(default_factory=dict)
-    """The description of each parameter that is described, in one line."""
+    """The one-line descriptions of the parameters, by name."""
 
 
 def parse_docstring(text: str) -> Docstring:
-    """Return what a docstring tells; what is in none of the three forms is part of the description."""
+    """Return the content of a docstring. Text in none of the three styles is part of the description."""
     kept: list[str] = []
     parameters: dict[str, str] = {}
     for title, lines in _split_sections(_take_sphinx_fields(inspect.cleandoc(text).splitlines(), parameters)):
@@ -45,7 +45,7 @@ def parse_docstring(text: str) -> Docstring:
 
 
 def _take_sphinx_fields(lines: Iterable[str], parameters: dict[str, str]) -> list[str]:
-    """Return the lines without Sphinx's fields; the text of its parameters is added to `parameters`."""
+    """Return the lines without Sphinx fields, and add the descriptions of parameters to `parameters`."""
     kept: list[str] = []
     name: str | None = None
     is_in_field = False
@@ -87,7 +87,7 @@ def _split_sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _find_title(lines: list[str], at: int) -> tuple[str, int]:
-    """Return the title of the section that begins at a line, and the lines of the title; an empty one for none."""
+    """Return the title of the section that begins at a line, and its number of lines; an empty title and 0 for none."""
     line = lines[at].strip()
     if lines[at].startswith((" ", "\t")) or not line:
         return "", 0
@@ -101,7 +101,7 @@ def _find_title(lines: list[str], at: int) -> tuple[str, int]:
 
 
 def _parse_items(lines: list[str]) -> dict[str, str]:
-    """Return the descriptions of a section's parameters; lines that are indented deeper belong to the one before."""
+    """Return the descriptions of a section's parameters. Lines with deeper indentation continue a description."""
     indents = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
     found: dict[str, list[str]] = {}
     texts: list[list[str]] = []
@@ -117,7 +117,7 @@ def _parse_items(lines: list[str]) -> dict[str, str]:
 
 
 def _parse_item(line: str, *, is_google: bool) -> list[tuple[str, str]] | None:
-    """Return the names a line describes, each with the first line of its description; None for no such line."""
+    """Return the names that a line describes, each with the first line of its description; None if there are none."""
     if is_google:
         found = _GOOGLE_ITEM.match(line)
         return [(found[1], found[2])] if found else None

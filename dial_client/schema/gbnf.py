@@ -1,8 +1,8 @@
-"""JSON Schemas as GBNF, llama.cpp's notation for grammars: here of values that satisfy a schema.
+"""Conversion of JSON Schemas to GBNF, llama.cpp's notation for grammars.
 
-https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md has the notation. A grammar describes the form
-only: lengths, ranges, patterns and dependencies between values are checked before a call. JSON has one space behind
-``:`` and ``,``, as models write it.
+Notation: https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md. A grammar describes only the structure
+of values; lengths, ranges, patterns and dependencies are checked before a call. The grammar requires one space after
+``:`` and ``,``, as models write JSON.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 MAX_OPTIONAL = 12
-"""Optional properties of one object; further ones are not in the grammar."""
+"""The most optional properties of an object; further optional properties are not in the grammar."""
 MAX_LEVELS = 6
-"""Levels of objects and arrays with rules of their own; deeper values are any JSON."""
+"""The most levels of objects and arrays with their own rules; deeper values may be any JSON."""
 
 _DEFINITIONS = "#/$defs/"
 _DIGITS = " ".join(["[0-9]?"] * 15)
@@ -32,7 +32,7 @@ _COMMON = {
 
 
 def literal(text: str) -> str:
-    """Return a text as a terminal."""
+    """Return a text as a terminal of a grammar."""
     return '"' + "".join(_ESCAPES.get(letter) or _escape(letter) for letter in text) + '"'
 
 
@@ -48,14 +48,14 @@ def _json(value: Any) -> str:
 
 
 class Grammar:
-    """Builds a grammar: schemas are added as rules, then `text` returns the whole."""
+    """Builds a grammar: `object` and `value` add schemas as rules, and `text` returns the complete grammar."""
 
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}
         self._definitions: Mapping[str, Any] = {}
         """The ``$defs`` of the schema that is being added."""
         self._references: dict[str, str] = {}
-        """The names of their rules."""
+        """The rules of the definitions that were referenced so far, by reference."""
 
     def text(self, root: str) -> str:
         """Return the grammar; `root` is the body of its root rule."""
@@ -63,12 +63,12 @@ class Grammar:
         return "".join(f"{name} ::= {body}\n" for name, body in rules.items())
 
     def object(self, schema: Mapping[str, Any], name: str) -> str:
-        """Add a rule for objects that satisfy a schema, and return its name; `name` has letters and digits only."""
+        """Add a rule for objects that satisfy a schema, and return its name; `name` has only letters and digits."""
         self._begin(schema)
         return self._add(name, self._object(schema, name, 0))
 
     def value(self, schema: Mapping[str, Any], name: str) -> str:
-        """Add a rule for values that satisfy a schema, and return what stands for it; `name` is as for `object`."""
+        """Add rules for values that satisfy a schema, and return the symbol for them; `name` is as for `object`."""
         self._begin(schema)
         return self._value(schema, name, 0)
 
@@ -78,7 +78,7 @@ class Grammar:
         self._references = {}
 
     def _reference(self, reference: str, name: str) -> str:
-        """Return the rule of a definition; it may refer to itself."""
+        """Return the name of a definition's rule, which may be recursive."""
         if reference not in self._references:
             target = self._definitions.get(reference.removeprefix(_DEFINITIONS))
             rule = self._references[reference] = f"{name}-r"
@@ -138,7 +138,7 @@ class Grammar:
 
 
 def _with_commas(pairs: Sequence[str], required: int) -> str:
-    """Return pairs with commas between them; each pair behind the `required` ones is optional."""
+    """Return pairs separated by commas; the first `required` pairs are required, the others optional."""
     optional = [f'( ", " {pair} )?' for pair in pairs[required:]]
     if required:
         return " ".join([' ", " '.join(pairs[:required]), *optional])

@@ -1,7 +1,7 @@
 """Parses almost-JSON, as models write it.
 
 Python literals, single quotes, bare keys, superfluous commas and line breaks in strings are accepted. Nothing is
-guessed or completed: a text that ends early has no value here either. Every character is read once.
+guessed or completed: a truncated text has no value. Parsing takes linear time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 MAX_DEPTH = 32
-"""Levels of nesting; a usual call has two or three."""
+"""The most levels of nesting; a usual call has two or three."""
 
 _SPACE = re.compile(r"\s*+")
 _DOUBLE = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
@@ -29,16 +29,16 @@ _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
 class Unreadable(ValueError):
-    """The text has no whole value."""
+    """The text contains no complete value."""
 
 
 class LiteralParser:
     """Parses a text value by value.
 
     Args:
-        text: to parse.
-        position: the index to begin at.
-        quote: a delimiter of strings besides quotation marks; there are no escapes between two of them.
+        text: the text to parse.
+        position: the index at which parsing begins.
+        quote: a delimiter of strings in addition to quotation marks; strings within it have no escapes.
     """
 
     def __init__(self, text: str, position: int = 0, quote: str = "") -> None:
@@ -50,7 +50,7 @@ class LiteralParser:
         """Parse and return a value; a tuple becomes a list.
 
         Raises:
-            Unreadable: there is no value, or it is not whole.
+            Unreadable: there is no value, or the value is incomplete.
         """
         first = self.peek()
         if depth <= 0:
@@ -67,7 +67,7 @@ class LiteralParser:
         """Parse and return a string.
 
         Raises:
-            Unreadable: there is no value, or it is not whole.
+            Unreadable: there is no string, or the string is incomplete.
         """
         self.peek()
         if self._at_quote():
@@ -85,7 +85,7 @@ class LiteralParser:
         return _join_surrogates(_ESCAPE.sub(_unescape, text)) if "\\" in text else text
 
     def word(self) -> str:
-        """Parse and return a name; empty where there is none."""
+        """Parse and return a name; empty if there is none."""
         self.peek()
         found = _WORD.match(self.text, self.position)
         if found is None:
@@ -94,13 +94,13 @@ class LiteralParser:
         return found.group()
 
     def peek(self) -> str:
-        """Return the next character that is no white space, without reading it; empty at the end."""
+        """Skip white space, and return the next character without reading it; empty at the end."""
         space = _SPACE.match(self.text, self.position)
         self.position = space.end() if space else self.position
         return self.text[self.position : self.position + 1]
 
     def skip(self, char: str) -> bool:
-        """Read the next character if it is `char`; return whether it was."""
+        """Read the next character if it is `char`, and return True if so."""
         if self.peek() != char:
             return False
         self.position += 1
@@ -152,5 +152,5 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def _join_surrogates(text: str) -> str:
-    """Return the text with pairs of surrogates joined; half a pair becomes U+FFFD."""
+    """Return the text with surrogate pairs joined, and lone surrogates replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _SURROGATE.search(text) else text

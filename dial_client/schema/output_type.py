@@ -1,8 +1,8 @@
-"""The type of a typed answer: its JSON Schema as models read it, and answers checked against it.
+"""The types of typed answers: their JSON Schemas for models, and the parsing and validation of answers.
 
-A type is anything `pydantic.TypeAdapter` takes (a model, a dataclass, a ``TypedDict``, ``list[…]``, a union, an enum),
-or a JSON Schema as a mapping. Every API wants an object at the top of a schema, so any other type is wrapped as
-``{"result": …}``; answers are unwrapped again.
+A type is anything that `pydantic.TypeAdapter` accepts (a model, a dataclass, a ``TypedDict``, ``list[…]``, a union, an
+enum), or a JSON Schema as a mapping. Every API requires an object at the top level of a schema, so any other type is
+wrapped as ``{"result": …}``, and answers are unwrapped again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dial_client.schema.tool_arguments import coerce, parse_value
 T = TypeVar("T")
 
 RESULT = "result"
-"""The property that holds the value of a type that is no object."""
+"""The property of the wrapping object that contains the value of a type other than an object."""
 NO_VALUE = "there is no whole JSON value in the answer"
 _NAME = r"[^a-zA-Z0-9_-]+"
 _FENCED = r"```[\w-]{0,32}\s([^`]*+(?:`{1,2}(?!`)[^`]*+)*+)```"
@@ -31,7 +31,7 @@ _COMBINATORS = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "enum", "const
 
 
 class InvalidOutput(Exception):
-    """An answer that is not of its type; `errors` are sentences for the model and for people."""
+    """An answer that does not have the required type. `errors` are sentences for the model and for users."""
 
     def __init__(self, *errors: str) -> None:
         super().__init__("; ".join(errors))
@@ -40,33 +40,33 @@ class InvalidOutput(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Output(Generic[T]):
-    """An answer that is of its type."""
+    """An answer with its type."""
 
     value: T
     json: Any
-    """The value as the model wrote it: JSON types only, without the wrapping object."""
+    """The answer in JSON types, without the wrapping object."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutputType(Generic[T]):
-    """A type of answers."""
+    """The type of an answer."""
 
     format: OutputFormat
-    """The schema as models read it."""
+    """The schema that is sent to models."""
     schema: Mapping[str, Any]
-    """The original schema, with the wrapping object where there is one."""
+    """The original schema, with the wrapping object if there is one."""
     is_wrapped: bool
-    """The value is the property `RESULT` of an object."""
+    """True if the value is wrapped in an object, as its property `RESULT`."""
     validate: Callable[[Any], T]
-    """Returns the value of JSON types as one of the type, or raises `InvalidOutput`."""
+    """Converts a value of JSON types to the type, or raises `InvalidOutput`."""
     validate_partial: Callable[[Any], T] = field(repr=False)
-    """The same for a value whose last part may be missing."""
+    """Does the same as `validate` for a value that may be incomplete at its end."""
 
     def parse(self, text: str) -> Output[T]:
-        """Return an answer of this type: JSON, perhaps in a code fence or between words.
+        """Return the answer in a text: JSON, perhaps in a code fence or surrounded by other text.
 
         Raises:
-            InvalidOutput: the text holds no value of the type.
+            InvalidOutput: the text contains no value of the type.
         """
         value = _find_value(text, starts="{[" if self.is_wrapped else "{")
         if self._takes_text and not isinstance(value, str) and not _is_wrapper(value):
@@ -77,19 +77,19 @@ class OutputType(Generic[T]):
 
     @property
     def _takes_text(self) -> bool:
-        """Whether a text without quotation marks is a value of the type: a string, or an enum of strings."""
+        """True if a text without quotation marks is a value of the type, which is a string or an enum of strings."""
         return self.is_wrapped and _find_top(self._inner).get("type") == "string"
 
     @property
     def _inner(self) -> Mapping[str, Any]:
-        """The schema within the wrapping object, with its definitions."""
+        """The schema of the wrapped value, with its definitions."""
         return {**self.schema["properties"][RESULT], "$defs": self.schema.get("$defs", {})}
 
     def check(self, value: Any) -> Output[T]:
-        """Return the value, with or without the wrapping object, as one of this type.
+        """Convert a value, with or without the wrapping object, to the type.
 
         Raises:
-            InvalidOutput: it is not of the type.
+            InvalidOutput: the value does not have the type.
         """
         if not self.is_wrapped and not isinstance(value, dict):
             raise InvalidOutput(f"the answer is not an object: {shorten_problem(_to_text(value))}")
@@ -99,10 +99,10 @@ class OutputType(Generic[T]):
         return Output(self.validate(plain), plain)
 
     def parse_partial(self, text: str) -> T:
-        """Return the value that the beginning of an answer has so far.
+        """Return the value in the beginning of an answer, as far as it is complete.
 
         Raises:
-            InvalidOutput: it is not of the type yet.
+            InvalidOutput: the value does not have the type yet.
         """
         from pydantic_core import from_json
 
@@ -118,19 +118,19 @@ class OutputType(Generic[T]):
         return self.validate_partial(value)
 
     def to_text(self, value: Any) -> str:
-        """Return JSON types as the text of the last message: one line of JSON."""
+        """Return a value of JSON types as one line of JSON, for the text of the last message."""
         return _to_text(value)
 
 
 def build_output_type(output_type: Any) -> OutputType[Any]:
-    """Return the type of answers that `output_type` means.
+    """Return the type of an answer from the ``output_type`` option.
 
     Args:
-        output_type: anything `pydantic.TypeAdapter` takes, or a JSON Schema as a mapping.
+        output_type: anything that `pydantic.TypeAdapter` accepts, or a JSON Schema as a mapping.
 
     Raises:
-        ConfigError: the mapping is no valid JSON Schema.
-        TypeError: JSON cannot be read as this type, or has no schema for it.
+        ConfigError: the mapping is not a valid JSON Schema.
+        TypeError: the type cannot be parsed from JSON, or has no JSON Schema.
     """
     if isinstance(output_type, Mapping):
         try:
@@ -148,7 +148,15 @@ def build_output_type(output_type: Any) -> OutputType[Any]:
 
 
 def to_json_schema(output_type: Any) -> Mapping[str, Any]:
-    """Return a type of answers as a JSON Schema, which is a type of answers too; arguments and errors as above."""
+    """Return the JSON Schema of an output type, which is itself a valid output type.
+
+    Args:
+        output_type: anything that `build_output_type` accepts.
+
+    Raises:
+        ConfigError: the mapping is not a valid JSON Schema.
+        TypeError: the type cannot be parsed from JSON, or has no JSON Schema.
+    """
     build_output_type(output_type)
     if isinstance(output_type, Mapping):
         return output_type
@@ -162,7 +170,7 @@ def _build_for_schema(schema: Mapping[str, Any]) -> OutputType[Any]:
     whole, is_wrapped = _wrap(dict(schema))
     check = ArgumentCheck(whole, formats=True)
     if not check.is_possible:
-        raise ConfigError("output_type is no valid JSON Schema", hint="check its types and references")
+        raise ConfigError("output_type is not a valid JSON Schema", hint="check its types and references")
 
     def validate(value: Any) -> Any:
         if problems := check.problems({RESULT: value} if is_wrapped else value):
@@ -189,7 +197,7 @@ def _build_for_type(output_type: Any) -> OutputType[Any]:
             return adapter.validate_json(json.dumps(value))
         except ValidationError as error:
             raise InvalidOutput(*_describe(error.errors(include_url=False, include_context=False))) from None
-        except Exception as error:  # a validator of the caller's own may raise anything
+        except Exception as error:  # the caller's validators may raise any exception
             raise InvalidOutput(shorten_problem(f"{type(error).__name__}: {error}")) from error
 
     def validate_partial(value: Any) -> Any:
@@ -228,7 +236,7 @@ def _build(
 
 
 def _wrap(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return a schema of objects, and whether that wraps the schema."""
+    """Return a schema of objects, and True if it wraps the given schema."""
     top = _find_top(schema)
     if (top.get("type") == "object" or "properties" in top) and not _COMBINATORS & top.keys():
         return schema, False
@@ -248,7 +256,7 @@ def _find_top(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _move_references(schema: Any) -> Any:
-    """Return a schema whose references into itself fit its place within the wrapping object."""
+    """Return a schema with its references to itself changed for its place within the wrapping object."""
     if isinstance(schema, list):
         return [_move_references(part) for part in schema]
     if not isinstance(schema, Mapping):
@@ -266,7 +274,7 @@ def _is_wrapper(value: Any) -> bool:
 
 
 def _find_value(text: str, starts: str) -> Any:
-    """Return the JSON value of an answer: the whole text, the last code fence, or what is between two brackets."""
+    """Return the JSON value of an answer: the whole text, the last code fence, or the text between two brackets."""
     if (value := parse_value(text)) is not None:
         return value
     for fenced in reversed(re.findall(_FENCED, text)):

@@ -1,9 +1,9 @@
-"""A tool's JSON Schema, adapted to what every provider takes.
+"""Adaptation of a tool's JSON Schema to the subset that every provider accepts.
 
-Providers refuse, by their documentation and their answers: no object at the top, combinators at the top, an array
-without `items`, remote references, keywords of the wrong type, invalid regular expressions, odd property names. One
-such schema among hundreds makes a provider refuse every request. A server's schema raises nothing here but
-`Unsupported`: only that tool is left out.
+According to their documentation and responses, providers refuse schemas without an object at the top level, combinators
+at the top level, arrays without `items`, remote references, keywords of the wrong type, invalid regular expressions,
+and property names with unusual characters. One such schema among hundreds makes a provider refuse every request. For a
+schema that cannot be adapted, `adapt` raises only `Unsupported`, and only that tool is left out.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dial_client.schema.regular_expressions import is_portable
 from dial_client.text.safe_text import safe
 
 MAX_DEPTH = 64
-"""Levels of nesting; a server could otherwise exhaust the stack."""
+"""The most levels of nesting; deeper schemas could exhaust the stack."""
 MAX_ALTERNATIVES = 100
-"""Schemas behind references and combinators at the top that are followed; a few lines can define 2^60."""
+"""The most schemas in top-level references and combinators that are merged; a few lines can define 2^60 of them."""
 MAX_HINT_CHARS = 600
-"""Characters of a constraint that moves from the schema into the description."""
+"""The most characters of a constraint that is moved from the schema to the description."""
 MAX_HINTS = 10
 
 Pointer = tuple[str, ...]
-"""A place in a schema: the steps of a JSON pointer."""
+"""A place in a schema, as the reference tokens of a JSON Pointer."""
 
 _TYPES = {"string", "number", "integer", "boolean", "array", "object", "null"}
 _COMBINATORS = ("allOf", "anyOf", "oneOf")
@@ -50,25 +50,26 @@ _PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}\Z")
 
 
 class Unsupported(Exception):
-    """No provider takes this schema; the message says why."""
+    """The schema cannot be adapted for providers. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptedSchema:
-    """A schema that every provider takes."""
+    """A schema that every provider accepts."""
 
     schema: dict[str, Any]
     hints: tuple[str, ...] = ()
-    """The constraints that are not in the schema, as sentences for the tool's description."""
+    """The constraints that the schema lacks, as sentences for the tool's description."""
     dropped_patterns: tuple[str, ...] = ()
-    """The regular expressions that providers do not take; the model reads them in descriptions."""
+    """The regular expressions that providers do not accept, which were moved to descriptions."""
 
 
 def adapt(schema: Any) -> AdaptedSchema:
-    """Return a schema that every provider takes: an object at the top, no combinators there, only local references.
+    """Return a schema with an object and no combinators at the top level, and with only local references.
 
     Raises:
-        Unsupported: it does not describe an object, a required property cannot be offered, or it is nested too deeply.
+        Unsupported: the schema does not describe an object, a required property has an unsupported name, or the schema
+            is nested too deeply.
     """
     if not schema:
         return AdaptedSchema({"type": "object", "properties": {}})
@@ -89,7 +90,7 @@ def adapt(schema: Any) -> AdaptedSchema:
 
 
 def _clean(schema: Any, depth: int) -> dict[str, Any]:
-    """Return a copy without keywords that providers refuse anywhere; references are local, and may lead nowhere."""
+    """Return a copy without keywords that providers refuse at any level. Dangling local references are kept."""
     if depth <= 0:
         raise Unsupported("its schema is nested too deeply")
     if schema is False:
@@ -102,7 +103,7 @@ def _clean(schema: Any, depth: int) -> dict[str, Any]:
 
 
 def _is_readable(key: str, value: Any) -> bool:
-    """Return whether a keyword has no invisible character in its name or pattern, where none can be removed."""
+    """Return True if there are no invisible characters in a keyword's name or pattern, which cannot be cleaned."""
     is_pattern = key in ("pattern", "patternProperties") and isinstance(value, str)
     return safe(str(key)) == key and not (is_pattern and safe(value) != value)
 
@@ -122,7 +123,7 @@ def _clean_value(key: str, value: Any, depth: int) -> Any:
 
 
 def _clean_plain_value(value: Any, depth: int) -> Any:
-    """Return a value that is no schema (a description, a default, an enum) as JSON, without invisible characters."""
+    """Return a value that is not a schema (a description, a default, an enum) as JSON without invisible characters."""
     if depth < 0:
         raise Unsupported("its schema is nested too deeply")
     if isinstance(value, Mapping):
@@ -154,7 +155,7 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _target(reference: Any) -> Pointer | None:
-    """Return the place a local reference points to (RFC 6901, section 6); None for any other reference."""
+    """Return the place that a local reference points to (RFC 6901, section 6); None for any other reference."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in unquote(reference).split("/")[1:])
@@ -211,7 +212,7 @@ _VALID_VALUES: dict[str, Callable[[Any], bool]] = {
 
 
 def _index_schemas(top: dict[str, Any]) -> dict[Pointer, dict[str, Any]]:
-    """Return all schemas within a cleaned schema, by their places."""
+    """Return a cleaned schema and all schemas within it, by place."""
     schemas: dict[Pointer, dict[str, Any]] = {}
     remaining: list[tuple[Pointer, dict[str, Any]]] = [((), top)]
     while remaining:
@@ -232,14 +233,14 @@ def _parts(schema: dict[str, Any]) -> Iterator[tuple[Pointer, dict[str, Any]]]:
 
 
 def _drop_invalid_patterns(top: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Move the regular expressions that providers do not take into descriptions.
+    """Move the regular expressions that providers do not accept to descriptions.
 
     Returns:
-        The regular expressions, and the remarks on the top, where no model reads a description.
+        The regular expressions, and remarks on the top-level schema, whose description models do not read.
     """
     dropped: list[str] = []
     hints: list[str] = []
-    for place, schema in reversed(_index_schemas(top).items()):  # what is inside first
+    for place, schema in reversed(_index_schemas(top).items()):  # inner schemas before outer ones
         remarks: list[str] = []
         if "pattern" in schema and not is_portable(schema["pattern"]):
             dropped.append(schema.pop("pattern"))
@@ -249,7 +250,7 @@ def _drop_invalid_patterns(top: dict[str, Any]) -> tuple[list[str], list[str]]:
             constraint = json.dumps(schema["patternProperties"].pop(name), ensure_ascii=False, separators=(",", ":"))
             rule = f"{_shorten(name, MAX_HINT_CHARS)} must satisfy {_shorten(constraint, MAX_HINT_CHARS)}"
             remarks.append(f"Properties whose names match the regular expression {rule}")
-            # The allowed names are lost, so no name is forbidden.
+            # The names that the pattern allowed are now unknown, so no name may be forbidden.
             schema.pop("additionalProperties", None)
             schema.pop("unevaluatedProperties", None)
         if not place:
@@ -260,7 +261,7 @@ def _drop_invalid_patterns(top: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _remove_dangling_references(top: dict[str, Any]) -> None:
-    """Remove references to schemas that were removed; the schemas themselves stay, so no other reference dangles."""
+    """Remove references whose targets do not exist. The schemas with such references stay, so no new ones dangle."""
     schemas = _index_schemas(top)
     for schema in schemas.values():
         if "$ref" in schema and _target(schema["$ref"]) not in schemas:
@@ -269,13 +270,13 @@ def _remove_dangling_references(top: dict[str, Any]) -> None:
 
 @dataclass(slots=True)
 class _Flattening:
-    """Merges references and combinators into the top of a schema; what cannot be merged becomes a hint."""
+    """Merges references and combinators into the top level of a schema; other constraints become hints."""
 
     schemas: Mapping[Pointer, dict[str, Any]]
     remaining: int = MAX_ALTERNATIVES
 
     def flatten(self, schema: dict[str, Any], above: frozenset[Pointer]) -> tuple[dict[str, Any], list[str]]:
-        """Return the schema with its references resolved, and hints; `above` are the references that lead to it."""
+        """Return the schema without references and combinators, and hints; `above` are the references on its path."""
         if self.remaining == 0:
             return {}, []
         self.remaining -= 1
@@ -320,7 +321,7 @@ def _shorten(text: str, limit: int) -> str:
 
 
 def _remove_odd_names(top: dict[str, Any]) -> list[str]:
-    """Remove properties whose names providers refuse, and return a hint that says so."""
+    """Remove properties whose names providers refuse, and return a hint that names them."""
     required = set(top.get("required", ()))
     odd = [name for name in top["properties"] if not _PROPERTY_NAME.match(name)]
     if odd_required := [name for name in odd if name in required]:

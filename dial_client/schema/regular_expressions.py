@@ -1,8 +1,8 @@
-r"""The regular expressions of schemas: which of them providers take, and schemas without the others.
+r"""Checks which regular expressions of schemas providers accept, and removes the others.
 
-JSON Schema has the regular expressions of ECMA 262. Providers refuse a whole request for one that they cannot compile,
-and OpenAI compiles with Python's `re`: its errors are those of the package jsonschema (``'…' is not a 'regex'``), also
-for ``\p{L}``, which ECMA 262 has. So only what is valid in both goes to a provider.
+JSON Schema uses the regular expressions of ECMA 262. A provider refuses a whole request if it cannot compile one of
+them. OpenAI compiles with Python's `re`: its errors are those of the package jsonschema (``'…' is not a 'regex'``),
+even for ``\p{L}``, which is valid in ECMA 262. So a pattern is sent to providers only if it is valid in both.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 MAX_PATTERN_CHARS = 10_000
-"""Characters of a pattern that is compiled; a longer one counts as invalid, so that a server cannot cost seconds."""
+"""The most characters of a pattern. A longer pattern counts as invalid, because compiling it could take seconds."""
 
 _NOT_SCHEMAS = frozenset({"enum", "const", "default", "examples"})
-"""Keywords with values that only look like schemas."""
+"""Keywords whose values may look like schemas, but are not."""
 _NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _PYTHON_ONLY = re.compile(
     r"""(?s: \\[aAZNU]              # the bell, both ends of the text, characters by name or by eight digits
@@ -26,11 +26,11 @@ _PYTHON_ONLY = re.compile(
     re.VERBOSE,
 )
 _SKIPPED = re.compile(r"\\[^aAZNU]|\[\^?\]?(?:\\.|[^\]\\])*+\]", re.DOTALL)
-"""Escapes that both have, and classes of characters."""
+"""Matches escapes that are valid in both syntaxes, and character classes."""
 
 
 def is_portable(pattern: str) -> bool:
-    """Return whether a regular expression is valid in ECMA 262 and for the providers that compile it with Python."""
+    """Return True if a regular expression is valid in both ECMA 262 and Python."""
     if len(pattern) > MAX_PATTERN_CHARS:
         return False
     try:
@@ -43,9 +43,10 @@ def is_portable(pattern: str) -> bool:
 
 
 def drop_patterns(schema: Any, is_valid: Callable[[str], bool]) -> Any:
-    """Return a copy of a schema without the regular expressions that are not valid.
+    """Return a copy of a schema without its invalid regular expressions.
 
-    An object that loses one in ``patternProperties`` may have any other properties: it cannot be known which.
+    If a pattern of ``patternProperties`` is removed, the object may have any other properties, because the names that
+    the pattern allowed are unknown.
     """
     if isinstance(schema, list):
         return [drop_patterns(part, is_valid) for part in schema]

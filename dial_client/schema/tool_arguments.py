@@ -1,6 +1,6 @@
-"""The arguments of a call as a model wrote them: parsed, with small mismatches with the tool's schema corrected.
+"""Parses the arguments of a call as a model wrote them, and corrects small mismatches with the tool's schema.
 
-Nothing is repaired that may have been cut off, and nothing is invented: a call runs with the values the model wrote.
+Truncated arguments are not repaired, and no values are invented: a call runs with the values that the model wrote.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 from dial_client.schema.json_repair import LiteralParser, Unreadable
 
 MAX_LENIENT_CHARS = 8 * 1024
-"""Characters of a text that is parsed although it is not JSON."""
+"""The most characters of a text that is parsed although it is not JSON."""
 MAX_DEPTH = 100
-"""Levels of nesting; deeper values could exhaust the stack of later code."""
+"""The most levels of nesting; deeper values could exhaust the stack in later code."""
 MAX_SCHEMA_DEPTH = 32
-"""Levels down to which arguments are corrected."""
+"""The most levels of arguments that are corrected."""
 
 _NULLS = ("null", "None")
 _FENCE = re.compile(r"```[\w-]{0,32}+")
@@ -27,10 +27,10 @@ _DECIMAL = re.compile(r"[-+]?(?:\d{1,18}(?:\.\d{1,30})?|\.\d{1,30})(?:[eE][-+]?\
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
-    """Return the arguments of one call; None where the text is no whole object.
+    """Return the arguments of one call; None if the text is not a complete object.
 
     JSON is accepted at any length. Up to `MAX_LENIENT_CHARS`, Python literals, single quotes, bare keys, superfluous
-    commas, a code fence and a JSON text in a JSON string are accepted too. A text that ends early is never completed.
+    commas, a code fence and a JSON text in a JSON string are accepted too. A truncated text is never completed.
     """
     value = parse_value(text)
     if isinstance(value, str):
@@ -39,7 +39,7 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
 
 
 def parse_value(text: str) -> Any:
-    """Return a value of any type, parsed as `parse_arguments` does; None where there is none."""
+    """Return a value of any type, parsed with the same tolerance as in `parse_arguments`; None if there is none."""
     text = text.strip()
     try:
         value = _DECODER.decode(text)
@@ -49,14 +49,14 @@ def parse_value(text: str) -> Any:
 
 
 def strip_fence(text: str) -> str:
-    """Return the text without the white space and the code fence around it."""
+    """Return the text without surrounding white space and code fence."""
     text = text.strip()
     fence = _FENCE.match(text)
     return text[fence.end() :].removesuffix("```").strip() if fence else text
 
 
 def is_shallow(value: Any) -> bool:
-    """Return whether a value is nested no deeper than `MAX_DEPTH`."""
+    """Return True if a value has no more than `MAX_DEPTH` levels of nesting."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         level = [part for nested in level for part in _parts_of(nested)]
@@ -92,14 +92,14 @@ _DECODER = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
 def coerce(arguments: Mapping[str, Any], schema: Mapping[str, Any], *, are_texts: bool = False) -> dict[str, Any]:
     """Return the arguments with harmless mismatches corrected.
 
-    ``"17"`` (and ``"17.0"``) for an integer, ``"1.5"`` for a number, ``"true"`` for a boolean, a number for a string,
-    the text of an object or of an array for these, one value for an array of such values, null for a property that is
-    neither required nor nullable. Everything else is left as it is.
+    These are converted: ``"17"`` or ``"17.0"`` to an integer, ``"1.5"`` to a number, ``"true"`` to a boolean, a number
+    to a string, JSON text to an object or array, and a single value to an array with this value. A null is removed if
+    its property is neither required nor nullable. Other values are not changed.
 
     Args:
-        arguments: as the model wrote them.
+        arguments: the arguments as the model wrote them.
         schema: the tool's JSON Schema; only local references are followed.
-        are_texts: the model wrote every value as a text, null too.
+        are_texts: True if the model wrote every value as text, including null.
     """
     return _Coercion(schema, are_texts=are_texts).coerce_top(arguments)
 
@@ -115,18 +115,18 @@ class _Coercion:
         return self._coerce_properties(arguments, schema, MAX_SCHEMA_DEPTH)
 
     def _coerce_properties(self, values: Mapping[str, Any], schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        known = schema.get("properties")
-        known = known if isinstance(known, Mapping) else {}
+        properties = schema.get("properties")
+        properties = properties if isinstance(properties, Mapping) else {}
         additional = schema.get("additionalProperties")
         required = schema.get("required")
         required = required if isinstance(required, list) else []
         coerced = {}
         for name, value in values.items():
-            property_schema = known.get(name, additional if name not in known else None)
+            property_schema = properties.get(name, additional if name not in properties else None)
             kinds = self._kinds(property_schema, depth)
             if self._are_texts and value in _NULLS and kinds and "string" not in kinds:
                 value = None  # noqa: PLW2901 - the text of a null
-            if value is None and name in known and name not in required and kinds and "null" not in kinds:
+            if value is None and name in properties and name not in required and kinds and "null" not in kinds:
                 continue
             coerced[name] = self._coerce(value, property_schema, depth)
         return coerced
@@ -166,7 +166,7 @@ class _Coercion:
         return {kind for branch in self._alternatives(schema, depth) for kind in _own_kinds(branch)}
 
     def _alternatives(self, schema: Any, depth: int) -> list[Mapping[str, Any]]:
-        """Return the schemas of which a value must satisfy one; none where their types do not tell."""
+        """Return the alternative schemas of a value; an empty list if one of them has no type, or for more than 32."""
         branches = list(self._branches(schema, min(depth, 8)))
         return branches if all(_own_kinds(branch) for branch in branches) and len(branches) <= 32 else []
 
@@ -207,7 +207,7 @@ def _own_kinds(schema: Mapping[str, Any]) -> set[str]:
 
 
 def _kind(value: Any) -> str:
-    """Return the JSON Schema type of a value; a number without a fraction is an integer, however it is written."""
+    """Return the JSON Schema type of a value. A number with a zero fraction is an integer."""
     match value:
         case None:
             return "null"

@@ -1,4 +1,4 @@
-"""The HTTP API for what was allowed: the grants, which can be revoked, and the end of the audit log."""
+"""The HTTP API for approval grants, which can be revoked, and for the last entries of the audit log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dial_client.serve.http_responses import HttpError, json_response
 
 MAX_ENTRIES = 200
 MAX_BYTES = 512 * 1024
-"""Bytes of the audit log that are read, from its end."""
+"""Bytes to read from the end of the audit log."""
 
 
 class AccessRoutes:
@@ -27,8 +27,8 @@ class AccessRoutes:
 
     Args:
         dial: the client, entered.
-        requests: has the grants of all processes.
-        audit_folder: of the user's audit log; None if there is none.
+        requests: the grants of all processes.
+        audit_folder: the folder of the user's audit log; None without an audit log.
     """
 
     def __init__(self, dial: DialClient, requests: PendingRequests, audit_folder: Path | None) -> None:
@@ -57,8 +57,8 @@ class AccessRoutes:
             if tool.conversation_id
         ]
         always = {(grant["server"], grant["tool"]) for grant in stored}
-        of_broker = {(tool.server, tool.tool) for tool in shared if not tool.conversation_id}
-        session = sorted({*self._dial.approvals.session_grants, *(of_broker - always)})
+        shared_for_session = {(tool.server, tool.tool) for tool in shared if not tool.conversation_id}
+        session = sorted({*self._dial.approvals.session_grants, *(shared_for_session - always)})
         for_session = [
             {"id": _compute_id(server, tool), "server": server, "tool": tool, "scope": "session"}
             for server, tool in session
@@ -77,7 +77,7 @@ class AccessRoutes:
         return Response(status_code=204)
 
     async def _revoke_tool(self, grant: dict[str, Any]) -> None:
-        """Revoke a grant and the grants for the session, which the same answer may have given."""
+        """Revoke a grant, and the session's grants for the same tool, which the same answer may have created."""
         if grant["scope"] == "always":
             self._dial.approvals.revoke(grant["id"])
         self._dial.approvals.forget(grant["server"], grant["tool"])
@@ -95,29 +95,29 @@ class AccessRoutes:
 
 
 def read_last_entries(folder: Path, limit: int) -> list[dict[str, Any]]:
-    """Return the last entries of an audit log, the newest first; those of its last `MAX_BYTES` bytes at most."""
+    """Return the last entries of an audit log, newest first; reads at most its last `MAX_BYTES` bytes."""
     entries: list[dict[str, Any]] = []
-    left = MAX_BYTES
+    remaining = MAX_BYTES
     for path in reversed(log_files(folder)):
-        data = _read_end(path, left)
-        left -= len(data)
+        data = _read_end(path, remaining)
+        remaining -= len(data)
         for line in reversed(data.split(b"\n")):
             try:
                 fields = json.loads(line)
-            except ValueError:  # a line that was cut, or is being written
+            except ValueError:  # an incomplete line: it was cut, or is still being written
                 continue
             if isinstance(fields, dict) and "event" in fields:
                 entries.append(fields)
-        if left <= 0 or len(entries) >= limit:
+        if remaining <= 0 or len(entries) >= limit:
             break
     return entries[:limit]
 
 
-def _read_end(path: Path, most: int) -> bytes:
+def _read_end(path: Path, max_bytes: int) -> bytes:
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - most))
-            return file.read(most)
+            file.seek(max(0, path.stat().st_size - max_bytes))
+            return file.read(max_bytes)
     except OSError:
         return b""
 

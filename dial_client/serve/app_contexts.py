@@ -1,4 +1,4 @@
-"""Contexts of MCP Apps: what an app wants the model to read with the next message (``ui/update-model-context``)."""
+"""Contexts of MCP Apps: text that apps add to the user's next message (``ui/update-model-context``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dial_client.serve.http_responses import HttpError
 from dial_client.text.safe_text import safe
 
 MAX_CONTEXTS = 8
-"""Apps that add to one message: as many as the page keeps open."""
+"""Contexts per message. The page keeps the same number of apps open."""
 MAX_CONTEXT = 20_000
 """Characters of one context."""
 
@@ -25,10 +25,10 @@ class AppContext:
 
 
 def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[AppContext, ...]:
-    """Return the contexts of a request to chat.
+    """Return the contexts in the body of a chat request.
 
     Raises:
-        HttpError: they have another form, or name a server that does not exist.
+        HttpError: a context is malformed, or names a server that does not exist.
     """
     given = body.get("app_contexts") or []
     if not isinstance(given, list) or len(given) > MAX_CONTEXTS:
@@ -37,7 +37,7 @@ def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[Ap
 
 
 def add_app_contexts(message: Message, contexts: tuple[AppContext, ...]) -> Message:
-    """Return a user's message with the contexts behind its own parts, marked as words of their servers."""
+    """Return a user's message with the contexts as further parts, marked as text from their servers."""
     if not contexts:
         return message
     content = message.content

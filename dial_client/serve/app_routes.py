@@ -34,7 +34,8 @@ addEventListener("message", function start({ source, data }) {
 parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/sandbox-proxy-ready", params: {} }, "*");
 </script>
 """
-"""Becomes the document of an app, once the page has sent the HTML. The document keeps the policy of its response."""
+"""The document of an app's frame. It replaces itself with the HTML that the page sends; the Content-Security-Policy of
+its response stays in force."""
 
 
 class AppRoutes:
@@ -42,7 +43,7 @@ class AppRoutes:
 
     Args:
         dial: the client, entered.
-        human_input: asks for approval of the calls of apps.
+        human_input: asks the user to approve the apps' calls.
     """
 
     def __init__(self, dial: DialClient, human_input: HumanInputBroker) -> None:
@@ -59,7 +60,7 @@ class AppRoutes:
         ]
 
     async def _frame(self, request: Request) -> Response:
-        """Return the empty document, with a policy for the origins in the query. It has no content of anybody's."""
+        """Return the empty document, with a policy for the origins in the query. It contains no user data."""
         names = ("connect", "resource", "frame", "base_uri")
         lists = {name: request.query_params.getlist(name)[:MAX_SOURCES] for name in names}
         policy = parse_policy(lists)

@@ -55,9 +55,9 @@ class AppContext:
     administration: ServerAdministration | None = None
     """Changes the configuration; None if clients may not change it."""
     logins: ServerLogins | None = None
-    """The OAuth logins in progress; None if nobody can log in over HTTP."""
+    """The OAuth logins in progress; None if logins over HTTP are disabled."""
     locked_settings: frozenset[str] = frozenset()
-    """The settings that conversations cannot have."""
+    """The names of the settings that conversations cannot override."""
 
 
 def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
@@ -67,7 +67,7 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
 
 
 def build_routes(context: AppContext) -> list[Route]:
-    """Return the routes: those of docs/openapi.yaml, and those of the page's files."""
+    """Return the routes of the API, as in docs/openapi.yaml, and the routes of the page's files."""
     dial, turns, model, durable = context.dial, context.turns, context.model, context.durable
     manager = durable.manager if durable else build_manager(context)
     database = context.store if isinstance(context.store, SQLStore) else None

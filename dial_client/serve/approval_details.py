@@ -1,4 +1,4 @@
-"""What a person reads about a call that waits for approval, and about the call with changed arguments."""
+"""Details of a tool call that the user has to approve, also with changed arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def describe_call(
         call: the call.
         tool: the tool as it was offered.
         context: the circumstances of the call.
-        settings: of the server; files in its folders are compared with what the call would write.
+        settings: the server's settings; files in its folders are compared with the content that the call would write.
     """
     return {
         "call": call.to_dict(),
@@ -50,15 +50,15 @@ async def describe_call(
 async def describe_changed_call(
     about: Mapping[str, Any], arguments: Any, settings: ServerSettings | None
 ) -> dict[str, Any]:
-    """Return the details that differ with changed arguments, and what is wrong with the arguments.
+    """Return the details that change with the arguments, and the problems of the changed arguments.
 
     Args:
         about: the details of the call, as `describe_call` returned them.
-        arguments: in place of the call's.
-        settings: of the server. A file is read only if the call itself names the file.
+        arguments: the changed arguments.
+        settings: the server's settings. A file is read only if the original call names the same file.
 
     Raises:
-        HttpError: the arguments are no object, or the call cannot be changed.
+        HttpError: the arguments are not an object, or the arguments of this call cannot be changed.
     """
     problems = find_problems(about, arguments)
     call = ToolCallRequest("", "", arguments)
@@ -71,7 +71,7 @@ async def describe_changed_call(
 
 
 def find_problems(about: Mapping[str, Any], arguments: Any) -> list[str]:
-    """Return why changed arguments do not fit the tool's schema. Other arguments and errors as above."""
+    """Return how changed arguments violate the tool's schema. For arguments and errors see `describe_changed_call`."""
     schema = about.get("schema")
     if not isinstance(arguments, dict):
         raise HttpError(400, "arguments must be an object", "bad_arguments", param="arguments")

@@ -27,7 +27,7 @@ from dial_client.schema.output_type import build_output_type
 from dial_client.serve.http_responses import HttpError
 
 MAX_TOOLS = 128
-"""Tools of a request: OpenAI's own limit."""
+"""Tools per request, as in OpenAI's API."""
 
 _ROLES = {
     "system": Role.SYSTEM,
@@ -192,11 +192,11 @@ def _parse_call(call: Any, path: str) -> ToolCallRequest:
 
 
 def parse_content(content: Any, path: str) -> Content:
-    """Parse a message's content: a string, or parts of type ``text``, ``image_url`` and ``file``; None is no text.
+    """Parse a message's content: a string, or parts of type ``text``, ``image_url`` and ``file``; None is empty text.
 
     Args:
         content: the value in the request.
-        path: where the value is in the request, for error messages.
+        path: the path of the value in the request, for error messages.
 
     Raises:
         HttpError: the value is not valid content.

@@ -1,4 +1,4 @@
-"""Limits on connections: clients that have not sent the token lose theirs first."""
+"""Limits on connections. At a limit, connections that have not sent the token are closed first."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class ServedConnection(Protocol):
 class ConnectionLimits:
     """Keeps the number of connections of a server within its limits.
 
-    A connection beyond a limit replaces another connection. Connections that have not sent the token are dropped first,
-    the oldest before the others. After these only idle connections are dropped, the longest idle first.
+    A new connection beyond a limit replaces another connection. Connections that have not sent the token are dropped
+    first, the oldest of them first, then idle connections, the longest idle first. No other connection is dropped.
 
     Args:
-        max_total: all connections; None for as many as this process may open, at most 1,000.
-        max_unauthenticated: connections of one client address that have not sent the token. An IPv6 network of 64 bits
-            counts as one address, as a client usually has a whole network.
+        max_total: maximum number of connections; None to derive it from the limit on open files, at most 1,000.
+        max_unauthenticated: maximum number of connections of one client address that have not sent the token. An IPv6
+            network of 64 bits counts as one address, because one client usually has a whole network.
     """
 
     def __init__(self, max_total: int | None = None, max_unauthenticated: int = MAX_UNAUTHENTICATED) -> None:
         self.max_total = max_total if max_total is not None else max_connections_for(get_file_limit())
-        """Connections at a time."""
+        """Maximum number of connections at a time."""
         self._max_unauthenticated = max_unauthenticated
         self._all: dict[ServedConnection, None] = {}
         self._unauthenticated: dict[str, dict[ServedConnection, None]] = {}
@@ -87,7 +87,7 @@ class ConnectionLimits:
 def max_connections_for(file_limit: int | None) -> int:
     """Return the maximum number of connections for a process that may open `file_limit` files; None for no limit.
 
-    A quarter of the files, and at least 64, is left to databases, models and MCP servers.
+    A quarter of the files, at least 64, is left for databases, models and MCP servers.
     """
     if file_limit is None:
         return MAX_CONNECTIONS

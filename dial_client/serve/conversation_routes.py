@@ -41,8 +41,9 @@ class ConversationRoutes:
         manager: manages the conversations.
         turns: the running turns of this process.
         model: the model's name in the API.
-        durable: runs turns that outlive this process; its manager is `manager`. None for turns that end with it.
-        remote_turns: the turns of other processes; None if there are none.
+        durable: runs turns that outlive this process; its manager is `manager`. None for turns that end with this
+            process.
+        remote_turns: the turns of other processes; None without a shared database.
     """
 
     def __init__(
@@ -135,9 +136,9 @@ class ConversationRoutes:
         taint = self._read_taint(body)
         contexts = read_app_contexts(body, self._dial.servers)
         edited = read_position(body, "edits")
-        del body  # it has a second copy of the images and documents
+        del body  # contains a second copy of the images and documents
         mentions = await self._dial.attach(content)
-        # After the mentions were found: what a file contains attaches nothing.
+        # After the search for mentions: a mention in the text of a file must not attach anything.
         attached = to_text_parts(mentions.message.content)
         message = replace(mentions.message, content=attached, taint=mentions.message.taint or taint)
         message = add_app_contexts(message, contexts)
@@ -147,7 +148,7 @@ class ConversationRoutes:
     async def _start_turn(
         self, conversation_id: str, turn_input: TurnInput, *, stream: bool, notes: Sequence[str] = ()
     ) -> Any:
-        """Start a turn, and return its events, or its result at its end."""
+        """Start a turn; return a stream of its events, or without `stream` its result."""
         with self._turns.reserve():
             turn = await self._start(conversation_id, turn_input, stream=stream)
             self._turns.add(turn)
@@ -214,7 +215,7 @@ def _read_string(body: dict[str, Any], name: str, default: str | None = None) ->
 
 
 def _read_content(body: dict[str, Any]) -> Content:
-    """Return the message's content: ``text``, or ``content`` in the form of OpenAI's API."""
+    """Return the message's content: the field ``text``, or ``content`` in the format of OpenAI's API."""
     if body.get("content") is None:
         content: Content = _read_string(body, "text")
     elif body.get("text") is None:

@@ -1,4 +1,4 @@
-"""Calls of tools outside of any turn: of MCP Apps, and of a person. Their responses announce requests for input."""
+"""Tool calls outside of turns, by MCP Apps and by the user. Their event streams also announce requests for input."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from dial_client.sinks.sse_encoder import to_json
 from dial_client.turn_data.events import Event
 
 MAX_CALLS = 32
-"""Calls at a time, those included that wait for approval."""
+"""Maximum number of calls at a time, including calls that wait for approval."""
 _MAX_EVENTS = 64
-"""Events of one call that are not sent yet."""
+"""Maximum number of unsent events of one call."""
 
 
 class DirectCall:
     """A call outside of any turn.
 
     Args:
-        conversation_id: the conversation it belongs to; empty for none.
+        conversation_id: the conversation that the call belongs to; empty for none.
         server: the server of the tool.
         call: makes the call and returns its result, of JSON types only.
     """
@@ -46,16 +46,16 @@ class DirectCall:
         self.events, self.received = anyio.create_memory_object_stream[str](_MAX_EVENTS)
 
     def announce(self, event: Event) -> None:
-        """Send an event, unless too many are unsent or the client is gone."""
+        """Send an event, unless too many events are unsent or the client has disconnected."""
         with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.events.send_nowait(encode_event(event, self.id, {}))
 
 
 class DirectCalls:
-    """The running direct calls of one kind.
+    """Runs direct calls and limits their number.
 
     Args:
-        human_input: asks for approval of the calls.
+        human_input: asks the user to approve the calls.
     """
 
     def __init__(self, human_input: HumanInputBroker) -> None:
@@ -63,7 +63,7 @@ class DirectCalls:
         self._running = 0
 
     def start(self, call: DirectCall) -> Any:
-        """Return the response that makes a call while its client reads.
+        """Return a response that runs the call and streams its events.
 
         Raises:
             HttpError: too many calls are running.
@@ -74,7 +74,7 @@ class DirectCalls:
         return _DirectCallResponse(self, call)
 
     async def run(self, call: DirectCall) -> None:
-        """Make a call, and send its events; the last is ``result``, or ``error`` where there is none."""
+        """Run a call and send its events. The last event is ``result``, or ``error`` if the call failed."""
         self._running += 1
         try:
             with call.events, self._human_input.listen(call, call.server):
@@ -88,7 +88,7 @@ class DirectCalls:
 
 
 class _DirectCallResponse:
-    """The events of one call; a client that disconnects ends the call."""
+    """Streams the events of one call. If the client disconnects, the call is cancelled."""
 
     def __init__(self, calls: DirectCalls, call: DirectCall) -> None:
         self._calls = calls

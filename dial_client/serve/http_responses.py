@@ -27,7 +27,7 @@ class HttpError(Exception):
 
     Args:
         status: the HTTP status.
-        message: what is wrong and how to correct it, for people.
+        message: the problem and how to correct it, for people.
         code: the error's name for programs, such as ``model_not_found``.
         kind: the error's ``type`` in OpenAI's API.
         param: the part of the request that is wrong.
@@ -88,7 +88,8 @@ def _describe(error: HTTPException) -> str:
 
 
 _PASSED_THROUGH = frozenset({400, 413, 422, 429})
-"""Statuses of the model's endpoint that concern the client's request. Others concern this server's own request."""
+"""Statuses of the model's endpoint that are returned to the client: the client can correct or repeat its request.
+Other statuses concern this server's own request and become 502 or 504."""
 
 
 def _from_provider_error(error: ProviderError) -> HttpError:

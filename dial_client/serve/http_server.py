@@ -1,4 +1,4 @@
-"""The server around the application: the socket, the connections, and an orderly shutdown."""
+"""The HTTP server that runs the application: its socket, its connections, and an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dial_client.serve.security import ON_AUTHENTICATED
 from dial_client.serve.turn_registry import TurnRegistry
 
 SHUTDOWN_GRACE = 8.0
-"""Seconds that running turns have to finish on shutdown. Service managers commonly kill after ten."""
+"""Seconds that running turns have to finish on shutdown. Service managers commonly kill a process after ten seconds."""
 HEAD_TIMEOUT = 20
-"""Seconds in which the head of the next request of a connection must arrive."""
+"""Seconds in which the head of a connection's next request must arrive."""
 _FLUSH_TIMEOUT = 2
 """Seconds to send the last responses on shutdown."""
 
@@ -50,13 +50,13 @@ def open_socket(host: str, port: int) -> socket.socket:
             raise
     except (OSError, OverflowError, UnicodeError) as error:
         problem = f"cannot listen on {host} port {port}: {system_reason(error)}"
-        raise ConfigError(problem, hint="--host and --port choose") from error
+        raise ConfigError(problem, hint="choose another address with --host and --port") from error
     listener.setblocking(False)  # noqa: FBT003 - the signature of `socket`
     return listener
 
 
 class HttpServer:
-    """Serves an application until it is told to shut down.
+    """Serves an application until `shut_down` is called.
 
     Args:
         app: the application.
@@ -84,12 +84,12 @@ class HttpServer:
         self._shutdown = anyio.Event()
 
     def shut_down(self) -> None:
-        """Start no further turn, wait for running turns until the grace is over, then cancel them and stop."""
+        """Reject further turns, wait for running turns for the grace period, then cancel them and stop."""
         self._turns.close()
         self._shutdown.set()
 
     async def run(self, on_listening: Callable[[], None]) -> None:
-        """Serve until `shut_down` is called. Cancelling this coroutine stops at once, without a grace."""
+        """Serve until `shut_down` is called. Cancelling this coroutine stops at once, without a grace period."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._server.serve, [self._socket])
             on_listening()

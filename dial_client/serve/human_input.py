@@ -1,8 +1,8 @@
-"""Requests that need a person: approvals of tool calls, and elicitations of servers.
+"""Requests for the user's input: approvals of tool calls, and elicitations of servers.
 
-A request is announced in the stream of its turn and listed by the API. The first answer counts, at whichever process it
-arrives. A turn of a conversation waits for the answer for a limited time, which does not count as time of the turn. For
-other turns nobody can be asked: their requests are denied at once.
+A request is announced in the stream of its turn and listed by the API. The first answer counts, no matter which process
+receives it. A turn of a conversation waits for the answer for a limited time, which does not count toward the turn's
+time limit. Other turns have no user to ask: their requests are denied at once.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from dial_client.turn_data.events import Event, InputReceived, InputRequested
 log = get_logger(__name__)
 
 ANSWER_TIMEOUT = 300.0
-"""Seconds a person has to answer."""
+"""Seconds in which the user must answer."""
 
 APPROVAL, QUESTION = "approval", "question"
 CONVERSATION = "conversation"
-"""A decision beside those of `Decision`: allow the tool in this conversation."""
+"""A decision in addition to those of `Decision`: allow the tool in this conversation."""
 _CHOICES = (*Decision, CONVERSATION)
 _DECISIONS = ", ".join(f'"{decision}"' for decision in _CHOICES)
 _FOR_CONVERSATION = "the user, for the conversation"
@@ -95,7 +95,7 @@ class _WaitingRequest:
 
 
 class Listener(Protocol):
-    """Makes calls, and receives the requests for input during them: a turn of a conversation, or a call of an app."""
+    """Receives the requests for input that arise during its calls: a turn of a conversation, or a direct call."""
 
     @property
     def id(self) -> str:
@@ -110,15 +110,15 @@ class Listener(Protocol):
 
 
 class HumanInputBroker:
-    """Passes requests to people and their answers back: an `Approver`, and the callback for elicitations.
+    """Passes requests to the user and returns the answers. It is an `Approver` and the callback for elicitations.
 
     Args:
         turns: the running turns of this process.
         peers: the other processes, which share their requests with this process.
         timeout: seconds to wait for an answer.
         servers: the servers' settings. A grant holds only for servers with the same settings.
-        stores_grants: True if the client stores grants. If not, the decision `always` is one for the session.
-        report: called with a message when a request is denied because nobody can be asked.
+        stores_grants: True if the client stores grants. Otherwise the decision `always` lasts for the session.
+        report: called with a message when a request is denied because there is no user to ask.
     """
 
     def __init__(
@@ -142,11 +142,11 @@ class HumanInputBroker:
         self._report = report
         self._waiting: dict[str, _WaitingRequest] = {}
         self._listeners: dict[str, tuple[Listener, str]] = {}
-        """The listeners beside the turns, each with the server that it calls."""
+        """The listeners of direct calls, each with the server that it calls."""
 
     @contextmanager
     def listen(self, listener: Listener, server: str) -> Iterator[None]:
-        """Announce the requests of a call of a server that no turn makes to `listener`, while the body runs."""
+        """Within the context, announce the requests for input of a direct call to `server` to `listener`."""
         self._listeners[listener.id] = listener, server
         try:
             yield
@@ -154,11 +154,11 @@ class HumanInputBroker:
             del self._listeners[listener.id]
 
     def set_servers(self, servers: Mapping[str, Any]) -> None:
-        """Compare grants with these settings of servers from now on."""
+        """Replace the servers' settings that grants depend on."""
         self._servers = servers
 
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
-        """Ask for approval of a call: a `tools.approvals.Approver`."""
+        """Ask the user to approve a call. Implements `tools.approval.Approver`."""
         grant_key = self._compute_grant_key(tool, context.server)
         if not context.why_asked and await self.requests.is_granted(grant_key):
             return Approval(Decision.ONCE, decided_by="grant for the session")
@@ -168,7 +168,7 @@ class HumanInputBroker:
         conversation_key = _hash(grant_key, CONVERSATION, turn.conversation_id)
         if not context.why_asked and await self.requests.is_granted(conversation_key):
             return Approval(Decision.ONCE, decided_by="grant for the conversation")
-        # A call that must be approved in spite of grants is granted on its own, with its arguments.
+        # Grants do not cover this call, so its key has the arguments: an answer covers only equal calls.
         key = _hash(grant_key, call.arguments) if context.why_asked else grant_key
         details = await describe_call(call, tool, context, self._find_settings(context.server))
         about = {"conversation": turn.conversation_id, "turn": turn.id, **details}
@@ -180,7 +180,7 @@ class HumanInputBroker:
         elif answer.decided_by == _FOR_CONVERSATION:
             await self.requests.grant(GrantedTool(conversation_key, context.server, tool.tool, turn.conversation_id))
         elif answer.decision in self._session_decisions:
-            # The client keeps no grant of its own: each process can revoke this one.
+            # Only the shared grant is kept, not a second one in the client: every process can revoke it.
             await self.requests.grant(GrantedTool(grant_key, context.server, tool.tool))
             return replace(answer, decision=Decision.ONCE, decided_by="the user, for the session")
         return answer
@@ -199,7 +199,7 @@ class HumanInputBroker:
         return Approval(Decision.DENY, "nobody is there to be asked for permission", NO_APPROVER)
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
-        """Ask for the input a server wants: a `callbacks.server_callbacks.Elicit`."""
+        """Ask the user for the input that a server requests. Implements `callbacks.server_callbacks.Elicit`."""
         turns: tuple[Listener, ...] = (
             *(turn for turn in self._turns.conversation_turns if question.server in turn.recorder.servers_at_work),
             *(listener for listener, server in self._listeners.values() if server == question.server),
@@ -214,7 +214,7 @@ class HumanInputBroker:
         return answer if isinstance(answer, ElicitationAnswer) else ElicitationAnswer(ElicitationAction.CANCEL)
 
     async def _ask(self, request: PendingRequest, turns: Sequence[Listener]) -> Approval | ElicitationAnswer | None:
-        # Shared before it is announced: the answer may arrive at any process at once.
+        # Publish before announcing: the answer may arrive immediately, at any process.
         waiting = _WaitingRequest(await self.requests.publish(request))
         self._waiting[request.id] = waiting
         for turn in turns:
@@ -258,11 +258,11 @@ class HumanInputBroker:
         return settings if isinstance(settings, ServerSettings) else None
 
     def _identify(self, settings: ServerSettings) -> tuple[str, str]:
-        # The same program works on other files if it starts in another folder.
+        # The working folder is a part of the identity: in another folder, the same program works on other files.
         return identity(settings), (settings.cwd or self._working_folder) if settings.command else ""
 
     async def list_pending(self, kind: str) -> list[dict[str, Any]]:
-        """Return the waiting requests of a kind, oldest first, of JSON types only.
+        """Return the waiting requests of a kind as JSON types, oldest first.
 
         Raises:
             DialError: the database failed.
@@ -270,23 +270,23 @@ class HumanInputBroker:
         return [{**request.about, "id": request.id} for request in await self._list(kind)]
 
     async def check_arguments(self, id_: str, arguments: Any) -> dict[str, Any]:
-        """Return what a person reads about a waiting call with changed arguments: see `describe_changed_call`.
+        """Return the details of a waiting call with changed arguments; see `describe_changed_call`.
 
         Raises:
-            HttpError: the request does not exist, or its arguments cannot be changed to these.
+            HttpError: the request does not exist, `arguments` is not an object, or its arguments cannot be changed.
             DialError: the database failed.
         """
         about = _find(await self._list(APPROVAL), id_, APPROVAL).about
         return await describe_changed_call(about, arguments, self._find_settings(about["server"]))
 
     async def decide(self, id_: str, decision: Any, reason: Any, arguments: Any = None) -> None:
-        """Answer an approval. A decision that lasts answers all requests for the same tool that it holds for.
+        """Answer a request for approval. A lasting decision also answers the other waiting requests that it covers.
 
         Args:
-            id_: of the request.
+            id_: the request's id.
             decision: a `Decision`, or `CONVERSATION`.
-            reason: of a denial.
-            arguments: to call the tool with, in place of the model's; None to leave them.
+            reason: the reason for a denial.
+            arguments: arguments that replace the model's; None to keep the model's.
 
         Raises:
             HttpError: the request does not exist, or the answer is invalid.
@@ -301,7 +301,7 @@ class HumanInputBroker:
         answer = {"decision": decision, "reason": (reason or "the user said no") if decision == Decision.DENY else ""}
         if not await self._deliver(request, {**answer, "arguments": arguments}):
             raise _not_found(APPROVAL)
-        # A call that is asked about on its own account is granted with its arguments: its others are not the person's.
+        # With `why_asked`, an answer covers only calls with equal arguments. The user has changed them: none is equal.
         is_changed_alone = arguments is not None and request.about.get("why_asked")
         if decision in (*_LASTING, CONVERSATION) and not is_changed_alone:
             for similar in requests:
@@ -345,7 +345,7 @@ class HumanInputBroker:
         return True
 
     async def _has_expired(self, waiting: _WaitingRequest) -> bool:
-        """Return True if a request is missing in the mailbox without an answer, such as after the machine slept."""
+        """Return True if a request expired in the mailbox without an answer, for example while the machine slept."""
         with anyio.move_on_after(_DELIVERY_TIMEOUT):
             await waiting.answered.wait()
         return waiting.answer is None and self._waiting.get(waiting.request.id) is waiting
@@ -376,7 +376,7 @@ def _find(requests: Sequence[PendingRequest], id_: str, kind: str) -> PendingReq
 
 
 def _is_covered(similar: PendingRequest, request: PendingRequest, decision: str) -> bool:
-    """Return True if a lasting decision about a request also answers another."""
+    """Return True if a lasting decision about `request` also answers `similar`."""
     is_same_place = similar.about.get("conversation") == request.about.get("conversation")
     return similar.grant_key == request.grant_key and (decision != CONVERSATION or is_same_place)
 
@@ -392,7 +392,7 @@ def _parse_approval(body: Mapping[str, Any]) -> Approval:
 
 def _check_type(value: Any, kind: type[T]) -> T:
     if not isinstance(value, kind):
-        raise ValueError(f"{kind.__name__} was expected, not {type(value).__name__}")  # noqa: TRY004 - the message is wrong
+        raise ValueError(f"{kind.__name__} was expected, not {type(value).__name__}")  # noqa: TRY004 - the content is invalid
     return value
 
 

@@ -15,7 +15,7 @@ class HumanInputRoutes:
     """The routes under ``/approvals`` and ``/questions``.
 
     Args:
-        human_input: has the requests.
+        human_input: holds the requests.
     """
 
     def __init__(self, human_input: HumanInputBroker) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP API for OAuth logins: the page begins one, and the authorization server redirects the browser back."""
+"""The HTTP API for OAuth logins: the page starts a login, and the authorization server redirects the browser back."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from dial_client.serve.server_logins import LOGIN_SECONDS, ServerLogins
 from dial_client.text.safe_text import one_line, safe
 
 COOKIE = "dial-login-"
-"""Begins the name of a cookie that tells the browser that began a login from any other one."""
+"""Prefix of the cookies' names. A cookie identifies the browser that started a login."""
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
 <h1>{title}</h1><p>{text}</p></html>"""
 _CLOSE = "You can close this page and go back to the conversation."
 _AGAIN = (
-    "This login has ended, was begun in another browser, or at another process. Begin it again in the panel of servers."
+    "This login has ended, or was started in another browser or at another process. "
+    "Start it again in the panel of servers."
 )
 
 
@@ -38,7 +39,7 @@ class LoginRoutes:
         self._logins = logins
 
     def routes(self) -> list[Route]:
-        """Return the routes; they stand before the other routes under ``/servers``."""
+        """Return the routes. They must precede the other routes under ``/servers``."""
         return [
             Route("/servers/{name:path}/login", self._begin, methods=["POST"]),
             Route(OAUTH_CALLBACK, self._receive, methods=["GET"]),
@@ -47,13 +48,13 @@ class LoginRoutes:
     async def _begin(self, request: Request) -> Response:
         redirect_uri = _check_redirect_uri((await read_json(request)).get("redirect_uri"), request)
         browser = secrets.token_urlsafe(32)
-        asked = await self._logins.begin(request.path_params["name"], redirect_uri, browser)
-        if asked is None:
+        login = await self._logins.begin(request.path_params["name"], redirect_uri, browser)
+        if login is None:
             return json_response({"url": None, "host": None, "scopes": []})
-        response = json_response({"url": asked.url, "host": asked.host, "scopes": list(asked.scopes)})
+        response = json_response({"url": login.url, "host": login.host, "scopes": list(login.scopes)})
         parts = urlsplit(redirect_uri)
         response.set_cookie(
-            *(_name_cookie(urlsplit(asked.url).query), browser, int(LOGIN_SECONDS)),
+            *(_name_cookie(urlsplit(login.url).query), browser, int(LOGIN_SECONDS)),
             path=parts.path,
             secure=parts.scheme == "https",
             httponly=True,
@@ -73,10 +74,10 @@ class LoginRoutes:
 
 
 def _check_redirect_uri(value: object, request: Request) -> str:
-    """Return the redirect URI that the page names, which is this service's own callback as the browser reaches it.
+    """Return the redirect URI from the request. It must be this service's callback URL, at the host of the request.
 
     Raises:
-        HttpError: it is another URL.
+        HttpError: the value is another URL.
     """
     try:
         parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
@@ -89,10 +90,10 @@ def _check_redirect_uri(value: object, request: Request) -> str:
 
 
 def _name_cookie(query: str) -> str:
-    """Return the name of the cookie of one login, by the ``state`` in a query.
+    """Return the name of a login's cookie, derived from the ``state`` in a query.
 
-    Each login has its own: a browser keeps one cookie of a name and a path for all ports of a host, and the logins to
-    two servers may be in progress side by side.
+    Each login needs its own name: a browser shares cookies of the same name and path among all ports of a host, and
+    logins to two servers may be in progress at the same time.
     """
     state = parse_qs(query).get("state", [""])[0]
     return COOKIE + hashlib.sha256(state.encode()).hexdigest()[:32]

@@ -25,9 +25,9 @@ class ModelRoutes:
     """The route ``/models``.
 
     Args:
-        dial: has the profiles.
+        dial: the client, which has the model profiles.
         model: the model of conversations that choose none.
-        locked: settings that conversations cannot have.
+        locked: names of the settings that conversations cannot override.
     """
 
     def __init__(self, dial: DialClient, model: ServedModel, locked: Collection[str]) -> None:
@@ -46,7 +46,7 @@ class ModelRoutes:
         return json_response({"models": models, "default": default, "locked": self._locked})
 
     def _describe(self, profile: ModelSettings) -> dict[str, Any]:
-        """Return what is known of a profile without a request; unknown values are left out."""
+        """Return the properties of a profile that are known without a request to it; unknown values are omitted."""
         model = profile.model or profile.name
         info = ModelInfo(profile.name, model, profile.base_url or "")
         flags = profile.quirks

@@ -2,8 +2,8 @@
 
 A client sees one answer: this server executes the MCP servers' tool calls and sends the model as many requests as that
 takes. A client's own tools are offered as well, and their calls are returned to the client. A client that disconnects
-cancels its turn. No conversation is stored; what a turn did before it returned calls is stored for a while. Nobody can
-be asked for approval: calls that need one are denied.
+cancels its turn. No conversation is stored; the messages of a turn that returned calls are kept for a while. There is
+no user to ask for approval: calls that need approval are denied.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ChatCompletionsEndpoint:
     Args:
         dial: the client, entered.
         turns: the running turns of this process.
-        model: the model's name in the API, as it is at the moment.
+        model: the model's current name in the API.
         mailbox: shares the turns that returned calls with other processes; None without a database.
     """
 
@@ -142,8 +142,9 @@ class _ChunkEncoder:
 
     Args:
         head: the fields that all chunks share.
-        include_usage: the last chunk has the usage.
-        has_schema: only the answer is sent, and no text before it: both together would be no JSON.
+        include_usage: True if the last chunk reports the token usage.
+        has_schema: True if the client requested JSON. Only the answer is sent then: with earlier text before it, the
+            content would not be JSON.
     """
 
     def __init__(self, head: dict[str, Any], *, include_usage: bool, has_schema: bool = False) -> None:
@@ -186,7 +187,7 @@ class _ChunkEncoder:
 
 
 def _check_output(turn: Turn) -> None:
-    """Raise an error for an answer that is not of the form that the client has requested."""
+    """Raise an error if the answer does not match the schema that the client requested."""
     if turn.stop_reason is StopReason.INVALID_OUTPUT:
         message = f"the model's answer does not satisfy the schema of response_format: {turn.notes[-1]}"
         raise HttpError(502, message, "invalid_output", param="response_format")
@@ -212,7 +213,7 @@ async def _wait_for_result(turn: TurnHandle, receive: Receive) -> Turn:
 
 
 async def _read_events(turn: TurnHandle) -> AsyncGenerator[Event, None]:
-    """Yield the events of a turn; one without an answer of the requested form ends in `Finished` too."""
+    """Yield the events of a turn. The last event is `Finished`, even if the answer does not match the schema."""
     try:
         async with aclosing(turn.events()) as events:
             async for event in events:
@@ -227,10 +228,10 @@ def _call_to_dict(call: ToolCallRequest) -> dict[str, Any]:
 
 
 def _describe_attachments(turn: Turn, offset: int = 0) -> dict[str, Any]:
-    """Return the fields of a message for the sources and the images of an answer, without empty ones.
+    """Return the message fields for the sources and images of an answer; empty fields are omitted.
 
     Args:
-        turn: with the answer.
+        turn: the turn with the answer.
         offset: characters of the completion before the answer.
     """
     content = turn.message.content

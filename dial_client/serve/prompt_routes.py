@@ -1,4 +1,4 @@
-"""The routes for prompts and resources of MCP servers: lists, prompts filled in, completion of arguments."""
+"""The routes for prompts and resources of MCP servers: lists, contents, and the completion of arguments."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dial_client.serve.request_bodies import read_json
 from dial_client.servers.resources import ResourceContent
 
 MAX_VALUE = 10_000
-"""Characters of a value that is completed."""
+"""Characters of an argument's value for which completions are requested."""
 MAX_CONTENT = 2_000_000
-"""Characters of a content that is read for a person, of its text or of its base64."""
+"""Characters of one resource content that is sent to the page, as text or base64."""
 
 
 class PromptRoutes:
@@ -109,7 +109,7 @@ class PromptRoutes:
 
 
 def content_to_dict(content: ResourceContent) -> dict[str, Any]:
-    """Return a content as JSON types: of a long text the beginning, of a large blob nothing."""
+    """Return a resource content as JSON types. A long text is truncated, and a large blob is omitted."""
     is_cut = max(len(content.text or ""), len(content.blob or "")) > MAX_CONTENT
     return {
         "uri": content.uri,

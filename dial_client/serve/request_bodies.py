@@ -14,7 +14,7 @@ from dial_client.serve.http_responses import HttpError
 MAX_TOTAL = 64 * 1024 * 1024
 """Bytes of the bodies of all requests in progress."""
 UNCOUNTED = 64 * 1024
-"""Bytes of each body that are not counted: small requests are accepted however many large bodies there are."""
+"""Bytes of each body that are not counted: small requests are accepted even while large bodies use up the limit."""
 _RETRY_AFTER = "5"
 
 
@@ -72,11 +72,11 @@ class BodyShare:
 
 
 async def read_text(request: Request) -> str:
-    """Return the body as text. Starlette keeps no second copy of it."""
+    """Return the body as text. Unlike `Request.body`, this leaves no second copy of it in the request."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-    # As `json.loads` does: UTF-8, UTF-16 or UTF-32.
+    # The encodings that `json.loads` detects: UTF-8, UTF-16 and UTF-32.
     return body.decode(json.detect_encoding(body), "surrogatepass")
 
 

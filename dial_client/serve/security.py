@@ -53,15 +53,15 @@ _SECURITY_HEADERS = {
 }
 _AMBIGUOUS_LENGTH = "ambiguous_length"
 ON_AUTHENTICATED = "dial_client.on_authenticated"
-"""Key in the request's state of the function that is called when the request has passed all checks."""
+"""Key, in the scope's ``state``, of a function that is called when a request has passed all checks."""
 HEALTH = "/healthz"
 ASSETS = "/assets/"
 FRAME_SCRIPTS = frozenset({f"{ASSETS}diagram_frame.js", f"{ASSETS}vendor/mermaid/mermaid.min.js"})
 """The scripts of the frame that draws diagrams. Its origin is opaque: browsers send ``Origin: null`` for them."""
 APP_FRAME = "/apps/frame"
-"""The empty document of an MCP App: the same for everybody, so it needs no token, which frames cannot send."""
+"""The empty document of MCP Apps. It needs no token, which frames cannot send: it is the same for all users."""
 OAUTH_CALLBACK = "/oauth/callback"
-"""Authorization servers redirect browsers there, without a token. The login in progress checks what it is given."""
+"""The path to which authorization servers redirect browsers, without a token. The login validates the redirect."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound to
 
@@ -145,7 +145,7 @@ class SecurityMiddleware:
         # Compared as bytes: only ASCII strings can be compared in constant time.
         is_equal = hmac.compare_digest(credentials.strip().encode(), token.encode())
         if scheme.lower() != "bearer" or not is_equal:
-            message = "give the token of `dial-chat serve`: Authorization: Bearer TOKEN"
+            message = "send the token of `dial-chat serve`: Authorization: Bearer TOKEN"
             raise HttpError(
                 401, message, "invalid_api_key", kind="authentication_error", headers={"www-authenticate": "Bearer"}
             )
@@ -213,7 +213,7 @@ def _close_after_unread_body(error: HttpError) -> HttpError:
 def _check_length(headers: Headers, http_version: str) -> None:
     # RFC 9112, 6.1: a server rejects such a request or reads Transfer-Encoding, and closes the connection.
     if "transfer-encoding" in headers and ("content-length" in headers or http_version < "1.1"):
-        raise HttpError(400, "give either Content-Length or Transfer-Encoding", _AMBIGUOUS_LENGTH)
+        raise HttpError(400, "send either Content-Length or Transfer-Encoding", _AMBIGUOUS_LENGTH)
 
 
 def _check_origin(headers: Headers, *, is_page: bool, is_frame_script: bool) -> None:
@@ -221,7 +221,7 @@ def _check_origin(headers: Headers, *, is_page: bool, is_frame_script: bool) -> 
     if is_frame_script and origin == "null":
         return
     is_cross_origin = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
-    # Pages of other origins may link to the web page, and to nothing else.
+    # Pages of other origins may link only to the web page.
     is_cross_site = headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_page
     if is_cross_origin or is_cross_site:
         raise HttpError(403, "requests of other origins are not allowed", "wrong_origin")
@@ -258,7 +258,7 @@ def page_headers(mime_type: str) -> Mapping[str, str]:
 
 
 def frame_headers(mime_type: str) -> Mapping[str, str]:
-    """Return the headers of the document that draws diagrams: only the page may contain it, and it has no origin."""
+    """Return the headers of the document that draws diagrams: only the page may embed it, and its origin is opaque."""
     return {
         **page_headers(mime_type),
         "content-security-policy": _FRAME_POLICY,

@@ -7,6 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ServedModel:
-    """The model that answers: what clients call it. The name changes with the configuration."""
+    """The name of the model for clients of the API. The name changes when the configuration changes."""
 
     name: str

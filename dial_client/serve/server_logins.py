@@ -1,11 +1,11 @@
-"""OAuth logins to MCP servers that people begin on the page.
+"""OAuth logins to MCP servers that users start on the page.
 
-ServerLogins.begin     opens the server by a client of its own, which asks for a login (RFC 6749, 4.1)
-ServerLogins.redirect  hands over the URL that the authorization server redirected the browser to
-ServerLogins.run       one task per login; when it has tokens, the served client restarts the server
+ServerLogins.begin     connects to the server with a separate client, which requests a login (RFC 6749, 4.1)
+ServerLogins.redirect  passes the URL to which the authorization server redirected the browser to the login
+ServerLogins.run       runs one task per login; after the login, the served client restarts the server
 
 The redirect comes from another origin, so it cannot carry the token of `dial-chat serve`. It is accepted only with the
-``state`` of a login that is waiting, once, and only from the browser that began the login, which a cookie tells.
+``state`` of a waiting login, only once, and only from the browser that started the login, which a cookie identifies.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from dial_client.settings.config_types import ServerSettings
 log = get_logger(__name__)
 
 LOGIN_SECONDS = 600.0
-"""Seconds for a whole login, the person included."""
+"""Seconds for a whole login, including the time the user needs."""
 REQUEST_SECONDS = 60.0
-"""Seconds in which a server has to ask for the login, and later to accept its outcome."""
+"""Seconds for a server to request the login, and after the redirect for the login to end."""
 MAX_LOGINS = 20
-"""Logins at a time."""
+"""Maximum number of logins that wait for their start."""
 
 
 class LoginAttempt:
-    """One login, and the `Login` callback of the client that it has.
+    """One login. It is the `Login` callback of the client that connects to the server.
 
     Args:
         server: the server's settings.
         redirect_uri: the URL of this service that the authorization server redirects the browser to.
-        browser: a secret of the browser that began the login.
+        browser: a secret of the browser that started the login.
     """
 
     def __init__(self, server: ServerSettings, redirect_uri: str, browser: str) -> None:
@@ -50,24 +50,26 @@ class LoginAttempt:
         self.browser = browser
         self.scope = anyio.CancelScope()
         self.request: LoginRequest | None = None
-        """The request for the user; None before there is one."""
+        """The login request for the user; None until the server requires a login."""
         self.problem = ""
-        """Why the login failed; empty for a login that succeeded, or has not ended."""
-        self.asked, self.ended = anyio.Event(), anyio.Event()
+        """Why the login failed; empty if it succeeded. Valid once `ended` is set."""
+        self.responded = anyio.Event()
+        """Set when the server has requested the login, or when the login has ended."""
+        self.ended = anyio.Event()
         self._redirected = anyio.Event()
         self._state = self._url = ""
 
     async def __call__(self, request: LoginRequest) -> str:
-        """Return the URL of the redirect, once it has come.
+        """Wait for the redirect and return its URL.
 
         Raises:
-            LoginFailed: the server asks for a second login, such as for more scopes.
+            LoginFailed: the server requests a second login, for example for more scopes.
         """
         if self.request is not None:
-            raise LoginFailed("the server requires another login: begin it again")
+            raise LoginFailed("the server requires another login: start it again")
         self.request = request
         self._state = parse_qs(urlsplit(request.url).query)["state"][0]
-        self.asked.set()
+        self.responded.set()
         await self._redirected.wait()
         return self._url
 
@@ -77,7 +79,7 @@ class LoginAttempt:
         return is_state and hmac.compare_digest(self.browser.encode(), browser.encode())
 
     def redirect(self, query: str) -> None:
-        """Hand over the query of the redirect; a second redirect with the same state is not accepted."""
+        """Set the query of the redirect. A second redirect with the same ``state`` is not accepted."""
         self._state, self._url = "", f"{self.redirect_uri}?{query}"
         self._redirected.set()
 
@@ -102,17 +104,20 @@ class ServerLogins:
         return status.state is ServerState.FAILED and advice(status.name) in (status.error or "")
 
     async def begin(self, name: str, redirect_uri: str, browser: str) -> LoginRequest | None:
-        """Begin a login, in place of one to the same server that is in progress, and return the request for the user.
+        """Start a login and return the login request for the user. An earlier login to the same server is cancelled.
 
         Returns:
             None if the server is ready without another login.
 
         Raises:
-            ConfigError: no enabled server behind a URL has this name, or it does not ask for a login.
+            ConfigError: no enabled server with a URL has this name, the server does not request a login, or too many
+                logins are in progress.
         """
         server = self._find_server(name)
         if server is None or server.url is None or not server.enabled:
-            raise ConfigError(f"{name!r} is no enabled server behind a URL", hint="only such servers have a login")
+            raise ConfigError(
+                f"{name!r} is not an enabled server with a URL", hint="only servers with a URL can require a login"
+            )
         if (earlier := self._attempts.get(name)) is not None:
             earlier.scope.cancel()
         attempt = self._attempts[name] = LoginAttempt(server, redirect_uri, browser)
@@ -122,17 +127,17 @@ class ServerLogins:
             del self._attempts[name]
             raise ConfigError("too many logins are in progress", hint="try again later") from None
         with anyio.move_on_after(REQUEST_SECONDS):
-            await attempt.asked.wait()
+            await attempt.responded.wait()
         if attempt.request is None and not (attempt.ended.is_set() and not attempt.problem):
             attempt.scope.cancel()
             raise ConfigError(attempt.problem or f"{name!r} does not answer", hint="see the server's state")
         return attempt.request
 
     async def redirect(self, query: str, browser: str) -> LoginAttempt | None:
-        """Hand a redirect to its login, and return the login when it has ended.
+        """Pass a redirect to its login, and return the login after it has ended.
 
         Returns:
-            None if no login in progress has the ``state`` of the redirect, or another browser began it.
+            None if no login in progress has the ``state`` of the redirect, or another browser started that login.
         """
         state = parse_qs(query).get("state", [""])[0]
         attempt = next((entry for entry in self._attempts.values() if entry.accepts(state, browser)), None)
@@ -146,14 +151,14 @@ class ServerLogins:
         return attempt
 
     async def run(self) -> None:
-        """Carry out logins until `close` or cancellation."""
+        """Run logins until `close` or cancellation."""
         with self._begun, self._received:
             async with anyio.create_task_group() as group:
                 async for attempt in self._received:
                     group.start_soon(self._log_in, attempt)
 
     def close(self) -> None:
-        """End all logins; no other login can begin."""
+        """Cancel all logins; no further login can start."""
         self._begun.close()
         for attempt in self._attempts.values():
             attempt.scope.cancel()
@@ -168,17 +173,17 @@ class ServerLogins:
                 await self._dial.restart_server(name)
         except DialError as error:
             attempt.problem = str(error)
-        except Exception as error:  # noqa: BLE001 - whatever a server's login leads to: the service goes on
+        except Exception as error:  # noqa: BLE001 - a failed login must not stop the service
             log.warning("login_failed", server=name, error=type(error).__name__)
             attempt.problem = "an unexpected error occurred"
         finally:
             if self._attempts.get(name) is attempt:
                 del self._attempts[name]
             attempt.ended.set()
-            attempt.asked.set()
+            attempt.responded.set()
 
     async def _open(self, attempt: LoginAttempt) -> str:
-        """Open the server by a client of its own, and return why that failed; an empty text where it is ready."""
+        """Connect to the server with a separate client; return why that failed, or an empty string if it is ready."""
         server = replace(attempt.server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
         async with DialClient({server.name: server}, callbacks=Callbacks(login=attempt)) as client:
             status = client.servers[server.name]

@@ -1,4 +1,4 @@
-"""The HTTP API for MCP servers: states, restarts, and changes of the configuration where the operator allows these."""
+"""The HTTP API for MCP servers: states, restarts, and configuration changes if the operator allows them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dial_client.serve.server_logins import ServerLogins
 
 
 class ServerAdministration(Protocol):
-    """Changes the servers of the configuration. The change takes effect soon afterwards.
+    """Changes the servers of the configuration. A change takes effect shortly after the call.
 
     Each method raises ConfigError if the change is not possible.
     """
 
     async def add(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Add a server by its entry, as ``servers.json`` has it."""
+        """Add a server with an entry in the format of ``servers.json``."""
 
     async def remove(self, name: str) -> None:
         """Remove a server."""
 
     async def set_enabled(self, name: str, *, is_enabled: bool) -> None:
-        """Let a server be used, or not used."""
+        """Enable or disable a server."""
 
 
 class ServerRoutes:
@@ -71,7 +71,7 @@ class ServerRoutes:
         body = await read_json(request)
         name, entry = body.get("name"), body.get("entry")
         if not isinstance(name, str) or not name.strip() or not isinstance(entry, dict):
-            raise HttpError(400, "name must be a text, and entry an object", "bad_entry", param="entry")
+            raise HttpError(400, "name must be a non-empty string, and entry an object", "bad_entry", param="entry")
         await administration.add(name, entry)
         return Response(status_code=204)
 

@@ -17,7 +17,7 @@ from dial_client.turns.turn_handle import TurnHandle
 KEEPALIVE_INTERVAL = 15.0
 """Seconds without an event after which a comment keeps the connection alive."""
 SEND_TIMEOUT = 60.0
-"""Seconds in which a client must read what was sent."""
+"""Seconds in which a client must read the sent data."""
 
 OPENING_COMMENT = ": this turn\n\n"
 """The first line of a turn's stream: sends the response head at once, before the turn's next event."""
@@ -28,14 +28,14 @@ _HEADERS = {"content-type": "text/event-stream; charset=utf-8", "x-accel-bufferi
 class SSEResponse:
     """An ASGI response with server-sent events.
 
-    The response starts with the first event or keepalive. An exception before that gets an error response of its own.
+    The response starts with the first event or keepalive. An exception before that leads to an ordinary error response.
 
     Args:
         events: encoded events, each ending in a blank line. The generator is closed when the client disconnects.
         headers: further headers of the response.
-        on_close: called at the end in any case.
+        on_close: called when the response ends, also after an error.
         keepalive_interval: seconds without an event after which a comment keeps the connection alive.
-        send_timeout: seconds in which the client must read what was sent.
+        send_timeout: seconds in which the client must read the sent data.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ async def stream_turn(turn: TurnHandle, after: int, model: str) -> AsyncGenerato
 
 
 def encode_event(event: Event, id_: str, chunk: dict[str, object]) -> str:
-    """Return an event as it is sent; an empty string for events that are not sent."""
+    """Return the encoded event; an empty string for events that are not sent."""
     # The id is on the last line only: a client that resumes after this id has received the whole event.
     *first, last = _encode_lines(event, chunk) or ("",)
     return "".join((*first, f"id: {id_}\n{last}")) if last else ""
@@ -151,6 +151,6 @@ def _encode_lines(event: Event, chunk: dict[str, object]) -> list[str]:
 
 
 def parse_last_event_id(value: str | None, turn: str) -> int:
-    """Return the position in a ``Last-Event-ID``; 0, the beginning, if the header is missing or of another turn."""
+    """Return the position in a ``Last-Event-ID``; 0 (the start) if the header is missing or names another turn."""
     turn_id, _, position = (value or "").rpartition(":")
     return int(position) if turn_id == turn and position.isascii() and position.isdigit() and len(position) < 10 else 0

@@ -1,4 +1,4 @@
-"""Serves the web page: the files that are in ``page`` when the server starts, compressed where the browser takes it."""
+"""Serves the web page: the files in ``page`` at the server's start, compressed if the browser accepts gzip."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dial_client.serve.security import ASSETS, FRAME_SCRIPTS, frame_headers, pag
 
 FOLDER = Path(__file__).parent / "page"
 VENDOR = "vendor"
-"""The folder of other projects' files. ``manifest.json`` there has their versions, licences and hashes."""
+"""The folder of third-party files. Its ``manifest.json`` lists their versions, licences and hashes."""
 SERVICE_WORKER = "service_worker.js"
-"""It may intercept requests for the page itself, which is not in its folder."""
+"""The service worker. A header lets it intercept requests for the page itself, which is outside of its folder."""
 FRAME = "diagram_frame.html"
 """The document that draws diagrams, in an opaque origin."""
 _TYPES = {
@@ -30,13 +30,13 @@ _TYPES = {
     ".webmanifest": "application/manifest+json",
 }
 _MIN_COMPRESSED = 1_000
-"""Bytes of a file from which on it is compressed."""
+"""Minimum size in bytes of a file that is compressed."""
 _LEVEL = 9
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """A file in the forms it is sent in."""
+    """A file's content, plain and compressed; `compressed` is empty for small files."""
 
     plain: bytes
     compressed: bytes
@@ -44,7 +44,7 @@ class _Content:
 
 
 class StaticFiles:
-    """Serves the files of the web page. File names are looked up, never joined to a path."""
+    """Serves the files of the web page. Requested names are looked up in a table, never joined to a path."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         files = [*_list_files(folder), *sorted((folder / VENDOR).rglob("*"))]

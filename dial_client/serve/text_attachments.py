@@ -1,4 +1,4 @@
-"""Text files that a user attaches, as text that models read."""
+"""Converts text files that the user attaches to text parts of the message."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dial_client.text.media_types import PDF
 from dial_client.text.safe_text import one_line, safe
 
 MAX_TEXT = 256_000
-"""Bytes of a text file."""
+"""Maximum size in bytes of a text file."""
 _MAX_NAME = 200
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 def to_text_parts(content: Content) -> Content:
-    """Return a message's content with its text files as text. PDF documents and files of other kinds stay as they are.
+    """Return a message's content with its text files as text parts. PDF documents and other files are not changed.
 
     Raises:
         HttpError: a text file is too large.

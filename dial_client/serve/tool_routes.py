@@ -1,4 +1,4 @@
-"""The HTTP API for tools: what there is, the schema of a tool, and a call by a person."""
+"""The HTTP API for tools: the list of tools, a tool's schema, and calls by the user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ToolRoutes:
 
     Args:
         dial: the client, entered.
-        human_input: asks for approval of calls.
+        human_input: asks the user to approve the calls.
     """
 
     def __init__(self, dial: DialClient, human_input: HumanInputBroker) -> None:

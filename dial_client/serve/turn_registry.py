@@ -18,7 +18,7 @@ class TurnRegistry:
     """Holds the running turns.
 
     Args:
-        max_turns: turns at a time; further turns are rejected.
+        max_turns: maximum number of running turns; further turns are rejected.
         hand_over: on shutdown, leave the turns of conversations to other processes instead of cancelling them.
     """
 
@@ -68,11 +68,11 @@ class TurnRegistry:
             self._stop(turn)
 
     def close(self) -> None:
-        """Let no further turn start."""
+        """Reject further turns."""
         self._is_closed = True
 
     async def end(self, grace: float) -> None:
-        """Wait up to `grace` seconds for the running turns, then cancel them or hand them over; results are stored."""
+        """Wait up to `grace` seconds for running turns, cancel or hand over the rest, and wait until they stop."""
         self.close()
         running = self._prune()
         with anyio.move_on_after(grace):

@@ -1,4 +1,4 @@
-"""The routes for versions of messages, for removed messages, and for edits of a conversation's history."""
+"""The routes that list and switch versions of messages, remove messages, and edit a conversation's history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.request_bodies import read_json
 
 _MAX_DIGITS = 10
-"""Digits of a position that no conversation has."""
+"""A position has fewer digits."""
 
 ReadView = Callable[[str], Awaitable[ConversationView]]
 
@@ -26,7 +26,7 @@ class StartTurn(Protocol):
     """Starts a turn of a conversation."""
 
     def __call__(self, conversation_id: str, turn_input: TurnInput, *, stream: bool) -> Awaitable[Response]:
-        """Return the response: the events of the turn, or without `stream` the turn at its end."""
+        """Return the response: a stream of the turn's events, or without `stream` the turn's result."""
         ...
 
 
@@ -104,15 +104,15 @@ class VersionRoutes:
         note = {"note": compaction.note} if compaction is not None else {}
         return await self._respond(request, note)
 
-    async def _respond(self, request: Request, more: dict[str, Any] | None = None) -> Response:
-        return json_response(view_to_dict(await self._read_view(_read_id(request))) | (more or {}))
+    async def _respond(self, request: Request, extra_fields: dict[str, Any] | None = None) -> Response:
+        return json_response(view_to_dict(await self._read_view(_read_id(request))) | (extra_fields or {}))
 
 
 def read_position(body: dict[str, Any], name: str) -> int | None:
-    """Return the position of a message in a request; None for none.
+    """Return the position of a message that a request names; None if the field is missing.
 
     Raises:
-        HttpError: it is no position.
+        HttpError: the value is not a position.
     """
     value = body.get(name)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):

@@ -1,4 +1,4 @@
-"""The resources of MCP Apps: HTML with the origins it may reach, and what an app reads of its own server."""
+"""Resources of MCP Apps: the HTML of an app with the origins it may reach, and resources that an app reads itself."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 async def read_app_resource(connection: Connection, uri: str) -> AppResource:
     """Return the resource of an app.
 
-    Its metadata is that of its content, or else that of the server's list of resources.
+    Its metadata is read from the content, or, if the content has no ``ui`` metadata, from the server's resource list.
 
     Raises:
-        ServerGone: the server is not available.
-        ServerError: there is no such resource, or it is not the HTML of an app.
+        ServerGone: The server is not available.
+        ServerError: There is no such resource, or it is not the HTML of an app.
     """
     server = connection.name
     if not is_app_uri(uri):
-        raise ServerError(server, "an app has a URI that begins with ui://")
+        raise ServerError(server, "the URI of an app must begin with ui://")
 
     async def request(client: Client) -> tuple[_Contents | None, Mapping[str, Any] | None]:
         contents = (await client.read_resource(uri)).contents
@@ -45,12 +45,17 @@ async def read_app_resource(connection: Connection, uri: str) -> AppResource:
     if content is None:
         raise ServerError(server, f"the resource {uri!r} is empty")
     if _normalize(content.mime_type or "") != MIME_TYPE:
-        raise ServerError(server, f"the resource {uri!r} is {content.mime_type!r}, and an app is {MIME_TYPE!r}")
+        raise ServerError(server, f"the resource {uri!r} has the type {content.mime_type!r}, expected {MIME_TYPE!r}")
     return parse_resource(server, uri, _decode(server, content), meta)
 
 
 async def read_for_app(connection: Connection, uri: str) -> dict[str, Any]:
-    """Return the ``ReadResourceResult`` of a resource as the server sent it. Raises as `read_app_resource`."""
+    """Return the server's unchanged ``ReadResourceResult`` of a resource, for an app.
+
+    Raises:
+        ServerGone: The server is not available.
+        ServerError: There is no such resource, or the server did not answer in time.
+    """
 
     async def request(client: Client) -> dict[str, Any]:
         return (await client.read_resource(uri)).model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -59,7 +64,7 @@ async def read_for_app(connection: Connection, uri: str) -> dict[str, Any]:
 
 
 async def _find_listed_meta(client: Client, uri: str) -> Mapping[str, Any] | None:
-    """Return the metadata of a resource in the server's list; None if the list does not have it."""
+    """Return a resource's metadata from the server's resource list; None if it is not listed there."""
     from mcp import MCPError
     from pydantic import ValidationError
 
@@ -75,10 +80,10 @@ async def _find_listed_meta(client: Client, uri: str) -> Mapping[str, Any] | Non
 
 
 def _decode(server: str, content: _Contents) -> str:
-    """Return the HTML of a content.
+    """Return the HTML of a resource's content.
 
     Raises:
-        ServerError: it is too large, or its bytes are not UTF-8 in base64.
+        ServerError: The HTML is too large, or its bytes are not UTF-8 in base64.
     """
     from mcp_types import TextResourceContents
 

@@ -1,4 +1,4 @@
-"""What a client does for its servers: the same for all of them."""
+"""The features and callbacks a client offers to its servers; the same for all servers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dial_client.settings.config_types import ServerSettings
 
 @dataclass(frozen=True, slots=True)
 class ClientCapabilities:
-    """What a client does for each of its servers."""
+    """The features and callbacks a client offers to each of its servers."""
 
     on_change: OnChange | None = None
-    """Is told of each change of a server's state or tools."""
+    """Called after each change of a server's state or tools."""
     cache: JsonCache | None = None
-    """What servers were like when the program last ran; None if nothing is cached."""
+    """The cache of server data from earlier runs; None for no cache."""
     features: ClientFeatures = ClientFeatures()  # noqa: RUF009 - frozen
     """Elicitation, sampling, roots and logging."""
 
     def features_for(self, server: ServerSettings | None, logs: MutableSequence[ServerLog]) -> ClientFeatures:
-        """Return the features for one server: with its own roots, if any, and its log messages added to `logs`."""
+        """Return the features for one server: with its own roots, if configured, and with logging to `logs`."""
         roots, on_log = server.roots if server is not None else None, self.features.on_log
 
         def log_message(message: ServerLog) -> None:

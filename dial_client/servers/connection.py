@@ -1,8 +1,8 @@
-"""One server, as the rest of the program sees it: its status, its tools, and calls that survive a restart.
+"""One server as seen by the rest of the program: its status, its tools, and calls that survive a restart.
 
-Connection.run      the task that owns the server (`Supervisor`)
-Connection.call     from any task; waits for a restart, and is repeated where that is safe
-Connection.status   what is known of the server, at any moment
+Connection.run      runs the task that owns the server (`Supervisor`)
+Connection.call     calls a tool, from any task; waits for a restart, and repeats a lost call where that is safe
+Connection.status   returns a snapshot of the server's status
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 REPEAT_PAUSES = (0.2, 0.5)
-"""Seconds before a call is repeated; there are as many repetitions, and one at most of a call that may have run."""
+"""Seconds before each repetition of a call. A call that may have run is repeated once at most."""
 
 
 class Connection:
     """One server: its tools, its status, and its calls.
 
     Args:
-        name: the server's name in the configuration.
-        target: how the server is reached.
-        capabilities: what the client does for its servers.
+        name: The server's name in the configuration.
+        target: How the server is reached.
+        capabilities: The features and callbacks the client offers to its servers.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Connection:
         self.name = name
         self.settings: ServerSettings | None = target if isinstance(target, ServerSettings) else None
         self.notifications = Notifications(name)
-        """The changes of resources and prompts that the server announces."""
+        """The changes of resources and prompts that the server announced."""
         is_enabled = self.settings is None or self.settings.enabled
         self._status = ObservableStatus(name, capabilities.on_change, is_enabled=is_enabled)
         features = capabilities.features_for(self.settings, self._status.logs)
@@ -69,12 +69,15 @@ class Connection:
 
     @property
     def status(self) -> ServerStatus:
-        """What is known of the server now."""
+        """A snapshot of the server's status."""
         return self._status.snapshot()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools on offer: of a server that sleeps or is restarted the last ones known; else none unless ready."""
+        """The tools the model can be offered.
+
+        While the server sleeps, or is restarted, these are the last known tools. A server that failed has none.
+        """
         return self._status.tools
 
     @property
@@ -100,24 +103,28 @@ class Connection:
         await self._supervisor.run()
 
     def stop(self) -> None:
-        """Let `run` come to its end. Calls in flight, and those that wait for a restart, fail at once."""
+        """Make `run` return. Calls in flight, and calls waiting for a restart, fail at once."""
         self._supervisor.stop()
 
     async def wait_ended(self) -> None:
-        """Wait until `run` has returned; does not wait if it was never started."""
+        """Wait until `run` has returned; return at once if it was never started."""
         if self._is_started:
             await self._supervisor.wait_ended()
 
     async def wait_settled(self) -> None:
-        """Wait until it is known whether the server can be used: ready, sleeping, failed, stopped or disabled.
+        """Wait until the server's first start has ended: it is ready, sleeping, failed, stopped or disabled.
 
-        Its start-up timeout bounds this. A server that was ready before is not waited for again, and one that was
-        never started not at all.
+        The server's start-up timeout bounds the wait. Returns at once if the server was ready before, or was never
+        started.
         """
         await self._status.wait_until(lambda: self.is_settled)
 
     def offer_cached_tools(self) -> bool:
-        """Offer the tools of the last run while the server starts; a call waits for the start. False for none."""
+        """Offer the cached tools of the last run while the server starts; a call waits for the start.
+
+        Returns:
+            False if the server has started already, or no tools are cached.
+        """
         if self.is_settled or not (tools := self._cache.tools()):
             return False
         self._status.set_tools(tools)
@@ -125,9 +132,9 @@ class Connection:
         return True
 
     async def wait_for_tools(self) -> None:
-        """Wait until a change of the tools that the server has announced is in `tools`, at most `FRESH_SECONDS`.
+        """Wait until `tools` includes the changes the server has announced, at most `FRESH_SECONDS`.
 
-        A server that is being restarted now is waited for, too: it may come back with other tools.
+        Also waits for a restart in progress: the server may have other tools afterwards.
         """
         with anyio.move_on_after(FRESH_SECONDS):
             await self._status.wait_until(lambda: not self._supervisor.is_restarting_now)
@@ -135,27 +142,27 @@ class Connection:
                 await self._supervisor.session.wait_for_tools(FRESH_SECONDS)
 
     async def wake(self) -> None:
-        """Start a server that sleeps, and wait for the start; `tools` may be other ones afterwards."""
+        """Start a sleeping server, and wait until it has started; `tools` may have changed afterwards."""
         self._supervisor.wake()
         with anyio.move_on_after(startup_seconds(self.settings)):
             await self._status.wait_until(lambda: not self._status.is_waking)
 
     def add_note(self, note: str) -> None:
-        """Keep an oddity of the server that harms nothing."""
+        """Add a note about a harmless irregularity of the server."""
         self._status.add_note(note)
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None
     ) -> CallToolResult:
-        """Call a tool by its own name, from any task. There is no timeout; cancelling the call tells the server.
+        """Call a tool by the server's own name for it, from any task.
 
-        A server that is being restarted is waited for, as long as its start may take. A call that is lost is made
-        once more where it did not reach the server, or where a server marked ``trusted`` says of the tool that it
-        changes nothing or may be repeated (MCP specification, "Tool Annotations").
+        There is no timeout; cancelling the call notifies the server. The call waits for a restart in progress, at most
+        the server's start-up timeout. A lost call is repeated if it did not reach the server, or if the server is
+        marked ``trusted`` and annotates the tool as read-only or idempotent (MCP specification, "Tool Annotations").
 
         Raises:
-            ServerGone: the server is not ready, or its connection broke before the result was there.
-            ServerError: it refused the call, has no such tool, or its result is not valid.
+            ServerGone: The server is not ready, or the connection broke before the result arrived.
+            ServerError: The server refused the call, has no such tool, or sent an invalid result.
         """
         first: ServerSession | None = None
         may_repeat: bool | None = None
@@ -175,16 +182,18 @@ class Connection:
         raise ServerGone(self.name, self.status.why_unavailable)
 
     async def ask(self, request: Callable[[Client], Awaitable[Answer]], seconds: float) -> Answer:
-        """Make a request that changes nothing and may be repeated: for a list, a resource, a prompt, completions.
+        """Send a request that has no side effects: for a list, a resource, a prompt or completions.
+
+        The request is repeated once if the connection breaks.
 
         Args:
-            request: is given the SDK's client.
-            seconds: for all of it, a restart that is waited for included; waiting for a person does not count. During a
-                tool call the time of that call counts instead.
+            request: Sends the request with the SDK's client.
+            seconds: Timeout for everything, including a restart; time spent waiting for a person does not count.
+                During a tool call the timeout of that call applies instead.
 
         Raises:
-            ServerGone: the server is not ready, or its connection broke twice.
-            ServerError: it refused, its answer is not valid, or it gave none in time.
+            ServerGone: The server is not ready, or the connection broke twice.
+            ServerError: The server refused, sent an invalid answer, or did not answer in time.
         """
         if call_context.current() is not None:
             return await self._ask(request)
@@ -203,10 +212,10 @@ class Connection:
         return await session.calls.ask(request, is_own_session=session is not first)
 
     async def open_session(self) -> ServerSession:
-        """Return the session that serves calls; waits for the start of a server that sleeps, and for a restart.
+        """Return the session that serves calls; starts a sleeping server, and waits for a restart in progress.
 
         Raises:
-            ServerGone: there is none, or not soon enough.
+            ServerGone: The server has no session, or got none within its start-up timeout.
         """
         await self.wake()
         with anyio.move_on_after(startup_seconds(self.settings)):
@@ -217,10 +226,15 @@ class Connection:
         return session
 
     async def _session_with(self, tool: str) -> ServerSession:
-        """Return the session to call a tool with; raises as `open_session`, and `ServerError` for an unknown tool."""
+        """Return the session to call a tool with.
+
+        Raises:
+            ServerGone: As `open_session`.
+            ServerError: The server has no such tool.
+        """
         session = await self.open_session()
         if not any(known.name == tool for known in self.tools):
-            # The SDK would let it run, and then ask for the list of tools to find its schema.
+            # The SDK would send the call, and then list the tools to find the output schema.
             raise ServerError(self.name, f"it has no tool {tool!r} any more")
         return session
 

@@ -1,8 +1,8 @@
-"""A cache of what is known of servers from run to run: a folder of small JSON files, one for each server.
+"""A cache of data about servers from run to run: a folder with one small JSON file for each server.
 
-A server is identified by how it is reached, not by its name in a configuration. A file is written atomically, and is
-readable by its owner only; several programs may use a folder at once, and the last to write a file wins. What cannot be
-read or written counts as missing: a cache is never the reason for a failure.
+A server is identified by how it is reached, not by its name in a configuration. A file is written atomically, and only
+its owner can read it. Several programs may use a folder at once; the last write of a file wins. A file that cannot be
+read or written counts as missing: a cache never causes a failure.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from dial_client.settings.config_types import ServerSettings
 log = get_logger(__name__)
 
 MAX_FILES = 200
-"""Servers in a cache."""
+"""Maximum number of files, and so of servers, in a cache."""
 MAX_BYTES = 2 * 1024 * 1024
-"""Bytes of one file; a larger file is neither written nor read."""
+"""Maximum bytes of a file; a larger file is neither written nor read."""
 FORM = 1
-"""The version of the files; a file with another version is not read."""
+"""Version of the file format; a file of another version is not read."""
 
 
 def identity(server: ServerSettings) -> str:
@@ -39,8 +39,8 @@ class JsonCache:
     """One folder; it is created when a file is first written.
 
     Args:
-        folder: its path.
-        max_files: servers in it; the file that was written longest ago is removed first.
+        folder: The path of the folder.
+        max_files: Maximum number of files; the files written longest ago are removed first.
     """
 
     def __init__(self, folder: str | os.PathLike[str], max_files: int = MAX_FILES) -> None:
@@ -48,11 +48,11 @@ class JsonCache:
         self._max_files = max_files
 
     def read(self, server: ServerSettings) -> dict[str, Any]:
-        """Return what is stored of a server; empty if there is nothing that can be read."""
+        """Return the stored data of a server; empty if there is no readable file."""
         return self.read_key(identity(server))
 
     def read_key(self, key: str) -> dict[str, Any]:
-        """Return what is stored of the server with this identity, as `read` does."""
+        """Return the stored data of the server with this identity; empty if there is no readable file."""
         try:
             with self._path(key).open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
@@ -62,11 +62,15 @@ class JsonCache:
         return value if isinstance(value, dict) and value.get("form") == FORM else {}
 
     def write(self, server: ServerSettings, value: Mapping[str, Any]) -> bool:
-        """Replace what is stored of a server; False if it could not be written."""
+        """Replace the stored data of a server; return False if it could not be written."""
         return self._write(identity(server), value)
 
     def rewrite(self, key: str, value: Mapping[str, Any] | None) -> bool:
-        """Replace what is stored of the server with this identity; None removes it. Returns as `write` does."""
+        """Replace the stored data of the server with this identity; None removes it.
+
+        Returns:
+            False if the file could not be written, or removed.
+        """
         if value is not None:
             return self._write(key, value)
         with suppress(OSError):
@@ -74,7 +78,7 @@ class JsonCache:
         return not self._path(key).exists()
 
     def keys(self) -> tuple[str, ...]:
-        """Return the identities of all servers of which something is stored."""
+        """Return the identities of all servers with stored data."""
         try:
             return tuple(sorted(path.stem for path in self._folder.glob("*.json")))
         except OSError:
@@ -93,7 +97,7 @@ class JsonCache:
         return True
 
     def forget(self, server: ServerSettings) -> None:
-        """Remove what is stored of a server."""
+        """Remove the stored data of a server."""
         with suppress(OSError):
             self._path(identity(server)).unlink(missing_ok=True)
 

@@ -31,7 +31,7 @@ def find_connection(connections: Mapping[str, Connection], server: str) -> Conne
     """Return the connection to a server.
 
     Raises:
-        ServerError: there is no such server.
+        ServerError: There is no such server.
     """
     connection = connections.get(server)
     if connection is None:
@@ -40,10 +40,10 @@ def find_connection(connections: Mapping[str, Connection], server: str) -> Conne
 
 
 async def wait_for_connection(connections: Mapping[str, Connection], server: str) -> Connection:
-    """Return the connection to a server, once it is known whether it can be used.
+    """Return the connection to a server, after its first start has succeeded or failed.
 
     Raises:
-        ServerError: there is no such server.
+        ServerError: There is no such server.
     """
     connection = find_connection(connections, server)
     await connection.wait_settled()
@@ -53,23 +53,25 @@ async def wait_for_connection(connections: Mapping[str, Connection], server: str
 @dataclass(frozen=True, slots=True)
 class _CachedList(Generic[Item]):
     connection: Connection
-    """A removed server and a later one may have the same name."""
+    """The connection the list was read from; after removing a server, another server may have the same name."""
     items: tuple[Item, ...]
     revision: int
+    """The number of `Notifications.revisions` when the list was read."""
     until: float
+    """The time of `anyio.current_time` when the list becomes stale."""
 
     def is_valid_for(self, connection: Connection, revision: int) -> bool:
-        """True if this is still the list of the server."""
+        """Return True if this list is still valid for the server."""
         return self.connection is connection and self.revision == revision and anyio.current_time() < self.until
 
 
 class ListCache(Generic[Item]):
-    """One kind of list of all servers. Each is read when it is first needed, and again when it may have changed.
+    """The lists of one kind of all servers. A list is read when first needed, and again when it may have changed.
 
     Args:
-        connections: to the servers.
-        listing: the kind of list.
-        read: reads a server's whole list, from the server's name, the SDK's client, and a callback for notes.
+        connections: The connections by server name.
+        listing: The kind of list.
+        read: Reads a server's whole list; called with the server's name, the SDK's client, and a callback for notes.
     """
 
     def __init__(
@@ -84,10 +86,10 @@ class ListCache(Generic[Item]):
         self._cached: dict[str, _CachedList[Item]] = {}
 
     async def get(self, server: str | None) -> tuple[Item, ...]:
-        """Return the list of one server, or of all servers without those that fail.
+        """Return the list of one server, or for None the lists of all servers, leaving out servers that fail.
 
         Raises:
-            ServerError: there is no such server, or its list cannot be read.
+            ServerError: There is no such server, or its list cannot be read.
         """
         if server is not None:
             return await self._get(await wait_for_connection(self._connections, server))
@@ -117,7 +119,7 @@ class ListCache(Generic[Item]):
             has = client.server_capabilities
             capabilities = {Listing.TOOLS: has.tools, Listing.RESOURCES: has.resources, Listing.PROMPTS: has.prompts}
             capability = capabilities[self._listing]
-            # A server whose capabilities were not requested (a fixed protocol) may have all of them.
+            # If no capability is known (with a fixed protocol they are not requested), the server may have the list.
             if capability is None and any(known is not None for known in capabilities.values()):
                 return ()
             has_announcements = bool(capability is not None and capability.list_changed)

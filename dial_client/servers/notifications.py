@@ -1,11 +1,11 @@
-"""The notifications of a server about its resources and prompts, and the subscriptions to them, in every MCP version.
+"""Change notifications of a server's lists and resources, and subscriptions to resources, in every MCP version.
 
-Notifications.revisions   grow with each change of a list, which tells when a cached list is stale
-Notifications.follow      subscribes, in each session, to the resources that are subscribed to
+Notifications.revisions   numbers that grow with each change of a list; a cached list with an older number is stale
+Notifications.follow      sends the subscriptions to the server, in each session
 Subscription              yields the changes of one resource
 
-Up to 2025-11-25 a resource is subscribed to with ``resources/subscribe``, and its updates come among all other
-notifications; from 2026-07-28 on each subscription has a stream of its own (``subscriptions/listen``).
+Up to 2025-11-25 the client subscribes with ``resources/subscribe``, and updates arrive as ordinary notifications.
+Since 2026-07-28 each subscription has its own stream (``subscriptions/listen``).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 SUBSCRIBE_SECONDS = 30.0
-"""Seconds for a server to confirm a subscription."""
+"""Seconds a server has to confirm a subscription."""
 UNSUBSCRIBE_SECONDS = 2.0
 REOPEN_PAUSE = 1.0
 """Seconds before a lost stream of notifications is opened again; doubled up to `REOPEN_PAUSE_MAX`."""
 REOPEN_PAUSE_MAX = 60.0
 MAX_SUBSCRIPTIONS = 100
-"""Resources of one server: on 2026-07-28 over HTTP each holds a connection open."""
+"""Limit of subscribed resources for one server: since 2026-07-28 each keeps an HTTP connection open."""
 MAX_PENDING = 1000
-"""Changes that wait to be read; further ones are reported as a change of the resource itself."""
+"""Unread changes of one subscription; any further change is reported as a change of the subscribed resource."""
 
 
 class Listing(StrEnum):
@@ -46,12 +46,12 @@ class Listing(StrEnum):
 
     TOOLS = "tools"
     RESOURCES = "resources"
-    """Templates included."""
+    """Resources and resource templates."""
     PROMPTS = "prompts"
 
 
 def find_changed_list(message: object) -> Listing | None:
-    """Return the list that a message announces a change of; None for any other message."""
+    """Return the list whose change a message announces; None for any other message."""
     return _LIST_CHANGES.get(type(message).__name__)
 
 
@@ -63,7 +63,7 @@ _LIST_CHANGES = {
     "ResourcesListChanged": Listing.RESOURCES,
     "PromptsListChanged": Listing.PROMPTS,
 }
-"""The SDK's notifications (up to 2025-11-25) and events (since 2026-07-28)."""
+"""Type names of the SDK's notifications (up to 2025-11-25) and events (since 2026-07-28)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +71,18 @@ class _SubscriptionState:
     is_confirmed: bool = False
     """True if the server announces changes of the resource."""
     changed: tuple[str, ...] = ()
-    """The URIs that changed and were not yet read."""
+    """The URIs of changed resources that were not read yet."""
     error: ServerError | None = None
-    """Why there will be no more changes."""
+    """The error that ended the subscription; None while it is active."""
 
 
 class Subscription:
     """Changes of one resource: ``async with subscription: async for uri in subscription: …``.
 
-    Each URI it yields has changed since it was last yielded, however often: that of the resource itself, or of one
-    below it. After a restart of the server, or the loss of its stream of notifications, the resource itself is yielded,
-    as changes may have been missed. Entering it, and waiting for a change, raise `ServerError` if the server announces
-    no changes, and `ServerGone` if it was stopped or given up.
+    It yields the URI of the resource, or of a resource below it, once for all changes since the URI was last yielded.
+    After a restart of the server, or the loss of its notification stream, it yields the URI of the resource, because
+    changes may have been missed. Entering it, and waiting for a change, raise `ServerError` if the server announces no
+    changes, and `ServerGone` if the server was stopped or given up.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Subscription:
         return self._state.value.is_confirmed
 
     async def __aenter__(self) -> Self:
-        """Wait until the server is ready, and has confirmed the subscription, at most `SUBSCRIBE_SECONDS`."""
+        """Wait until the server is ready, and then at most `SUBSCRIBE_SECONDS` until it confirms the subscription."""
         await self._wait_ready()
         self._notifications.add(self)
         try:
@@ -137,13 +137,13 @@ class Subscription:
         return uri
 
     def confirm(self) -> None:
-        """Record that the server announces changes from now on."""
+        """Record that the server confirmed the subscription; a repeated confirmation counts as a change."""
         if self.is_confirmed:
             self.mark_changed(self.uri)
         self._state.set(replace(self._state.value, is_confirmed=True))
 
     def mark_changed(self, uri: str) -> None:
-        """Record that a resource has changed: this one, one below it, or an unrelated one, which is ignored."""
+        """Record the change of a resource; ignored unless it is the subscribed resource, or a resource below it."""
         root = self.uri.rstrip("/")
         if uri.rstrip("/") == root:
             uri = self.uri
@@ -155,23 +155,23 @@ class Subscription:
             self._state.set(replace(state, changed=(*state.changed, uri)))
 
     def end(self, error: ServerError) -> None:
-        """Record that there will be no more changes."""
+        """End the subscription with an error, which is raised after the pending changes were read."""
         state = self._state.value
         self._state.set(replace(state, error=state.error or error))
 
 
 class Notifications:
-    """The announced changes of one server, over all its sessions."""
+    """The announced changes of one server, across all its sessions."""
 
     def __init__(self, server: str) -> None:
         self.revisions: Counter[Listing] = Counter()
-        """For each list a number that grows when it has changed, or may have."""
+        """For each list a number that grows when the list has changed, or may have changed."""
         self._server = server
         self._subscriptions: list[Subscription] = []
         self._uris: Observable[frozenset[str]] = Observable(frozenset())
 
     def mark_changed(self, *lists: Listing) -> None:
-        """Record that lists have changed, or may have."""
+        """Record that lists have changed, or may have changed."""
         self.revisions.update(lists)
 
     def mark_updated(self, uri: str) -> None:
@@ -188,10 +188,10 @@ class Notifications:
         """Add a subscription.
 
         Raises:
-            ServerError: there are too many.
+            ServerError: The server has `MAX_SUBSCRIPTIONS` already.
         """
         if len(self._uris.value | {subscription.uri}) > MAX_SUBSCRIPTIONS:
-            raise ServerError(self._server, f"more than {MAX_SUBSCRIPTIONS} of its resources are subscribed to")
+            raise ServerError(self._server, f"at most {MAX_SUBSCRIPTIONS} of its resources can be subscribed to")
         is_confirmed = any(known.is_confirmed for known in self._to(subscription.uri))
         self._subscriptions.append(subscription)
         if is_confirmed:
@@ -211,7 +211,7 @@ class Notifications:
         return [subscription for subscription in self._subscriptions if subscription.uri == uri]
 
     async def follow(self, client: Client) -> None:
-        """Subscribe to the resources there are subscriptions to, and to no others. Runs until it is cancelled."""
+        """Keep the server's subscriptions equal to those that were added here. Runs until it is cancelled."""
         scopes: dict[str, anyio.CancelScope] = {}
         async with anyio.create_task_group() as group:
             while True:
@@ -235,13 +235,13 @@ class Notifications:
                     await self._listen(client, uri, confirm)
                 except ListenNotSupportedError:
                     await _subscribe(client, uri, confirm, scope)
-            except Exception as error:  # noqa: BLE001 (whatever it is, it ends this subscription and not the session)
+            except Exception as error:  # noqa: BLE001 (any error ends this subscription only, not the session)
                 log.debug("subscription_refused", server=self._server, error=type(error).__name__)
                 for subscription in self._to(uri):
                     subscription.end(ServerError(self._server, f"it announces no changes of {uri!r}: {error}"))
 
     async def _listen(self, client: Client, uri: str, confirm: Callable[[], None]) -> None:
-        """Hold a stream of notifications open; raises only if the server refuses it."""
+        """Keep a notification stream open, and reopen a lost one; raises only if the server refuses the first one."""
         from mcp.shared.subscriptions import ResourceUpdated
 
         pause, opened = REOPEN_PAUSE, False
@@ -261,19 +261,19 @@ class Notifications:
                 log.debug("subscription_lost", server=self._server, error=type(error).__name__)
             await anyio.sleep(pause)
             pause = min(2 * pause, REOPEN_PAUSE_MAX)
-        raise ServerError(self._server, "the server does not offer that")
+        raise ServerError(self._server, "the server does not offer subscriptions to resources")
 
 
 async def _subscribe(client: Client, uri: str, confirm: Callable[[], None], scope: anyio.CancelScope) -> None:
     import mcp_types as wire
 
-    # The client's own methods warn that they are deprecated, whatever the protocol version.
+    # The methods of the SDK's client warn about deprecation in every protocol version.
     send = client.session.send_request
     await send(wire.SubscribeRequest(params=wire.SubscribeRequestParams(uri=uri)), wire.EmptyResult)
     confirm()
     try:
         await anyio.sleep_forever()
     finally:
-        if scope.cancel_called:  # else the session is over, and the server cannot be notified
+        if scope.cancel_called:  # otherwise the session has ended, and the server cannot be notified
             with anyio.move_on_after(UNSUBSCRIBE_SECONDS, shield=True), suppress(Exception):
                 await send(wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri)), wire.EmptyResult)

@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 class Observable(Generic[Value]):
-    """A value whose changes tasks can wait for. It is set and read in one event loop."""
+    """A value whose changes tasks of one event loop can wait for."""
 
     def __init__(self, value: Value) -> None:
         self._value = value
@@ -19,11 +19,11 @@ class Observable(Generic[Value]):
 
     @property
     def value(self) -> Value:
-        """The value of the moment."""
+        """The current value."""
         return self._value
 
     def set(self, value: Value) -> None:
-        """Replace the value. Every waiting task looks at it, even if it equals the old value."""
+        """Replace the value. All waiting tasks check their predicates again, even if the value is equal."""
         self._value = value
         self._changed.set()
         self._changed = anyio.Event()

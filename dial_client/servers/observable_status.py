@@ -1,4 +1,4 @@
-"""The status of one server, in one value that its supervisor and its session write and everybody else waits for."""
+"""The status of one server: its supervisor and its session write it, and other tasks can wait for changes."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ log = get_logger(__name__)
 
 MAX_NOTES = 50
 MAX_LOGS = 100
-"""Log messages of a server that are kept: the last ones."""
+"""Log messages kept for a server; older ones are dropped."""
 MAX_INSTRUCTIONS = 20_000
-"""Characters of a server's own instructions that are kept."""
+"""Characters kept of a server's instructions."""
 
 
 class ObservableStatus:
     """The status and the tools of one server.
 
     Args:
-        name: the server's name in the configuration.
-        on_change: is told of each change of the state or of the tools.
-        is_enabled: False for a server that is not to be started.
+        name: The server's name in the configuration.
+        on_change: Is called after each change of the state or the tools.
+        is_enabled: False for a server that must not be started.
     """
 
     def __init__(self, name: str, on_change: OnChange | None, *, is_enabled: bool) -> None:
         self.name = name
         self.tools: tuple[Tool, ...] = ()
         self.revision = 0
-        """Grows with each change of `tools`."""
+        """A number that grows with each change of `tools`."""
         self.is_settled = False
-        """True once the first start has come to a result."""
+        """True once the first start has succeeded or failed."""
         self.restart_delay: float | None = None
-        """Seconds from the end of the last session to the next start; None if there is none, or not yet known."""
+        """Seconds from the end of the last session to the next start; None for no restart, or before it is decided."""
         self.logs: deque[ServerLog] = deque(maxlen=MAX_LOGS)
         self._status = Observable(ServerStatus(name, ServerState.STARTING if is_enabled else ServerState.DISABLED))
         self._notes: dict[str, None] = {}
@@ -52,7 +52,7 @@ class ObservableStatus:
 
     @property
     def state(self) -> ServerState:
-        """The state of the moment."""
+        """The current state."""
         return self._status.value.state
 
     @property
@@ -62,11 +62,11 @@ class ObservableStatus:
 
     @property
     def is_waking(self) -> bool:
-        """True if a server whose tools are on offer is being started."""
+        """True if the server is sleeping or starting while its tools are on offer."""
         return (self.is_settled or bool(self.tools)) and self.state in (ServerState.SLEEPING, ServerState.STARTING)
 
     def snapshot(self) -> ServerStatus:
-        """Return all that is known of the server at this moment."""
+        """Return the complete current status of the server."""
         return replace(
             self._status.value,
             tools=tuple(tool.name for tool in self.tools),
@@ -76,21 +76,25 @@ class ObservableStatus:
         )
 
     async def wait_until(self, predicate: Callable[[], bool]) -> None:
-        """Wait until the predicate, which is looked at whenever the state is published, is true."""
+        """Wait until the predicate is true; it is evaluated after each change of the status."""
         await self._status.wait_until(lambda _: predicate())
 
     def start_session(self, read_stderr: Callable[[], tuple[str, ...]]) -> None:
-        """Record that a session begins, and where the last lines of standard error are read from now on."""
+        """Record that a session begins.
+
+        Args:
+            read_stderr: Returns the last lines on the standard error of the session's server process.
+        """
         self.restart_delay = None
         self._read_stderr = read_stderr
 
     def count_restart(self) -> None:
-        """Record that the server is started again."""
+        """Record a restart of the server."""
         status = self._status.value
         self._status.set(replace(status, restarts=status.restarts + 1))
 
     def set_server(self, client: Client) -> None:
-        """Record what the server says about itself: name, version, instructions, and the negotiated protocol."""
+        """Record the name, version and instructions that the server reports, and the negotiated protocol version."""
         info, instructions = client.server_info, client.instructions
         self._status.set(
             replace(
@@ -103,20 +107,23 @@ class ObservableStatus:
         )
 
     def set_tools(self, tools: tuple[Tool, ...]) -> bool:
-        """Replace the tools; True if they differ from the ones before. Nobody is notified."""
+        """Replace the tools, without notification; return True if they differ from the previous tools."""
         if tools == self.tools:
             return False
         self.tools, self.revision = tools, self.revision + 1
         return True
 
     def add_note(self, note: str) -> None:
-        """Keep an oddity of the server that harms nothing."""
+        """Add a note about a harmless irregularity of the server."""
         if len(self._notes) < MAX_NOTES and note not in self._notes:
             self._notes[note] = None
             log.debug("server_is_odd", server=self.name, note=note)
 
     def publish(self, state: ServerState, error: str | None, restart_delay: float | None = None) -> bool:
-        """Set the state and wake every waiting task; True if it changed. A disabled server stays disabled."""
+        """Set the state and the error, and wake all waiting tasks; return True if the state or the error changed.
+
+        A disabled server stays disabled.
+        """
         error = one_line(error, MAX_REASON_CHARS) if error else None
         before = self._status.value
         is_change = before.state is not ServerState.DISABLED and (state, error) != (before.state, before.error)
@@ -134,6 +141,6 @@ class ObservableStatus:
         return is_change
 
     def notify(self) -> None:
-        """Notify the client that the state or the tools have changed."""
+        """Call the client's `on_change` callback."""
         if self._on_change is not None:
             self._on_change(self.name, self.snapshot())

@@ -1,4 +1,7 @@
-"""Programs that fetch a server before they start it: uvx, npx and docker, recognised by command and standard error."""
+"""Downloads by programs that fetch a server's package before they start it: uvx, npx, docker.
+
+A download is recognized by the server's command and the program's standard error.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +35,19 @@ _WITH_VALUE = (
 _PACKAGE = re.compile(
     r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?(?:\[[\w,-]+\])?(?:(?:@|[=<>~!]=?)[\w.*^~-]+)?(?<!\.py)(?<!\.js)"
 )
-"""A name in a registry, perhaps with extras and a version: no URL, which may hold a password, and no file."""
+"""A package name in a registry, with optional extras and version; no URL, which may hold a password, and no file."""
 _NAMES_PACKAGE = ("--from", "-p", "--package")
 _SUBCOMMANDS = {"uv": {"tool", "run"}}
 
 
 def program_name(settings: ServerSettings) -> str:
-    """Return the name of the program without its folder and extension: ``npx`` of ``npx.cmd``."""
+    """Return the name of the server's program without folder and extension: ``npx`` for ``npx.cmd``."""
     name = re.split(r"[/\\]", settings.command or "")[-1].lower()
     return PurePath(name).stem if name.endswith((".exe", ".cmd", ".bat", ".ps1")) else name
 
 
 def find_package(settings: ServerSettings) -> str:
-    """Return the package that uvx or npx is to run; empty for other programs, and where no registry has the package."""
+    """Return the package that uvx or npx runs; empty for other programs, and for packages that are URLs or files."""
     program, args = program_name(settings), list(settings.args)
     if program not in ("uvx", "uv", "npx"):
         return ""
@@ -61,11 +64,11 @@ def find_package(settings: ServerSettings) -> str:
 
 
 def describe_download(settings: ServerSettings | None, stderr: Sequence[str]) -> str:
-    """Return that a server is still being downloaded (``uvx is downloading mcp-server-fetch``); empty if it is not.
+    """Return a description of a running download (``uvx is downloading mcp-server-fetch``); empty for no download.
 
     Args:
-        settings: of the server; None for a server object in this process.
-        stderr: the last lines that the program wrote, oldest first.
+        settings: The server's settings; None for a server object in this process.
+        stderr: The last lines of the program's standard error, oldest first.
     """
     program = program_name(settings) if settings is not None else ""
     if settings is None or program not in _FETCHERS:

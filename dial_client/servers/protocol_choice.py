@@ -1,4 +1,4 @@
-"""Which protocol a session opens with: the configured one, or the one that worked before."""
+"""The choice of the protocol to open a session with: the configured protocol, or the one that worked before."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class ProtocolChoice:
 
     protocol: Protocol = Protocol.AUTO
     can_be_reopened: bool = True
-    """True if the older protocol may be tried where the newer one has no way for the server's requests."""
+    """True if the session may be reopened with the older protocol when the server tries to send requests."""
 
 
 class ProtocolChooser:
-    """Chooses the protocol of each session of one server from the ends of the sessions before.
+    """Chooses the protocol of each session of one server, depending on how the sessions before ended.
 
     Args:
-        settings: how the server is reached; None for a server object in this process.
-        cache: what was known of the server when the program last ran.
-        startup_timeout: the seconds a start may take.
+        settings: How the server is reached; None for a server object in this process.
+        cache: Data about the server from the last run of the program.
+        startup_timeout: The start-up timeout in seconds.
     """
 
     def __init__(self, settings: ServerSettings | None, cache: ServerCache, startup_timeout: float) -> None:
@@ -35,13 +35,16 @@ class ProtocolChooser:
         self._last_exit: Exit | None = None
         self._protocol_version: str | None = None
         self._sends_requests: bool | None = None
-        """True if the server sends requests, which only the older protocol has; False if that could not be opened."""
+        """True if the server sends requests, which only the older protocol has.
+
+        False if the server does but cannot be opened with the older protocol; None if it is not known to send any.
+        """
 
     def choose(self) -> ProtocolChoice:
         """Return the protocol to open the next session with."""
         protocol = self._configured
         if protocol is Protocol.AUTO and self._is_known_as_legacy():
-            # Asking for the newer protocol can cost ten seconds: servers may ignore what they do not know.
+            # Probing for the newer protocol can cost ten seconds: some servers ignore unknown requests.
             protocol = Protocol.LEGACY
         return ProtocolChoice(protocol, self._sends_requests is None)
 
@@ -52,7 +55,7 @@ class ProtocolChooser:
         return bool(self._sends_requests) or (version is not None and not is_modern(version))
 
     def is_changed_by(self, session_exit: Exit) -> bool:
-        """Learn from the end of a session; True if the next one is to be opened at once in another protocol."""
+        """Record how a session ended; return True if the next one must be opened at once with another protocol."""
         self._last_exit = session_exit
         self._protocol_version = session_exit.protocol_version or self._protocol_version
         if session_exit.kind is ExitKind.DIED and self._cache.reject_guess(self._startup_timeout):

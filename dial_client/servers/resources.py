@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from mcp import Client
 
 READ_SECONDS = 60.0
-"""For a server whose own ``toolTimeout`` is not set."""
+"""Timeout in seconds for reading a resource of a server without ``toolTimeout``."""
 COMPLETE_SECONDS = 10.0
-"""Completions are for a person who types: later they are of no use."""
+"""Timeout in seconds for completions: they are for a person who is typing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Resource:
     server: str
     """The server's name in the configuration."""
     uri: str
-    """As the server wrote it: it has to be made safe before it is shown."""
+    """The unchanged URI of the server; make it safe before showing it."""
     name: str
     title: str | None = None
     description: str = ""
     mime_type: str | None = None
     size: int | None = None
-    """Bytes, if the server says."""
+    """The size in bytes; None if the server does not state it."""
     icons: tuple[Icon, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,11 +55,12 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class ResourceTemplate:
-    """Resources of a kind, whose URIs are made of a template (RFC 6570)."""
+    """A template (RFC 6570) for the URIs of resources of one kind."""
 
     server: str
+    """The server's name in the configuration."""
     uri_template: str
-    """As the server wrote it."""
+    """The unchanged template of the server."""
     name: str
     title: str | None = None
     description: str = ""
@@ -68,15 +69,15 @@ class ResourceTemplate:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables of the template; none if it cannot be parsed."""
+        """The names of the template's variables; empty if the template cannot be parsed."""
         template = self._parse()
         return tuple(template.variable_names) if template is not None else ()
 
     def expand(self, values: Mapping[str, str | Sequence[str]]) -> str:
-        """Return the URI for these values; a missing value is left out (RFC 6570, 3.2.1).
+        """Return the URI for these values; a variable without a value expands to nothing (RFC 6570, 3.2.1).
 
         Raises:
-            ValueError: the template cannot be parsed.
+            ValueError: The template cannot be parsed.
         """
         template = self._parse()
         if template is None:
@@ -107,14 +108,14 @@ class ResourceTemplate:
 
 @dataclass(frozen=True, slots=True)
 class ResourceContent:
-    """The content of a resource: text, or bytes. Reading one resource may return several, as for a folder."""
+    """The content of a resource: text or bytes. Reading a resource may return several, for example for a folder."""
 
     uri: str
     mime_type: str | None = None
     text: str | None = None
-    """As the server sent it: it has to be made safe before it is shown."""
+    """The unchanged text of the server; make it safe before showing it."""
     blob: str | None = None
-    """The bytes in base64, if it is not text."""
+    """The bytes in base64, for binary content."""
 
 
 class Resources:
@@ -126,26 +127,26 @@ class Resources:
         self._templates = ListCache(connections, Listing.RESOURCES, _read_templates)
 
     async def list(self, server: str | None = None) -> tuple[Resource, ...]:
-        """Return the resources of a server, or of all servers without those that fail.
+        """Return the resources of a server, or for None the resources of all servers, leaving out servers that fail.
 
-        A server without resources has an empty list. A list is read once, and again when the server announces a change;
-        after a minute if it announces none.
+        A server without resources has an empty list. Lists are cached until the server announces a change, or for a
+        minute if the server does not announce changes.
 
         Raises:
-            ServerError: there is no such server, or its list cannot be read.
+            ServerError: There is no such server, or its list cannot be read.
         """
         return await self._resources.get(server)
 
     async def templates(self, server: str | None = None) -> tuple[ResourceTemplate, ...]:
-        """Return the templates of a server, or of all, as `list` does."""
+        """Return the resource templates of a server, or for None of all servers; cached like `list`."""
         return await self._templates.get(server)
 
     async def read(self, server: str, uri: str) -> tuple[ResourceContent, ...]:
-        """Read a resource, listed or not.
+        """Read a resource, whether or not the server lists it.
 
         Raises:
-            ServerGone: the server is not available.
-            ServerError: there is no such server or resource, or no answer in time.
+            ServerGone: The server is not available.
+            ServerError: There is no such server or resource, or the server did not answer in time.
         """
 
         async def request(client: Client) -> tuple[ResourceContent, ...]:
@@ -156,7 +157,7 @@ class Resources:
         return await connection.ask(request, read_timeout_of(connection))
 
     def is_untrusted(self, server: str) -> bool:
-        """True if the resources of a server are marked as untrusted content."""
+        """Return True if the configuration marks the content of a server as untrusted."""
         connection = self._connections.get(server)
         settings = connection.settings if connection is not None else None
         return settings is not None and bool(settings.untrusted)
@@ -164,10 +165,10 @@ class Resources:
     def subscribe(self, server: str, uri: str) -> Subscription:
         """Return a subscription to a resource: ``async with … as changes``, then ``async for uri in changes``.
 
-        `Subscription` says what it yields and raises.
+        `Subscription` describes the values and errors.
 
         Raises:
-            ServerError: there is no such server.
+            ServerError: There is no such server.
         """
         connection = find_connection(self._connections, server)
         return Subscription(server, uri, connection.notifications, connection.open_session)
@@ -175,17 +176,17 @@ class Resources:
     async def complete(
         self, server: str, template: str, variable: str, typed: str = "", given: Mapping[str, str] | None = None
     ) -> tuple[str, ...]:
-        """Return completions of a variable of a template, at most a hundred; none if the server offers none.
+        """Return at most 100 completions of a template's variable; empty if the server offers none.
 
         Args:
-            server: that has the template.
-            template: the template itself (`ResourceTemplate.uri_template`).
-            variable: to be completed.
-            typed: the beginning of its value.
-            given: the values of other variables.
+            server: The name of the server that has the template.
+            template: The template itself (`ResourceTemplate.uri_template`).
+            variable: The name of the variable to complete.
+            typed: The beginning of the variable's value.
+            given: The values of other variables.
 
         Raises:
-            ServerError: there is no such server, or it refused.
+            ServerError: There is no such server, it refused, or it did not answer in time.
         """
         from mcp_types import ResourceTemplateReference
 
@@ -201,10 +202,10 @@ async def completions(
     typed: str,
     given: Mapping[str, str] | None,
 ) -> tuple[str, ...]:
-    """Return completions of an argument; none if the server offers none.
+    """Return completions of an argument; empty if the server offers none.
 
     Raises:
-        ServerError: the server refused, or did not answer in time.
+        ServerError: The server refused, or did not answer in time.
     """
 
     async def request(client: Client) -> tuple[str, ...]:
@@ -223,13 +224,13 @@ async def completions(
 
 
 def read_timeout_of(connection: Connection) -> float:
-    """Return the seconds in which a server has to return a resource or a prompt."""
-    own = connection.settings.tool_timeout if connection.settings is not None else None
-    return READ_SECONDS if own is None else own
+    """Return the timeout in seconds for reading a resource or a prompt of a server."""
+    tool_timeout = connection.settings.tool_timeout if connection.settings is not None else None
+    return READ_SECONDS if tool_timeout is None else tool_timeout
 
 
 def clean_text(text: str | None) -> str:
-    """Return a text of a server's, made safe and cut."""
+    """Return a server's text without unsafe characters, cut to `MAX_DESCRIPTION` characters."""
     return safe((text or "")[:MAX_DESCRIPTION]).strip()
 
 

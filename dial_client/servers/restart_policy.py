@@ -1,7 +1,7 @@
-"""When a server whose session has ended is started again, and when it is given up.
+"""Decides whether and when a server is restarted after the end of a session.
 
-A `ServerSession` returns an `Exit`, and `RestartPolicy.after` makes a `RestartDecision` of it. The policy knows times
-and kinds of exits, and nothing of processes and connections.
+A `ServerSession` returns an `Exit`, and `RestartPolicy.after` returns a `RestartDecision` for it. The policy depends
+only on times and kinds of exits, not on processes or connections.
 """
 
 from __future__ import annotations
@@ -13,71 +13,77 @@ from enum import StrEnum
 from dial_client.servers.status import ServerState
 
 MAX_DEATHS = 5
-"""Deaths within `WINDOW`, or failed starts in a row, after which a server is given up."""
+"""Deaths within `WINDOW`, or consecutive failed starts, after which a server is given up."""
 WINDOW = 60.0
-"""Seconds; a session that lasts as long as this is healthy, and the pauses begin anew."""
+"""Seconds after which a session counts as healthy, so that the pauses start again from the first."""
 FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
-"""Seconds before the second restart in a row, doubled for each further one; the first is at once."""
+"""Pauses in seconds: before the second consecutive restart, doubled for each further one, and the maximum.
+
+The first restart has no pause.
+"""
 LATER = (5.0, 10.0, 20.0, 40.0, 60.0, 60.0)
-"""Seconds between the attempts at a URL that cannot be reached; after the last attempt there is no other."""
+"""Seconds between the connection attempts at an unreachable URL; the last attempt is final."""
 
 
 class ExitKind(StrEnum):
     """How a session ended."""
 
     STOPPED = "stopped"
-    """It was asked to end."""
+    """The client ended the session."""
     DIED = "died"
-    """It ended by itself, or never became ready."""
+    """The session ended by itself, or never became ready."""
     UNREACHABLE = "unreachable"
-    """Nothing answers at the URL, which may change."""
+    """Nothing answers at the URL; a later attempt may succeed."""
     REOPENED = "reopened"
-    """It was healthy, but the server needs the older protocol."""
+    """The session was healthy, but the server needs the older protocol."""
     MISCONFIGURED = "misconfigured"
-    """There is no such command or folder, or a login is required: another attempt changes nothing."""
+    """The command or folder does not exist, or a login is required: another attempt would not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a session ended, and what it had been."""
+    """How a session ended, and the facts about the session that the restart policy needs."""
 
     kind: ExitKind
     why: str = ""
-    """In one line; empty where the session was asked to end."""
+    """The reason in one line; empty if the client ended the session."""
     ready_at: float | None = None
-    """When the session became ready; None if it never did."""
+    """Monotonic time in seconds when the session became ready; None if it never did."""
     protocol_version: str | None = None
     """The negotiated version; None if the session never became ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestartDecision:
-    """What follows from the end of a session."""
+    """The state of a server after the end of a session, and the time of its restart."""
 
     state: ServerState
     error: str
     pause: float | None = None
-    """Seconds until the server is started again; None for never."""
+    """Seconds until the server is restarted; None for no restart."""
 
 
 @dataclass(slots=True)
 class RestartPolicy:
-    """Counts the deaths of one server. All times are seconds of one monotonic clock."""
+    """Counts the deaths of one server. All times are seconds of the same monotonic clock."""
 
     _deaths: list[float] = field(default_factory=list)
     _was_ready: bool = False
-    """Since the server was last given up."""
+    """True if the server was ready since it was last given up."""
     _restarts_in_row: int = 0
     _failed_starts: int = 0
     _attempts_later: int = 0
 
     def record_ready(self, session_exit: Exit) -> None:
-        """Learn that a session was ready; part of `after`, and enough where the end of the session does not count."""
+        """Reset the failure counters if the session became ready.
+
+        `after` does this itself; call it alone for an end of a session that does not count as a death.
+        """
         if session_exit.ready_at is not None:
             self._was_ready, self._failed_starts, self._attempts_later = True, 0, 0
 
     def after(self, session_exit: Exit, now: float) -> RestartDecision:
-        """Count the end of a session, and decide whether and when the next one begins."""
+        """Count the end of a session, and decide whether and when the server is restarted."""
         self.record_ready(session_exit)
         if session_exit.kind is ExitKind.STOPPED:
             return RestartDecision(ServerState.STOPPED, session_exit.why)
@@ -111,5 +117,5 @@ class RestartPolicy:
 
 
 def jittered(seconds: float) -> float:
-    """Return a random duration from three quarters of `seconds` to all of it: retries at the same moment spread out."""
+    """Return a random duration between 75 and 100 % of `seconds`, so that simultaneous retries spread out."""
     return seconds * (0.75 + 0.25 * random.random())  # noqa: S311 (no secret)

@@ -1,4 +1,4 @@
-"""The SDK's client with the options of this package: quiet, without a cache, and without validation of results."""
+"""The SDK's client with the options of this package: silenced logs, no cache, no validation of results."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 LOG_SECONDS = 10.0
-"""Seconds for a server to confirm the log level."""
+"""Seconds a server has to confirm the log level."""
 
 OnMessage = Callable[[object], Awaitable[None]]
 
 
 def create_client(target: Any, protocol: Protocol, on_message: OnMessage, requests: ServerRequests) -> Client:
-    """Create the client of one session; it is not entered yet.
+    """Create the client of one session, without entering it.
 
     Args:
-        target: a transport, or a server object of the SDK in this process.
-        protocol: the protocol to open with.
-        on_message: is given the notifications of the server.
-        requests: answers the requests of the server; features the client lacks are not declared.
+        target: A transport, or a server object of the SDK in this process.
+        protocol: The protocol to open the session with.
+        on_message: Is called with each notification of the server.
+        requests: Answers the server's requests. Only features it has are declared to the server.
     """
     from mcp import Client
     from mcp_types import Implementation
@@ -57,14 +57,14 @@ def create_client(target: Any, protocol: Protocol, on_message: OnMessage, reques
 
 
 def _extensions(requests: ServerRequests) -> list[ClientExtension]:
-    """Return the extensions that the server is told of."""
+    """Return the extensions that the client declares to the server."""
     from mcp.client.extension import advertise
 
     return [advertise(mcp_apps.EXTENSION, {"mimeTypes": [mcp_apps.MIME_TYPE]})] if requests.features.apps else []
 
 
 async def set_log_level(client: Client, level: str) -> None:
-    """Set the log level of a server of the older protocol; an error is ignored."""
+    """Set the log level of a server that speaks the older protocol; errors are ignored."""
     from mcp import MCPError
     from mcp_types import EmptyResult, SetLevelRequest, SetLevelRequestParams
 
@@ -75,19 +75,19 @@ async def set_log_level(client: Client, level: str) -> None:
 
 
 def accept_results_unchecked(client: Client) -> None:
-    """Stop the SDK from rejecting results that do not match the output schema, for which it would list all tools."""
+    """Stop the SDK from validating results against the output schema, for which it would list all tools."""
     client.session.validate_tool_result = _accept  # type: ignore[method-assign]
 
 
 def _silence_sdk() -> None:
-    """Silence the SDK where the user set no level: it logs arguments, and tracebacks of errors it recovers from."""
+    """Silence the SDK's loggers that have no level set: they log arguments, and tracebacks of handled errors."""
     for name in ("mcp.client", "mcp.shared"):
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.CRITICAL)
-    # The SDK's session logs under a name that the user's program may have, too.
+    # The SDK's session uses the logger "client", which the user's program may use, too.
     logging.getLogger("client").addFilter(_is_not_from_sdk)
-    logging.getLogger("httpx2").addFilter(mask_log_record)  # which logs the whole URL of each request
+    logging.getLogger("httpx2").addFilter(mask_log_record)  # httpx2 logs the whole URL of each request
 
 
 def _is_not_from_sdk(record: logging.LogRecord) -> bool:
@@ -95,4 +95,4 @@ def _is_not_from_sdk(record: logging.LogRecord) -> bool:
 
 
 async def _accept(name: str, result: CallToolResult) -> None:
-    """Accept any result: what reads it reports what is wrong, and uses the rest."""
+    """Accept any result: the code that reads it reports invalid parts, and uses the valid ones."""

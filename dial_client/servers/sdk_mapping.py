@@ -1,4 +1,4 @@
-"""The requests of servers, mapped from the SDK's types to this package's, and the results back."""
+"""Mapping of server requests from the SDK's types to the types of this package, and of the results back."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     )
 
 MAX_LOG_CHARS = 2_000
-"""Characters of one log message that are kept."""
+"""Characters kept of one log message."""
 
 
 def map_sampling_request(server: str, params: CreateMessageRequestParams, tools: tuple[str, ...]) -> SamplingRequest:
-    """Map a sampling request; the inclusion of context from servers is ignored."""
+    """Map a sampling request; its ``includeContext`` is ignored."""
     hints = params.model_preferences.hints if params.model_preferences else None
     return SamplingRequest(
         server,
@@ -53,7 +53,7 @@ def _to_part(block: Any) -> TextPart | ImagePart:
         case "image":
             return ImagePart(block.data, block.mime_type)
         case kind:
-            return TextPart(f"[{kind}, which cannot be passed on]")
+            return TextPart(f"[{kind} content, which is not supported here]")
 
 
 def map_sampling_reply(reply: SamplingReply) -> CreateMessageResult:
@@ -65,12 +65,12 @@ def map_sampling_reply(reply: SamplingReply) -> CreateMessageResult:
 
 
 def to_root_uri(folder: str) -> str:
-    """Return the URI of a folder; a file URI is returned as it is."""
+    """Return the URI of a folder; a file URI is returned unchanged."""
     return folder if folder.startswith("file://") else Path(folder).absolute().as_uri()
 
 
 def map_roots(roots: Iterable[str]) -> ListRootsResult:
-    """Map the folders a server may use."""
+    """Map the folders that are the roots of a server."""
     from mcp_types import ListRootsResult, Root
     from pydantic import FileUrl
 
@@ -79,7 +79,7 @@ def map_roots(roots: Iterable[str]) -> ListRootsResult:
 
 
 def map_log(server: str, params: LoggingMessageNotificationParams) -> ServerLog:
-    """Map a log message, cleaned and cut."""
+    """Map a log message: unsafe characters are removed, and long texts are cut."""
     text = params.data if isinstance(params.data, str) else json.dumps(params.data, ensure_ascii=False, default=str)
     cut = text if len(text) <= MAX_LOG_CHARS else f"{text[:MAX_LOG_CHARS]}…"
     return ServerLog(server, params.level, safe(cut), safe((params.logger or "")[:200]))

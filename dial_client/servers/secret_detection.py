@@ -1,7 +1,7 @@
-"""Which parts of a server's settings are secrets.
+"""Detection of secrets in a server's settings.
 
-The values of variables, headers and options with a telling name (key, token, password, …) are secrets. Of the other
-values those are taken for secrets that are none of the usual settings: a word, a number, a path, a host, a URL.
+The values of variables, headers and options with a secret name (key, token, password, …) count as secrets. A value with
+any other name counts as a secret unless it looks like a usual setting: a word, a number, a path, a host or a URL.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from dial_client.settings.config_types import OAuthSettings, ServerSettings, Transport
 
 MIN_NAMED = 4
-"""Characters of a secret with a telling name."""
+"""Minimum characters of a secret whose name says that it is secret."""
 MIN_UNNAMED = 8
+"""Minimum characters of a secret with any other name."""
 _MIN_RANDOM, _MIN_RANDOM_ARGUMENT = 16, 20
-"""Characters of a part of a URL, and of an argument, that is a secret if it is not made of words."""
+"""Minimum characters of a random part of a URL, and of a random argument, that count as secrets."""
 
 _SECRET_WORDS = frozenset(
     (
@@ -60,7 +61,7 @@ _ABOUT_SECRETS = frozenset(
         ),
     )
 )
-"""A name that ends so is about a secret, and its value is none: ``AUTH_TYPE``, ``TOKEN_FILE``."""
+"""Last words of names that describe a secret without holding it: ``AUTH_TYPE``, ``TOKEN_FILE``."""
 _PUBLIC_NAMES = frozenset(
     (
         *(
@@ -86,18 +87,18 @@ _PUBLIC_NAMES = frozenset(
 _NO_SECRETS = frozenset(
     ("true", "false", "none", "null", "yes", "no", "on", "off", "default", "auto", "empty", "dummy", "undefined")
 )
+# The lengths of headers, schemes and names are limited to avoid quadratic matching time for long texts.
 _KNOWN_FORMS = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
     r"|xox[a-z]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30,}|hf_[A-Za-z0-9]{16,}"
     r"|npm_[A-Za-z0-9]{16,}|pypi-[\w-]{16,}|ntn_[A-Za-z0-9]{16,}|secret_[A-Za-z0-9]{16,}|SG\.[\w-]{10,}\.[\w-]{10,}"
-    r"|eyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]{5,}"
+    r"|eyJ[\w-]{5,2000}\.[\w-]{5,}\.[\w-]{5,}"
     r")"
 )
 """The formats of vendors' tokens."""
 _WORDS_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SCHEME = re.compile(r"(?i:bearer|basic|token|apikey|api-key|key|digest|negotiate)\s+(?=\S)")
-# The lengths of schemes and names are limited: without that the time for a long text would grow with its square.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]+")
 _PAIR = re.compile(r"([A-Za-z][\w.-]{0,100})\s*=\s*([^;&\s,\"']+)")
 _HEADER = re.compile(r"([A-Za-z][\w-]*):\s*(.+)", re.DOTALL)
@@ -114,7 +115,7 @@ def find_secrets(settings: object) -> frozenset[str]:
     """Return the secrets in a server's variables, headers, URL, arguments and OAuth settings.
 
     Args:
-        settings: a `ServerSettings`; a server within this process has no secrets of a configuration.
+        settings: A `ServerSettings`; a server object in this process has no secrets.
     """
     if not isinstance(settings, ServerSettings):
         return frozenset()
@@ -128,7 +129,7 @@ def find_secrets(settings: object) -> frozenset[str]:
 
 
 def find_literal_secrets(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the place of each secret that stands in an entry of servers.json itself, and a name for a variable."""
+    """Yield the place of each literal secret in a server's entry of servers.json, and a name for a variable for it."""
     for kind in ("env", "headers"):
         values = entry.get(kind)
         for name, value in values.items() if isinstance(values, dict) else ():
@@ -147,7 +148,7 @@ def find_literal_secrets(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def lines_of(secret: str) -> Iterator[str]:
-    """Yield a secret and, if it has several lines (a key in PEM), each line that is worth masking."""
+    """Yield a secret and, if it has several lines (a PEM key), each line long enough to be masked on its own."""
     yield secret
     lines = secret.splitlines()
     if len(lines) > 1:
@@ -197,7 +198,7 @@ def names_secret(name: str) -> bool:
 
 
 def _named(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets of a value with a telling name."""
+    """Yield the secrets in a value whose name says that it is secret."""
     value = _SCHEME.sub("", value.strip(), count=1) if _SCHEME.match(value.strip()) else value.strip()
     if value.lower() in _NO_SECRETS or (_PATH.match(value) and _is_plain(value)):
         return
@@ -209,7 +210,7 @@ def _named(name: str, value: str) -> Iterator[str]:
 
 
 def _password_of_basic(value: str) -> Iterator[str]:
-    """Yield the password of ``user:password`` in base64 (RFC 7617)."""
+    """Yield the password if a value is ``user:password`` in base64 (RFC 7617)."""
     try:
         decoded = base64.b64decode(value, validate=True).decode()
     except (binascii.Error, ValueError):
@@ -220,7 +221,7 @@ def _password_of_basic(value: str) -> Iterator[str]:
 
 
 def _inside(text: str) -> Iterator[str]:
-    """Yield the secrets inside a text, or inside the JSON it contains."""
+    """Yield the secrets inside a text, including a text that is JSON."""
     yield from _KNOWN_FORMS.findall(text)
     for url in _URL.findall(text):
         yield from _in_url(url)
@@ -250,7 +251,7 @@ def _in_json(name: str, value: Any) -> Iterator[str]:
 
 
 def _in_url(url: str) -> Iterator[str]:
-    """Yield the password, the query parameters with a telling name, and random parts of path and query."""
+    """Yield the password, the values of query parameters with a secret name, and random parts of path and query."""
     try:
         parts = urlsplit(url)
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -269,7 +270,7 @@ def _in_url(url: str) -> Iterator[str]:
 
 
 def _is_public(name: str, value: str) -> bool:
-    """True if a whole value is not likely to be a secret; secrets inside of it are searched for separately."""
+    """Return True if a value as a whole is unlikely to be a secret; secrets inside it are detected separately."""
     words = _WORDS_OF_NAME.findall(name)
     if words and words[-1].lower() in _PUBLIC_NAMES:
         return True
@@ -279,7 +280,7 @@ def _is_public(name: str, value: str) -> bool:
 
 
 def _is_plain(value: str) -> bool:
-    """True if a text is made of words and numbers: ``Europe/Berlin``, ``us-east-1``, ``--max-size=4096``."""
+    """Return True if a text consists of words and numbers: ``Europe/Berlin``, ``us-east-1``, ``--max-size=4096``."""
     words = _BETWEEN_WORDS.split(value)
     return all(word.isdecimal() or (len(word) <= _MAX_WORD and _PLAIN_WORD.fullmatch(word)) for word in words if word)
 

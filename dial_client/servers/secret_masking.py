@@ -1,8 +1,8 @@
-"""Masks a server's own secrets in what it sends, before a model, a person, a store or a log gets it.
+"""Masks a server's configured secrets in its output, before the output reaches a model, a person, a store or a log.
 
-Servers quote their keys: an error contains the requested URL, a log the headers. One `SecretMask` for each server is
-applied to its messages and its standard error (`transports.response_repair`, `transports.stderr_tail`), and to the
-sentences that are made of errors.
+Servers quote their keys: an error may contain the requested URL, a log the headers. Each server has a `SecretMask`,
+which is applied to its messages and its standard error (`transports.response_repair`, `transports.stderr_tail`), and to
+error texts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dial_client.servers.secret_detection import MIN_NAMED, MIN_UNNAMED, find_se
 from dial_client.settings.config_types import ServerSettings
 
 MAX_TOKENS = 50
-"""Tokens of logins that are masked; older ones are forgotten."""
+"""Maximum number of OAuth tokens that are masked; the oldest are dropped first."""
 _STRUCTURE = frozenset(
     (
         *("type", "role", "mimeType", "method", "mode", "level", "resultType", "protocolVersion", "cacheScope"),
@@ -37,17 +37,17 @@ _STRUCTURE = frozenset(
         ),
     )
 )
-"""Members that belong to the protocol, are sent back to the server unchanged, or are binary."""
+"""Unmasked members: they belong to the protocol, are sent back to the server unchanged, or are binary."""
 _FREE = frozenset(("structuredContent", "data"))
-"""Members in which all names belong to the server: of a result, and of a log message."""
+"""Members (of a result, of a log message) whose content is defined by the server alone, including all member names."""
 
 
 class SecretMask:
-    """Replaces the secrets of one server.
+    """Replaces the secrets of one server in texts and messages.
 
     Args:
-        server: its name in the configuration.
-        secrets: texts to mask; those of fewer than `MIN_NAMED` characters are not masked.
+        server: The server's name in the configuration.
+        secrets: The secrets to mask; secrets of fewer than `MIN_NAMED` characters are ignored.
     """
 
     def __init__(self, server: str = "", *secrets: str) -> None:
@@ -61,7 +61,7 @@ class SecretMask:
 
     @staticmethod
     def replacement_of(server: str) -> str:
-        """Return what stands in the place of a server's secret."""
+        """Return the text that replaces a server's secret."""
         return f"[secret of {server}]"
 
     @classmethod
@@ -70,26 +70,26 @@ class SecretMask:
         return cls(settings.name, *sorted(find_secrets(settings)))
 
     def add_tokens(self, *tokens: Any) -> None:
-        """Mask tokens of a login from now on; values that are no text are ignored."""
+        """Mask OAuth tokens from now on; values that are not strings are ignored."""
         self._add(self._tokens, *(token for token in tokens if isinstance(token, str)))
 
     def add_login(self, *parts: Mapping[str, Any] | None) -> None:
-        """Mask the secrets in OAuth's answers: tokens, and a client that was registered."""
+        """Mask the secrets of OAuth responses from now on: tokens, and the secrets of a registered client."""
         for part in parts:
             fields = part or {}
             names = ("access_token", "refresh_token", "id_token", "client_secret", "registration_access_token")
             self.add_tokens(*(fields.get(name) for name in names))
 
     def text(self, text: str) -> str:
-        """Return a text without the secrets, as they are or as they are encoded in addresses, JSON and base64."""
+        """Return a text with the secrets replaced, whether plain or encoded for URLs, JSON or base64."""
         if not any(form in text for form in self._forms):
             return text
-        if self._pattern is None:  # not before it is needed: compiling it delays the start of servers
+        if self._pattern is None:  # compiled when first needed: compiling would delay the start of servers
             self._pattern = re.compile("|".join(map(_as_pattern, self._forms)))
         return self._pattern.sub(lambda _: self._replacement, text)
 
     def cut_text(self, text: str) -> str:
-        """Return a text that was cut, without the secrets and without the beginning of a secret at its end."""
+        """Return a cut text with the secrets replaced, including a secret that was cut off at the end."""
         masked = self.text(text)
         for secret in (*self._secrets, *self._tokens):
             size = min(len(secret) - 1, len(masked))
@@ -100,7 +100,7 @@ class SecretMask:
         return masked
 
     def message(self, message: Any) -> None:
-        """Mask a JSON-RPC message of the SDK's, in place."""
+        """Mask a JSON-RPC message of the SDK, in place."""
         from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
         if not self._forms:
@@ -113,11 +113,11 @@ class SecretMask:
                 error.data = self._masked(error.data)
 
     def data(self, root: dict[str, Any] | list[Any], *, is_free: bool = False) -> None:
-        """Mask parsed JSON, in place, in time linear in its size, however deep it is.
+        """Mask parsed JSON in place, in linear time and at any depth.
 
         Args:
-            root: the JSON, which is changed.
-            is_free: it is data of the server, in which no name has a meaning in the protocol.
+            root: The parsed JSON, which is changed.
+            is_free: The JSON is the server's own data, in which member names have no protocol meaning.
         """
         if not self._forms:
             return
@@ -152,13 +152,13 @@ class SecretMask:
 
 
 def _unmasked_members(node: dict[str, Any]) -> frozenset[str]:
-    """Return the members of an object in a message that are not masked."""
+    """Return the names of members that are not masked in this object of a message."""
     names = _STRUCTURE
     if node.get("type") in ("image", "audio"):
         names |= {"data"}
-    if node.get("mode") == "url":  # a person opens it as it is, or not at all
+    if node.get("mode") == "url":  # URL elicitation: a masked URL could not be opened
         names |= {"url"}
-    if not node.keys() & {"uri", "uriTemplate", "version"}:  # tools and prompts are identified by it
+    if not node.keys() & {"uri", "uriTemplate", "version"}:  # tools and prompts are identified by their name
         names |= {"name"}
     return names
 
@@ -174,7 +174,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _in_base64(secret: bytes) -> Iterator[str]:
-    """Yield bytes in base64 at any position in other bytes: without the characters shared with those."""
+    """Yield the base64 forms of bytes inside longer data, without the characters that encode neighboring bytes too."""
     for before in range(3):
         text = base64.b64encode(bytes(before) + secret).decode().rstrip("=")
         end = len(text) if (before + len(secret)) % 3 == 0 else -1
@@ -184,7 +184,7 @@ def _in_base64(secret: bytes) -> Iterator[str]:
 
 
 def _as_pattern(form: str) -> str:
-    # A short secret is masked only as a word of its own: the letters of "pass" are in many words.
+    # A short secret is masked only as a separate word, because it may be part of many words.
     return re.escape(form) if len(form) >= MIN_UNNAMED else rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])"
 
 

@@ -1,4 +1,4 @@
-"""What is cached of one server from run to run: the protocol to open it with, and its tools."""
+"""The data cached about one server from run to run: the protocol to open it with, and its tools."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from mcp_types import Tool
 
 REPROBE_SECONDS = 7 * 24 * 3600.0
-"""A server that was opened as legacy is asked for the newer protocol again after this long."""
+"""Seconds after which a server that spoke the older protocol is probed for the newer one again."""
 REWRITE_SECONDS = 24 * 3600.0
-"""What is still right is written again after this long: the cache removes the oldest files."""
+"""Seconds after which an unchanged file is rewritten, because the cache removes the files written longest ago."""
 _FIELDS = {"name", "title", "description", "input_schema", "output_schema", "annotations", "meta"}
 
 
 class ServerCache:
-    """What one server was like when the program last ran. Empty without settings or a cache.
+    """Data about one server from the last run of the program. Empty without settings or a cache.
 
     Args:
-        server: how the server is reached; None for a server object in this process.
-        cache: where it is stored; None for nowhere.
-        now: returns the seconds since 1970.
+        server: How the server is reached; None for a server object in this process.
+        cache: The folder to store the data in; None for no storage.
+        now: Returns the seconds since 1970.
     """
 
     def __init__(
@@ -37,25 +37,25 @@ class ServerCache:
         self._guessed_at: float | None = None
 
     def is_legacy(self) -> bool:
-        """True if the server is to be opened with the handshake: it did not answer the newer protocol the last time.
+        """Return True if the server spoke the older protocol the last time, and should be opened with its handshake.
 
-        A server that ignores unknown requests costs ten seconds when it is asked.
+        This avoids the probe for the newer protocol, which takes ten seconds if a server ignores unknown requests.
         """
         return self._is_fresh_legacy(self._read())
 
     def guess_legacy(self) -> bool:
-        """Return `is_legacy`, and remember that it is a guess until `save` is called."""
+        """Return `is_legacy`, and if True record it as an unconfirmed guess until `save` is called."""
         self._guessed_at = time.monotonic() if self.is_legacy() else None
         return self._guessed_at is not None
 
     def reject_guess(self, startup_timeout: float) -> bool:
-        """Record that the server did not start, and drop the guess, if there was one.
+        """Record that the server did not start, and drop the guess, if there is one.
 
         Args:
-            startup_timeout: the seconds a start may take; if they are over there is no time to try again.
+            startup_timeout: The start-up timeout in seconds; after it there is no time for another attempt.
 
         Returns:
-            True if the server is to be started again, without a guess.
+            True if there was a guess, and the server should be started again without it.
         """
         guessed_at, self._guessed_at = self._guessed_at, None
         if guessed_at is None or self._server is None or self._cache is None:
@@ -64,7 +64,7 @@ class ServerCache:
         return time.monotonic() - guessed_at < startup_timeout
 
     def tools(self) -> tuple[Tool, ...] | None:
-        """Return the tools of the last run, those that can be read; None if they are not known."""
+        """Return the valid tools stored in the last run; None if none were stored."""
         stored = self._read().get("tools")
         if not isinstance(stored, list):
             return None
@@ -80,13 +80,13 @@ class ServerCache:
         return tuple(tools)
 
     def save(self, tools: Sequence[Tool], *, version: str, is_legacy: bool) -> None:
-        """Store what a server is like that is ready.
+        """Store the data of a server that is ready.
 
         Args:
-            tools: its tools now.
-            version: its own name and version. A server that was upgraded may have another protocol: it is asked the
-                next time.
-            is_legacy: the server was opened with the handshake.
+            tools: The server's current tools.
+            version: The name and version the server reports. If they changed, the next start probes for the newer
+                protocol again.
+            is_legacy: The server was opened with the handshake of the older protocol.
         """
         self._guessed_at = None
         if self._server is None or self._cache is None:
@@ -113,7 +113,7 @@ class ServerCache:
         return stored.get("legacy") is True and self._age(stored, "since") < REPROBE_SECONDS
 
     def _age(self, stored: Mapping[str, Any], key: str) -> float:
-        """Return the seconds since a stored time; infinite if it is unknown or in the future."""
+        """Return the seconds since a stored time; infinity if the time is unknown or in the future."""
         since = stored.get(key)
         is_known = isinstance(since, int | float) and not isinstance(since, bool) and 0 <= since <= self._now()
         return self._now() - since if is_known and since is not None else float("inf")

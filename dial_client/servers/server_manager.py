@@ -1,4 +1,4 @@
-"""All servers of a client: started side by side, each by its own task, and stopped together."""
+"""All servers of a client: started concurrently, each by its own task, and stopped together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dial_client.servers.start_patience import STARTUP_PATIENCE, StartPatience
 from dial_client.servers.status import OnChange, ServerState, ServerStatus
 
 Connect = Callable[[str, Target, ClientCapabilities], Connection]
-"""Creates the connection to one server; it is not started yet."""
+"""Creates the connection to one server, without starting it."""
 
 
 class ServerManager(Mapping[str, Connection]):
@@ -34,7 +34,7 @@ class ServerManager(Mapping[str, Connection]):
         self.targets = dict(targets)
         """How each server is reached."""
         self.announcements = Observable(0)
-        """How often a server has announced a change of its state or its tools."""
+        """The number of state and tool changes, of all servers together."""
         self._capabilities = replace(capabilities, on_change=_counted(self.announcements, capabilities.on_change))
         self._connect = connect
         self._connections = {name: connect(name, target, self._capabilities) for name, target in targets.items()}
@@ -54,7 +54,7 @@ class ServerManager(Mapping[str, Connection]):
         return len(self._connections)
 
     def start(self, tasks: BackgroundTasks) -> None:
-        """Start all servers side by side, without waiting for any: anew after `aclose`."""
+        """Start all servers concurrently, without waiting for them. May be called again after `aclose`."""
         self._tasks = tasks
         if self._is_closed:  # a connection runs once
             self._is_closed = False
@@ -71,24 +71,24 @@ class ServerManager(Mapping[str, Connection]):
 
     @property
     def revision(self) -> tuple[int, ...]:
-        """A value that differs after each change of the servers, and of the tools of any."""
+        """A value that changes whenever a server is added, removed or restarted, or a server's tools change."""
         return (self._changes, *(connection.revision for connection in self.values()))
 
     async def add(self, name: str, target: Target) -> ServerStatus:
-        """Add a server, start it, and wait until it is known whether it can be used. Cancellation removes it again.
+        """Add a server, start it, and wait until it is ready or has failed. Cancellation removes it again.
 
         Raises:
-            ConfigError: there is a server of this name already.
+            ConfigError: A server of this name exists already.
         """
         if name in self._connections:
             raise ConfigError(f"there is a server {name!r} already", hint="remove that server, or restart it")
         return await self._connect_and_start(name, target)
 
     async def remove(self, name: str) -> None:
-        """Stop and remove a server: calls in flight fail.
+        """Stop and remove a server. Calls in flight fail.
 
         Raises:
-            ConfigError: there is no server of this name.
+            ConfigError: There is no server of this name.
         """
         connection = self._find(name)
         del self._connections[name], self.targets[name]
@@ -96,16 +96,16 @@ class ServerManager(Mapping[str, Connection]):
         await _stop(connection)
 
     async def restart(self, name: str) -> ServerStatus:
-        """Stop a server and start it again, in whatever state it is, and wait until it is known whether it can be used.
+        """Stop a server in any state, start it again, and wait until it is ready or has failed.
 
         Raises:
-            ConfigError: there is no server of this name.
+            ConfigError: There is no server of this name.
         """
         before = self._find(name)
         return await self._connect_and_start(name, self.targets[name], before)
 
     async def _connect_and_start(self, name: str, target: Target, before: Connection | None = None) -> ServerStatus:
-        """Register a connection at once, so that the name is taken meanwhile, and start it."""
+        """Register a connection before any wait, so that no other task can take the name, and start it."""
         connection = self._connect(name, target, self._capabilities)
         self._connections[name], self.targets[name] = connection, target
         self._changes += 1
@@ -129,7 +129,7 @@ class ServerManager(Mapping[str, Connection]):
         return self._connections[name]
 
     async def wait_settled(self) -> None:
-        """Wait until it is known of every server whether it can be used."""
+        """Wait until the first start of every server has ended, successfully or not."""
         for connection in tuple(self.values()):
             await connection.wait_settled()
 
@@ -137,7 +137,7 @@ class ServerManager(Mapping[str, Connection]):
         """Check the servers that are marked ``required``.
 
         Raises:
-            ServerStartError: a required server did not start.
+            ServerStartError: A required server did not start.
         """
         for connection in self.values():
             settings, status = connection.settings, connection.status
@@ -145,14 +145,14 @@ class ServerManager(Mapping[str, Connection]):
                 raise ServerStartError(connection.name, status.error or "it did not start")
 
     async def wait_for_tools(self) -> None:
-        """Wait until announced changes of tools are read, at most `FRESH_SECONDS`; to be called before a round."""
+        """Wait until announced tool changes are read, at most `FRESH_SECONDS`; to be called before a model call."""
         with anyio.move_on_after(FRESH_SECONDS):
             for connection in tuple(self.values()):
                 await connection.wait_for_tools()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is wrong, a line each: why a server is not available, and the oddities of servers."""
+        """Problems, one line each: servers that are not available, and irregularities of servers."""
         lines: list[str] = []
         left_out = self.patience.left_out
         for status in (connection.status for connection in self.values()):
@@ -168,11 +168,15 @@ class ServerManager(Mapping[str, Connection]):
 
     @property
     def restarts(self) -> Mapping[str, int]:
-        """How often each server was restarted."""
+        """The number of restarts of each server."""
         return {name: connection.status.restarts for name, connection in self.items()}
 
     def notes_since(self, restarts: Mapping[str, int]) -> tuple[str, ...]:
-        """Return, a line each, which servers have died and were restarted since there were so many `restarts`."""
+        """Return one line for each server that died and was restarted since `restarts` was read.
+
+        Args:
+            restarts: An earlier value of `ServerManager.restarts`.
+        """
         statuses = (connection.status for connection in self.values())
         return tuple(
             f"server {status.name!r} died and was restarted: {status.error}"
@@ -181,7 +185,7 @@ class ServerManager(Mapping[str, Connection]):
         )
 
     async def aclose(self) -> None:
-        """Stop all servers side by side, and wait until they have ended. May be called twice, from any task."""
+        """Stop all servers concurrently, and wait until they have ended. May be called twice, from any task."""
         self._tasks, self._is_closed = None, True
         for connection in self.values():
             connection.stop()
@@ -191,7 +195,7 @@ class ServerManager(Mapping[str, Connection]):
 
 
 class AutoApproved(Mapping[str, tuple[str, ...]]):
-    """For each server, the patterns of tools that its configuration approves; possibly none."""
+    """The tool patterns that each server's configuration approves automatically; an empty tuple for none."""
 
     def __init__(self, servers: Mapping[str, Connection]) -> None:
         self._servers = servers
@@ -208,7 +212,7 @@ class AutoApproved(Mapping[str, tuple[str, ...]]):
 
 
 def _counted(announcements: Observable[int], on_change: OnChange | None) -> OnChange:
-    """Return what counts an announcement, and passes it on."""
+    """Return a callback that counts each change, and calls `on_change`."""
 
     def announce(name: str, status: ServerStatus) -> None:
         announcements.set(announcements.value + 1)

@@ -1,7 +1,7 @@
-"""The requests of one server to the client, in every protocol version, on behalf of the calls in flight.
+"""Answers the requests of one server to the client (elicitation, sampling, roots), in every protocol version.
 
-Up to 2025-11-25 a server sends requests of its own; from 2026-07-28 on it answers a call with the input it requires,
-and the SDK repeats the call with that input. Both are answered here; a failure here is an error for that server.
+Up to 2025-11-25 a server sends requests of its own. Since 2026-07-28 it answers a call with the input it requires, and
+the SDK repeats the call with that input. A failure here is an error for that server only.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ log = get_logger(__name__)
 Result = TypeVar("Result")
 
 MAX_REQUESTS = 20
-"""Requests of a server during one call, and outside of calls; requests it sends itself have no other bound."""
+"""Limit of a server's requests during each call, and of its requests outside of calls."""
 MAX_COMPLETED = 1_000
 """Completed URL elicitations that are remembered."""
 BROWSER_SECONDS = 120.0
 """Seconds a call waits for a server to confirm that the person has completed a URL elicitation."""
 _MISSING_FEATURES = {
-    "elicitation": "it asks the user a question, and there is nobody to answer",
+    "elicitation": "it asks the user a question, but no user can answer",
     "sampling": "it asks for a model's reply, and sampling is not enabled",
     "roots": "it asks which folders it may use, and no roots are configured",
 }
@@ -59,11 +59,11 @@ _NO_BACK_CHANNEL = re.compile(
     r"(?:Cannot send '(?P<python>[\w/]{1,40})': this transport context has no back-channel"
     r"|Server-to-client requests are not available on protocol revision [\w.-]{1,40}: '(?P<typescript>[\w/]{1,40})')"
 )
-"""The message of the SDKs of Python (2.3), as an error, and of TypeScript (2.4), as a failed result."""
+"""The message of the Python SDK (2.3), sent as an error, and of the TypeScript SDK (2.4), sent as a tool result."""
 
 
 class NeedsOlderProtocol(Exception):
-    """A call failed because the server sends requests of its own, which 2026-07-28 does not have."""
+    """A call failed because the server tried to send a request, which protocol version 2026-07-28 does not have."""
 
 
 class _Call:
@@ -87,31 +87,31 @@ class ServerRequests:
     """Answers the requests of one server during one session.
 
     Args:
-        server: its name in the configuration.
-        features: what the client does for its servers.
+        server: The server's name in the configuration.
+        features: The features the client offers to the server.
     """
 
     def __init__(self, server: str, features: ClientFeatures) -> None:
         self.features = features
         self.can_be_reopened = False
-        """True if there is an older protocol to try, in which servers may send requests."""
+        """True if the session can be reopened with the older protocol, in which servers may send requests."""
         self._server = server
         self._calls: set[_Call] = set()
-        # Known where a request is answered in the task of its call.
+        # Set only if a request is answered in the task of its call.
         self._own_call: ContextVar[_Call | None] = ContextVar("call", default=None)
         self._requests: set[_Request] = set()
         self._requests_without_call = 0
         self._completed: Observable[frozenset[str]] = Observable(frozenset())
 
     async def run_call(self, tool: str, call: Callable[[], Awaitable[Result]]) -> Result:
-        """Make a call, and answer the requests it leads to.
+        """Make a call, and answer the server's requests during it.
 
-        A call that requires a URL elicitation (-32042) is repeated after the person was asked.
+        A call that requires a URL elicitation (-32042) is repeated after the person was asked to open the URL.
 
         Raises:
-            mcp.MCPError, pydantic.ValidationError: as the call does.
-            ServerError: the person did not agree to open the URL, or the client lacks a feature.
-            NeedsOlderProtocol: it failed because the server could not send a request.
+            mcp.MCPError, pydantic.ValidationError: Raised by the call.
+            ServerError: The person did not agree to open the URL, or the client lacks a feature.
+            NeedsOlderProtocol: The call failed because the server could not send a request.
         """
         from mcp import MCPError
 
@@ -133,7 +133,7 @@ class ServerRequests:
         self, context: object, params: ElicitRequestFormParams | ElicitRequestURLParams
     ) -> ElicitResult | Any:
         """Answer ``elicitation/create``."""
-        del context  # which has the request, but not the call it belongs to
+        del context  # the SDK's context does not tell which call the request belongs to
 
         async def answer(calls: tuple[_Call, ...]) -> ElicitResult:
             action = "cancelled"
@@ -162,7 +162,7 @@ class ServerRequests:
                 sdk_mapping.map_sampling_request(self._server, params, _tools(calls)), _contexts(calls)
             )
             if reply is None:
-                # The code is the specification's ("Sampling", "Error Handling").
+                # The error code of the specification ("Sampling", "Error Handling").
                 return ErrorData(code=-1, message="User rejected sampling request")
             return sdk_mapping.map_sampling_reply(reply)
 
@@ -179,12 +179,12 @@ class ServerRequests:
         return await self._answer("roots", answer)
 
     async def handle_log(self, params: LoggingMessageNotificationParams) -> None:
-        """Handle a log message."""
+        """Pass a log message to the client's `on_log` callback."""
         if self.features.on_log is None:
             return
         try:
             self.features.on_log(sdk_mapping.map_log(self._server, params))
-        except Exception as error:  # noqa: BLE001 - whatever the embedding program raises
+        except Exception as error:  # noqa: BLE001 - the embedding program may raise anything
             log.warning("callback_failed", server=self._server, callback="on_log", error=type(error).__name__)
 
     def complete_elicitation(self, elicitation_id: str) -> None:
@@ -209,7 +209,7 @@ class ServerRequests:
         self._check_message(error.message)
 
     def _check_message(self, message: str) -> None:
-        """Raise what follows if a call failed because the server could not send a request."""
+        """Raise `ServerError` or `NeedsOlderProtocol` if a call failed because the server could not send a request."""
         if not (found := _NO_BACK_CHANNEL.search(message)):
             return
         name = _FEATURES.get(found["python"] or found["typescript"] or "", "")
@@ -219,7 +219,7 @@ class ServerRequests:
             raise NeedsOlderProtocol
 
     def has_feature(self, name: str) -> bool:
-        """True if the client has this feature: ``elicitation``, ``sampling`` or ``roots``."""
+        """Return True if the client has this feature: ``elicitation``, ``sampling`` or ``roots``."""
         features = self.features
         return bool({"elicitation": features.elicit, "sampling": features.sample, "roots": features.roots}[name])
 
@@ -236,10 +236,10 @@ class ServerRequests:
             for request in self._requests:
                 request.calls.discard(call)
                 if not request.calls:
-                    request.scope.cancel()  # no call waits for the answer
+                    request.scope.cancel()  # no call waits for the answer any more
 
     async def _answer(self, feature: str, answer: Callable[[tuple[_Call, ...]], Awaitable[Any]]) -> Any:
-        """Return an answer, or an error that tells the server nothing about this program."""
+        """Return an answer, or an error that reveals nothing about this program to the server."""
         from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, ErrorData
 
         own_call = self._own_call.get()
@@ -254,15 +254,15 @@ class ServerRequests:
             except _InvalidAnswer as invalid:
                 log.warning("answer_does_not_fit", server=self._server, fields=invalid.fields)
                 return ErrorData(code=INTERNAL_ERROR, message="The host's answer does not fit the form")
-            except Exception as error:  # noqa: BLE001 - whatever the embedding program raises
+            except Exception as error:  # noqa: BLE001 - the embedding program may raise anything
                 log.warning("callback_failed", server=self._server, callback=feature, error=type(error).__name__)
                 return ErrorData(code=INTERNAL_ERROR, message="The host could not answer")
             finally:
                 self._requests.discard(request)
-        return ErrorData(code=INVALID_REQUEST, message="The call this was asked for is over")
+        return ErrorData(code=INVALID_REQUEST, message="The call that led to this request has ended")
 
     def _count_request(self, calls: tuple[_Call, ...]) -> bool:
-        """Count a request for every call it may belong to; True while one of them is below the limit."""
+        """Count a request for every call it may belong to; return True if at least one of them is within the limit."""
         if not calls:
             self._requests_without_call += 1
             return self._requests_without_call <= MAX_REQUESTS
@@ -294,7 +294,7 @@ class ServerRequests:
         return ElicitResult(action="accept", content=content)
 
     def _record_elicitation(self, action: str, calls: tuple[_Call, ...]) -> None:
-        """Record the action of an answer, without its content."""
+        """Write the action of an answer, without its content, to the audit log."""
         entry = AuditEntry(
             event="elicitation",
             id=new_id(),
@@ -309,7 +309,7 @@ class ServerRequests:
     async def _ask_to_open(
         self, message: str, url: str, tools: tuple[str, ...], calls: tuple[_Call, ...]
     ) -> ElicitationAnswer:
-        """Ask the person to open a URL; a URL that is not http(s) is declined without asking."""
+        """Ask the person to open a URL; decline a URL that is not http(s) without asking."""
         if not is_web_url(url):
             log.warning("url_refused", server=self._server)
             return ElicitationAnswer(ElicitationAction.DECLINE)
@@ -321,14 +321,14 @@ class ServerRequests:
     async def _ask_person(self, question: Elicitation, calls: tuple[_Call, ...]) -> ElicitationAnswer:
         assert self.features.elicit is not None
         with call_context.waiting_for_a_person(_contexts(calls)):
-            # The answer of the embedding program is unchecked: it may be anything.
+            # The embedding program may return anything.
             answer: object = await self.features.elicit(question)
         if not isinstance(answer, ElicitationAnswer):
             raise TypeError("no ElicitationAnswer")
         return answer
 
     async def _complete_url_elicitations(self, error: MCPError, agreed: set[str]) -> bool:
-        """Ask the person to open the URLs an error requires; True if the call may be repeated."""
+        """Ask the person to open the URLs an error requires; return True if the call may be repeated."""
         from mcp import UrlElicitationRequiredError
         from mcp_types import URL_ELICITATION_REQUIRED, ElicitResult
 
@@ -338,7 +338,7 @@ class ServerRequests:
         call = self._own_call.get()
         calls = () if call is None else (call,)
         if self.features.elicit is None:
-            raise ServerError(self._server, "the user has to open a URL first, and there is nobody to ask")
+            raise ServerError(self._server, "the user has to open a URL first, but no user can be asked")
         ids = {params.elicitation_id or params.url for params in elicitations}
         if ids <= agreed:
             with call_context.waiting_for_a_person(_contexts(calls)), anyio.move_on_after(BROWSER_SECONDS):
@@ -347,13 +347,13 @@ class ServerRequests:
         for params in elicitations:
             result = await self.answer_elicitation(None, params)
             if not isinstance(result, ElicitResult) or result.action != ElicitationAction.ACCEPT.value:
-                raise ServerError(self._server, "the user has to open a URL first, and did not agree to")
+                raise ServerError(self._server, "the user has to open a URL first, but did not agree to open it")
         agreed |= ids
         return bool(elicitations)
 
 
 class _InvalidAnswer(Exception):
-    """An answer that does not match the form. Names the fields, and not their content."""
+    """An answer that does not match the form. It names the invalid fields without their content."""
 
     def __init__(self, form: Form, content: dict[str, Any]) -> None:
         super().__init__()

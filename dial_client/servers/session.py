@@ -1,8 +1,8 @@
-"""One session with a server: it is opened, lists its tools, serves calls, and leaves nothing behind.
+"""One session with a server: opening the transport, listing tools, serving calls, and closing everything.
 
-ServerSession.run     returns an `Exit` as soon as it is known; closing the transport may take seconds more
-ServerSession.calls   makes calls, from any task
-ServerSession.fail_calls   lets calls in flight fail, once the status says what follows from the exit
+ServerSession.run          returns an `Exit` as soon as it is known; closing the transport may take some seconds more
+ServerSession.calls        makes calls, from any task
+ServerSession.fail_calls   fails the calls in flight, after the server's status was updated
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from mcp_types import Tool
 
 STARTUP_SECONDS = 60.0
-"""For a server in this process; the others have it in their settings."""
+"""Start-up timeout in seconds of a server object in this process; for other servers it is a setting."""
 CLOSE_SECONDS = 3.0
-"""Seconds for a server behind a URL to be told that its session ends."""
+"""Timeout in seconds for closing a session, which tells a server behind a URL that the session ends."""
 DRAIN_SECONDS = 2.0
-"""Seconds for the other calls to a server behind a URL that has lost the session, or is gone, to find out."""
+"""Seconds the other calls in flight have to finish or fail after a server behind a URL lost the session, or is gone."""
 REOPEN_SECONDS = 30.0
-"""Seconds for the other calls to a server that is to be reopened to come to their end."""
+"""Seconds the other calls in flight have to finish before the session is reopened with the older protocol."""
 
 Target = Any
 """A `ServerSettings`, or a server object of the SDK in this process (`mcp.server.MCPServer`, lowlevel `Server`)."""
@@ -57,18 +57,18 @@ Target = Any
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """What all sessions of one server share."""
+    """Objects that all sessions of one server share."""
 
     target: Target
     """How the server is reached."""
     status: ObservableStatus
-    """Is told of tools, of oddities, and that a session is ready."""
+    """The server's status; a session sets its tools, adds notes, and publishes that it is ready."""
     notifications: Notifications
-    """Is told of changes of resources and prompts."""
+    """The server's notifications and subscriptions; a session records changes of resources and prompts in them."""
     features: ClientFeatures
-    """What the client does for the server."""
+    """The features the client offers to the server: elicitation, sampling, roots and logging."""
     cache: ServerCache
-    """Keeps what the server is like for the next run of the program."""
+    """Stores the server's tools and protocol for the next run of the program."""
 
     @property
     def settings(self) -> ServerSettings | None:
@@ -80,8 +80,8 @@ class ServerSession:
     """One session with a server, over the first transport that works.
 
     Args:
-        context: the server.
-        choice: the protocol to open the session with.
+        context: The objects shared by the server's sessions.
+        choice: The protocol to open the session with.
     """
 
     def __init__(self, context: ServerContext, choice: ProtocolChoice) -> None:
@@ -92,14 +92,14 @@ class ServerSession:
         self._tool_watch = ToolWatch(context.status.add_note, context.notifications)
         self._transport: TransportFactory | None = None
         self._refusal: str | None = None
-        """What the endpoint answered to the newer HTTP transport."""
+        """The endpoint's error answer to streamable HTTP."""
         self._state = ObservableState()
         self._scope = anyio.CancelScope()
         self.calls = SessionCalls(context.status.name, self._state, self._requests, self._mask)
 
     @property
     def is_serving(self) -> bool:
-        """True if a call may be made: the session is ready, and nothing is known to be wrong with it."""
+        """True if calls may be made: the session is ready, and no problem with it is known."""
         return self._state.value.is_serving
 
     @property
@@ -108,7 +108,7 @@ class ServerSession:
         return self._transport.stderr if self._transport is not None else ()
 
     async def wait_for_tools(self, seconds: float) -> None:
-        """Wait until the tools the server has announced are read, at most `seconds` after the announcement.
+        """Wait until the tool list is read again after an announced change, at most `seconds` after the announcement.
 
         Returns at once if the session is not ready.
         """
@@ -116,9 +116,10 @@ class ServerSession:
             await self._tool_watch.wait_until_read(seconds)
 
     async def run(self, group: TaskGroup) -> Exit:
-        """Open the session in a task of `group`, and return how it ended as soon as that is known.
+        """Open the session in a task of `group`, and return its `Exit` as soon as that is known.
 
-        Calls in flight wait for `fail_calls`. The task ends when the transport is closed, which may take seconds more.
+        Calls in flight wait for `fail_calls`. The task ends when the transport is closed, which may take some seconds
+        more.
         """
         group.start_soon(self._own_client)
         try:
@@ -136,12 +137,12 @@ class ServerSession:
             self._scope.cancel()
 
     def fail_calls(self) -> None:
-        """Let all calls in flight fail, once the status of the server says what follows from the exit."""
+        """Fail all calls in flight; to be called after the server's status was updated."""
         self._state.announce()
         self.calls.fail_all()
 
     async def _own_client(self) -> None:
-        """Enter the client, and leave it. Raises nothing but cancellation."""
+        """Enter and leave the SDK's client. Raises nothing but cancellation."""
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._limit_duration)
@@ -152,7 +153,7 @@ class ServerSession:
             self._exit(ExitKind.STOPPED)
 
     async def _limit_duration(self) -> None:
-        """End a start that takes too long, and later a close that does."""
+        """Enforce the start-up timeout, and later the timeout for closing."""
         seconds = startup_seconds(self._context.settings)
         with anyio.move_on_after(seconds) as start:
             await self._state.wait_until(lambda state: state.is_started)
@@ -168,16 +169,16 @@ class ServerSession:
         self._scope.deadline = anyio.current_time() + CLOSE_SECONDS
 
     async def _try_transports(self) -> None:
-        """Try the transports in order, and serve over the first that works."""
+        """Try the transports in order, and serve calls over the first that works."""
         try:
             for transport in self._transports():
                 self._transport = transport
                 try:
-                    # The other owners start their processes now, before importing the SDK stops them all.
+                    # Let the tasks of other servers start their processes first: importing the SDK blocks the loop.
                     await anyio.lowlevel.checkpoint()
                     await self._serve(transport)
-                # The star: on trio an error may come in one group with a cancellation, which has to go on.
-                except* Exception as errors:  # noqa: BLE001 (whatever it is, it becomes the status)
+                # except*: on trio one group may hold both an error and a cancellation, which must propagate.
+                except* Exception as errors:  # noqa: BLE001 (every error becomes the server's status)
                     await self._report(transport, errors)
                 finally:
                     await transport.aclose()
@@ -206,7 +207,7 @@ class ServerSession:
             group.cancel_scope.cancel()
 
     async def _wind_down(self, transport: TransportFactory) -> None:
-        """Let calls in flight come to their end where they can, and find out how the session ended."""
+        """Wait for calls in flight, for a limited time, and find out how the session ended."""
         ending = self._state.value.ending
         assert ending is not None
         seconds = DRAIN_SECONDS if transport.is_streamable_http else 0.0
@@ -217,7 +218,7 @@ class ServerSession:
 
     def _create_client(self, transport: TransportFactory) -> Client:
         async def report(error: BaseException) -> None:
-            # Leaving may take seconds, when a process has to be ended: what is wrong is reported before.
+            # Report the error before the transport is closed: ending a process may take seconds.
             if isinstance(error, Exception):
                 await self._report(transport, error)
 
@@ -228,7 +229,7 @@ class ServerSession:
         return sdk_client.create_client(target, self._choice.protocol, self._on_message, self._requests)
 
     async def _report(self, transport: TransportFactory, error: Exception) -> None:
-        """Make an error the reason why there is no session, unless another transport is still to be tried."""
+        """End the session with this error, unless another transport is left to try."""
         state = self._state.value
         if state.exit is not None:
             return
@@ -280,5 +281,5 @@ class ServerSession:
 
 
 def startup_seconds(settings: ServerSettings | None) -> float:
-    """Return the seconds a server has until it must be ready."""
+    """Return the seconds within which a server must be ready after its start."""
     return STARTUP_SECONDS if settings is None else settings.startup_timeout

@@ -1,4 +1,4 @@
-"""The calls of one session: made from any task, and failed by the session's end."""
+"""The calls of one session: made from any task; they fail when the session ends."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 FRESH_SECONDS = 2.0
-"""Seconds for what a server has just announced, or has just become, to be known."""
-_REOPENED = "it sends requests of its own, which needs the older protocol: it is reopened with that"
+"""Seconds to wait for news of a server: a tool list it announced, or the way its session ended."""
+_REOPENED = "it sends requests of its own, which only the older protocol has: the session is reopened with that one"
 _SESSION_LOST = "the server has forgotten the session; was it restarted?"
 
 Answer = TypeVar("Answer")
@@ -35,10 +35,10 @@ class SessionCalls:
     """Makes the calls of one session.
 
     Args:
-        server: the server's name in the configuration.
-        state: of the session.
-        requests: answers what the server asks for during a call.
-        mask: hides the server's secrets in errors.
+        server: The server's name in the configuration.
+        state: The session's state.
+        requests: Answers the requests the server sends during a call.
+        mask: Masks the server's secrets in errors.
     """
 
     def __init__(self, server: str, state: ObservableState, requests: ServerRequests, mask: SecretMask) -> None:
@@ -51,18 +51,19 @@ class SessionCalls:
     async def call(
         self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None, *, is_own_session: bool = False
     ) -> CallToolResult:
-        """Call a tool of the server. There is no timeout; cancelling the call tells the server.
+        """Call a tool of the server. There is no timeout; cancelling the call notifies the server.
 
         Args:
-            tool: the server's own name for it.
-            arguments: of the call.
-            on_progress: is told how far the call is.
-            is_own_session: the session was opened for this call: a session id that is not known now never will be.
+            tool: The server's own name for the tool.
+            arguments: The arguments of the call.
+            on_progress: Is called with each progress notification of the call.
+            is_own_session: The session was opened for this call. If the server does not know its session id, another
+                session would not help: the call fails, and the session stays.
 
         Raises:
-            CallNotRun: the call did not reach the server.
-            ServerGone: the connection broke before the result was there.
-            ServerError: the server refused the call, or its result is not valid.
+            CallNotRun: The call did not reach the server.
+            ServerGone: The connection broke before the result arrived.
+            ServerError: The server refused the call, or sent an invalid result.
         """
 
         async def request(client: Client) -> CallToolResult:
@@ -74,7 +75,7 @@ class SessionCalls:
     async def ask(
         self, request: Callable[[Client], Awaitable[Answer]], *, tool: str = "", is_own_session: bool = False
     ) -> Answer:
-        """Make any request; raises as `call` does."""
+        """Send any request; raises as `call` does."""
         client = self._state.value.client
         if client is None:
             raise CallNotRun(self._server, self._state.value.reason)
@@ -83,13 +84,13 @@ class SessionCalls:
             self._in_flight.set(self._in_flight.value | {scope})
             try:
                 return await self._requests.run_call(tool, partial(request, client))
-            except Exception as error:  # noqa: BLE001 (whatever it is, it is reported in words)
+            except Exception as error:  # noqa: BLE001 (every error becomes a ServerError)
                 problem = error
             finally:
                 self._in_flight.set(self._in_flight.value - {scope})
         if problem is None:
             raise self._lost()
-        # A traceback shows what the error was made of, too: what came from the network is masked nowhere else.
+        # A traceback would print the cause unmasked: an error with a secret is not chained.
         cause = problem if self._mask.text(str(problem)) == str(problem) else None
         raise await self._to_error(problem, is_own_session=is_own_session) from cause
 
@@ -100,12 +101,12 @@ class SessionCalls:
                 await self._in_flight.wait_until(lambda calls: not calls)
 
     def fail_all(self) -> None:
-        """Let all calls in flight fail."""
+        """Cancel all calls in flight; their callers get `ServerGone`."""
         for scope in self._in_flight.value:
             scope.cancel()
 
     async def _to_error(self, error: Exception, *, is_own_session: bool) -> ServerError:
-        """Return what the caller is told, and let the session end where the error says so."""
+        """Return the error for the caller, and end the session if the error requires it."""
         failure = session_errors.classify_call_error(error, has_session_id=self._state.value.has_session_id)
         message = self._mask.text(failure.message)
         match failure.kind:
@@ -115,11 +116,11 @@ class SessionCalls:
             case (CallFailureKind.SESSION_REJECTED | CallFailureKind.SESSION_UNKNOWN) as kind:
                 return self._to_session_error(kind, message, is_own_session=is_own_session)
             case CallFailureKind.UNSENT:
-                if not self._in_flight.value:  # else the server may be there and busy: no other call is to be lost
+                if not self._in_flight.value:  # with calls in flight the server may only be busy: keep those calls
                     self._state.end(Exit(ExitKind.UNREACHABLE, message))
                 return CallNotRun(self._server, message)
             case kind if kind is CallFailureKind.CONNECTION_CLOSED or self._state.value.is_breaking:
-                with anyio.move_on_after(FRESH_SECONDS):  # the session finds out how the server ended
+                with anyio.move_on_after(FRESH_SECONDS):  # until the session knows how the server ended
                     await self._state.wait_until(lambda state: state.is_announced)
                 return self._lost()
             case CallFailureKind.BROKEN_OFF:

@@ -1,8 +1,8 @@
-"""What an error means, for the call it came in and for the session: classified here and nowhere else.
+"""Classification of errors: what an error means for its call and for the session. No other module classifies them.
 
-classify_call_error     of a call: a `CallFailure`
-classify_start_error    of opening a session: a `StartFailure`
-to_tool_error           of a call that is over, in words for the model
+classify_call_error     classifies an error of a call as a `CallFailure`
+classify_start_error    classifies an error of opening a session as a `StartFailure`
+to_tool_error           returns the error text of a failed call for the model
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from dial_client.servers.restart_policy import ExitKind
 from dial_client.servers.server_requests import NeedsOlderProtocol
 
 _OTHER_TRANSPORT = (400, 404, 405)
-"""What a URL that speaks only HTTP+SSE answers to streamable HTTP (MCP specification, "Backwards Compatibility")."""
+"""HTTP statuses with which an HTTP+SSE endpoint rejects streamable HTTP (MCP, "Backwards Compatibility")."""
 
 
 class CallNotRun(ServerGone):
-    """The call did not reach the server, or was rejected unread: it may safely be repeated."""
+    """The call did not reach the server, or was rejected before it ran: it is safe to repeat."""
 
 
 class CallFailureKind(Enum):
-    """What became of a call that failed."""
+    """How a call failed."""
 
     NEEDS_OLDER_PROTOCOL = auto()
-    """It failed because the server could not send a request of its own."""
+    """The server could not send a request of its own during the call."""
     SESSION_REJECTED = auto()
-    """It was not run: the server answered that it does not know the session."""
+    """The call did not run: the server answered that it does not know the session."""
     SESSION_UNKNOWN = auto()
     """The server does not know the session; the call may have run."""
     UNSENT = auto()
-    """It was not run: there was no connection to send it over."""
+    """The call did not run: it could not be sent."""
     CONNECTION_CLOSED = auto()
-    """The connection ended while it ran."""
+    """The connection closed during the call."""
     BROKEN_OFF = auto()
-    """The network failed this request; it may have run, and the connection is usable."""
+    """A network error ended this request only: the call may have run, and the connection is usable."""
     REFUSED = auto()
     """The server answered with an error, or with an invalid result."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallFailure:
-    """What became of a call, and the error in one line."""
+    """How a call failed, and the error in one line."""
 
     kind: CallFailureKind
     message: str
@@ -55,17 +55,17 @@ class StartFailure:
 
     kind: ExitKind
     message: str
-    """In one line; empty where the SDK only says that the connection is closed."""
+    """The error in one line; empty if the SDK reports only a closed connection."""
     is_other_transport: bool
-    """True if the answer is what an endpoint of the older HTTP transport gives."""
+    """True if an endpoint of the older HTTP+SSE transport would answer like this."""
 
 
 def classify_call_error(error: BaseException, *, has_session_id: bool) -> CallFailure:
-    """Find out what became of a call that raised.
+    """Classify the error of a call.
 
     Args:
-        error: the error, which may be a group.
-        has_session_id: the call was sent with a session id, which a server can forget.
+        error: The error, which may be an exception group.
+        has_session_id: The call was sent with a session id, which the server may no longer know.
     """
     from dial_client.servers.transports import transport_errors
 
@@ -92,25 +92,25 @@ def _find_kind(cause: BaseException, *, has_session_id: bool) -> CallFailureKind
 
 
 def classify_start_error(error: BaseException, *, has_url: bool) -> StartFailure:
-    """Find out why a session could not be opened.
+    """Classify the error of opening a session.
 
     Args:
-        error: what entering the SDK's client raised, which may be a group.
-        has_url: the server is behind a URL, where something may answer later.
+        error: The error that entering the SDK's client raised; may be an exception group.
+        has_url: The server is reached by URL, which may become reachable later.
     """
     from dial_client.servers.transports import transport_errors
 
     cause = transport_errors.find_cause(error)
     status = transport_errors.find_http_status(cause)
     kind = ExitKind.UNREACHABLE if has_url and transport_errors.is_unreachable(cause) else ExitKind.DIED
-    if status == 401:  # only a person can do something about it
+    if status == 401:  # only a person can resolve it
         kind = ExitKind.MISCONFIGURED
     message = "" if transport_errors.is_closed(cause) else transport_errors.to_message(cause)
     return StartFailure(kind, message, status in _OTHER_TRANSPORT)
 
 
 def to_tool_error(error: ServerError) -> str:
-    """Return what the model is told about a call that raised this error."""
+    """Return the error text for the model, for a call that raised this error."""
     if isinstance(error, ServerGone):
         return f"The server {error.server!r} is not available: {error.problem}"
     return f"The call failed: {error.problem}"

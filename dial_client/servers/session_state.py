@@ -1,4 +1,4 @@
-"""Where one session is: connecting, ready, ending or ended, in one value that its tasks wait for."""
+"""The state of one session (connecting, ready, ending or ended) as one value that tasks can wait for."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What is true of a session at one moment."""
+    """The state of a session at one moment."""
 
     client: Client | None = None
-    """Requests are made with it; None before the session is ready, and after its end."""
+    """The SDK's client, which sends requests; None before the session is ready, and after its end."""
     protocol_version: str | None = None
     """The negotiated version; None before the session is ready."""
     has_session_id: bool = False
-    """True if requests carry a session id, which a server can forget."""
+    """True if requests carry a session id, which a server may no longer know after its restart."""
     ready_at: float | None = None
+    """The time of `anyio.current_time` when the session became ready."""
     ending: Exit | None = None
-    """Why the session is about to end: no new call is made, and those in flight may come to their end."""
+    """Why the session is about to end; no new call may be made, and calls in flight may finish."""
     exit: Exit | None = None
-    """How the session ended."""
+    """How the session ended; None before its end."""
     is_announced: bool = False
-    """True once the status of the server says what follows from the end."""
+    """True once the server's status was updated after the end of the session."""
 
     @property
     def is_started(self) -> bool:
-        """True if the session is ready, or never will be."""
+        """True if the start of the session is over: it became ready, or it ended."""
         return self.client is not None or self.exit is not None
 
     @property
     def is_serving(self) -> bool:
-        """True if a call may be made: the session is ready, and nothing is known to be wrong with it."""
+        """True if calls may be made: the session is ready, and no problem with it is known."""
         return self.client is not None and self.ending is None
 
     @property
@@ -51,7 +52,7 @@ class SessionState:
 
     @property
     def is_legacy(self) -> bool:
-        """True if the session was ready, with a protocol that has a handshake."""
+        """True if the session became ready with a protocol version that has a handshake (before 2026-07-28)."""
         return self.protocol_version is not None and not is_modern(self.protocol_version)
 
     @property
@@ -68,7 +69,7 @@ class ObservableState:
 
     @property
     def value(self) -> SessionState:
-        """The state of the moment."""
+        """The current state."""
         return self._state.value
 
     async def wait_until(self, predicate: Callable[[SessionState], bool]) -> SessionState:
@@ -76,7 +77,7 @@ class ObservableState:
         return await self._state.wait_until(predicate)
 
     def become_ready(self, client: Client, *, is_streamable_http: bool) -> None:
-        """Let calls be made with the client."""
+        """Record that the session is ready: calls may be made with the client."""
         self._state.set(
             replace(
                 self.value,
@@ -88,7 +89,10 @@ class ObservableState:
         )
 
     def end(self, ending: Exit) -> None:
-        """Let the session end. The first reason counts, and the last kind that is more than a death."""
+        """Begin to end the session.
+
+        Of several calls, the first non-empty reason is kept, and the last kind other than `ExitKind.DIED`.
+        """
         before = self.value.ending
         if before is not None:
             kind = before.kind if ending.kind is ExitKind.DIED else ending.kind
@@ -96,12 +100,12 @@ class ObservableState:
         self._state.set(replace(self.value, ending=ending))
 
     def exit(self, kind: ExitKind, why: str = "") -> None:
-        """Set how the session ended, once and for good."""
+        """Set how the session ended; later calls have no effect."""
         state = self.value
         if state.exit is None:
             session_exit = Exit(kind, why, state.ready_at, state.protocol_version)
             self._state.set(replace(state, client=None, ending=state.ending or session_exit, exit=session_exit))
 
     def announce(self) -> None:
-        """Record that the status of the server says what follows from the end."""
+        """Record that the server's status was updated after the end of the session."""
         self._state.set(replace(self.value, is_announced=True))

@@ -11,24 +11,24 @@ from dial_client.servers.observable import Observable
 from dial_client.servers.status import ServerState
 
 STARTUP_PATIENCE = 10.0
-"""Seconds a turn waits for servers that are starting, from the start of a server."""
+"""Seconds a turn waits for a server that is starting, counted from the server's start."""
 CACHED_TOOLS_SECONDS = 1.0
-"""Seconds after which the tools of the last run stand in for those of a server that is starting."""
-_LOOK = 0.5
-"""Seconds between two looks at what a download has written."""
+"""Seconds after a server's start when the cached tools of the last run are offered."""
+_POLL_SECONDS = 0.5
+"""Seconds between two checks of whether a download is still running."""
 
 
 class StartPatience:
     """Decides which servers turns wait for.
 
-    A turn waits for a server that is marked ``required`` until it is known whether the server can be used; for another
-    at most `seconds` after its start, and less where its tools are cached. A download that is known as such is waited
-    for while there are no tools at all.
+    A turn waits for a server marked ``required`` until the server is ready or has failed. For other servers it waits
+    at most `seconds` after their start, and at most `CACHED_TOOLS_SECONDS` if tools are cached. If a server's package
+    is recognizably being downloaded, and no server has tools yet, the turn waits for the download.
 
     Args:
-        seconds: the patience; infinite to wait for every server.
-        connections: the servers, by their names; may change.
-        announcements: is increased when a server is not waited for any longer.
+        seconds: The time limit in seconds; infinite to wait for every server.
+        connections: The servers by name. The mapping may change.
+        announcements: A counter that is increased when turns stop waiting for a server.
     """
 
     def __init__(self, seconds: float, connections: Mapping[str, Connection], announcements: Observable[int]) -> None:
@@ -38,12 +38,12 @@ class StartPatience:
         self._skipped: set[Connection] = set()
 
     async def wait(self) -> None:
-        """Wait until a turn can begin."""
+        """Wait until a turn may begin."""
         await self._announcements.wait_until(lambda _: not self.awaited)
 
     @property
     def awaited(self) -> Mapping[str, str]:
-        """The servers that a turn waits for now, by name, and what is being downloaded for each; empty for nothing."""
+        """The names of the servers that a turn waits for now, each with its running download; empty for no download."""
         return {
             name: _describe_download(connection)
             for name, connection in self._connections.items()
@@ -52,7 +52,7 @@ class StartPatience:
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """The servers that are still starting and that turns begin without, as in `awaited`."""
+        """The servers that are still starting but that turns no longer wait for, in the form of `awaited`."""
         return {
             name: _describe_download(connection)
             for name, connection in self._connections.items()
@@ -60,13 +60,13 @@ class StartPatience:
         }
 
     def skip_starting(self) -> tuple[str, ...]:
-        """Let turns begin without the servers that are still starting, and return their names."""
+        """Stop waiting for the servers that are still starting, and return their names."""
         starting = {name: connection for name, connection in self._connections.items() if _is_starting(connection)}
         self._skip(starting.values())
         return tuple(starting)
 
     async def limit(self, connection: Connection) -> None:
-        """Wait for the first start of a server, and let turns begin without it when the patience is over."""
+        """Wait for the first start of a server; after the time limit let turns begin without it."""
         if connection.settings is not None and connection.settings.required:
             return
         if await _is_settled_within(connection, min(CACHED_TOOLS_SECONDS, self._seconds)):
@@ -75,7 +75,7 @@ class StartPatience:
             if await _is_settled_within(connection, self._seconds - CACHED_TOOLS_SECONDS):
                 return
             while _describe_download(connection) and not self._has_tools():
-                if await _is_settled_within(connection, _LOOK):
+                if await _is_settled_within(connection, _POLL_SECONDS):
                     return
         self._skip((connection,))
 

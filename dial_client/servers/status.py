@@ -10,7 +10,7 @@ from typing import Any
 from dial_client.callbacks.server_callbacks import ServerLog
 
 MAX_REASON_CHARS = 400
-"""Characters of a sentence about a server; what servers write has no bound of its own."""
+"""Maximum characters of an error in a server's status; texts written by servers are unbounded."""
 
 
 class ServerState(StrEnum):
@@ -18,10 +18,10 @@ class ServerState(StrEnum):
 
     STARTING = "starting"
     SLEEPING = "sleeping"
-    """Not started yet: its tools are those of the last run, and the first call starts it."""
+    """A lazy server that is not started yet: it offers the tools of the last run, and the first call starts it."""
     READY = "ready"
     RESTARTING = "restarting"
-    """It was ready and has died; its tools stay on offer, and calls wait."""
+    """The server was ready and has died; its tools stay on offer, and calls wait."""
     FAILED = "failed"
     STOPPED = "stopped"
     DISABLED = "disabled"
@@ -29,34 +29,35 @@ class ServerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """The status of a server at one moment. Texts of the server are as it wrote them, but bounded in length."""
+    """The status of a server at one moment. Texts written by the server are unchanged, except that they are cut."""
 
     name: str
-    """As in the configuration."""
+    """The server's name in the configuration."""
     state: ServerState
     protocol_version: str | None = None
-    """The negotiated version of MCP (``2025-11-25``); None before the first connection, and kept after the last."""
+    """The negotiated version of MCP (``2025-11-25``); None before the first session. It stays after the last one."""
     tools: tuple[str, ...] = ()
-    """By the server's own names."""
+    """The tools, by the server's own names."""
     error: str | None = None
-    """Why it failed or, if it was restarted, why it last died: one line a person can act on."""
+    """Why the server failed or, after a restart, why it died last: one line that helps a person to fix it."""
     restarts: int = 0
-    """How often it was restarted, successfully or not."""
+    """The number of restarts, successful or not."""
     notes: tuple[str, ...] = ()
-    """Oddities that harm nothing."""
+    """Harmless irregularities of the server."""
     stderr: tuple[str, ...] = ()
-    """The last lines of its standard error."""
+    """The last lines of the server's standard error."""
     logs: tuple[ServerLog, ...] = ()
-    """Its last log messages."""
+    """The server's last log messages."""
     instructions: str | None = None
-    """Its instructions for the model."""
+    """The server's instructions for the model."""
     server_name: str | None = None
-    """Its own name; not unique."""
+    """The name the server reports; not unique."""
     server_version: str | None = None
+    """The version the server reports."""
 
     @property
     def why_unavailable(self) -> str:
-        """Why no call can be made now."""
+        """The reason why no call can be made now."""
         return {
             ServerState.FAILED: self.error or "it failed",
             ServerState.RESTARTING: f"it is being restarted: {self.error or 'it died'}",
@@ -86,4 +87,4 @@ class ServerStatus:
 
 
 OnChange = Callable[[str, ServerStatus], None]
-"""Is called with the name and the status after every change of the state or of the tools."""
+"""Called with the server's name and status after every change of its state or its tools."""

@@ -1,4 +1,4 @@
-"""The task that owns one server: it runs one session after the other, and a restart policy decides between them.
+"""The task that owns one server: it runs sessions one after another; a restart policy decides on each next one.
 
 Supervisor.run    STARTING -> READY -> STOPPED, or FAILED with the reason; READY -> RESTARTING -> READY;
                   SLEEPING -> STARTING for a lazy server
@@ -16,7 +16,7 @@ from dial_client.servers.status import ServerState
 from dial_client.telemetry.instrument_lookup import record_restart
 
 _STDERR_LINES = 3
-"""Lines of standard error, besides the last, that say why a server was given up."""
+"""Lines of standard error, before the last line, that the error of a server given up on quotes."""
 _TERMINAL = (ServerState.FAILED, ServerState.STOPPED)
 
 
@@ -24,12 +24,12 @@ class Supervisor:
     """Owns one server from its first start to its end.
 
     Args:
-        context: the server.
+        context: The objects shared by the server's sessions.
     """
 
     def __init__(self, context: ServerContext) -> None:
         self.session: ServerSession | None = None
-        """The last session that was opened."""
+        """The session opened last."""
         self._context = context
         self._policy = RestartPolicy()
         self._protocols = ProtocolChooser(context.settings, context.cache, startup_seconds(context.settings))
@@ -43,22 +43,22 @@ class Supervisor:
 
     @property
     def is_restarting(self) -> bool:
-        """True if the server was ready, and a session with it is yet to come."""
+        """True if the server was ready before, and a new session is not ready yet."""
         is_serving = self.session is not None and self.session.is_serving
         state = self._status.state
         return state is ServerState.RESTARTING or (state is ServerState.READY and not is_serving)
 
     @property
     def is_restarting_now(self) -> bool:
-        """True if the server is being restarted, and that does not wait for a pause."""
+        """True if the server is being restarted without a pause."""
         return self.is_restarting and not self._status.restart_delay
 
     def wake(self) -> None:
-        """Start the server if it sleeps."""
+        """Start a sleeping server; no effect in other states."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Let `run` come to its end. Calls in flight, and those that wait for a restart, fail at once."""
+        """Make `run` return. Calls in flight, and calls waiting for a restart, fail at once."""
         self._stopped.set()
         self._woken.set()
         if self.session is not None:
@@ -76,10 +76,10 @@ class Supervisor:
         await self._ended.wait()
 
     async def run(self) -> None:
-        """Own the server; returns after `stop`, or if the server is given up.
+        """Run the server's sessions. Returns after `stop`, or when the server is given up.
 
         Raises:
-            Exception: something unexpected, which is the end of the server, and named by its status.
+            Exception: An unexpected error, which ends the server; its status names the error.
         """
         try:
             if self._status.state is not ServerState.DISABLED:
@@ -89,8 +89,9 @@ class Supervisor:
             from dial_client.servers.transports import transport_errors
 
             cause = transport_errors.find_cause(error)
-            text = f": {cause}" if isinstance(cause, OSError) else ""  # others may have values of the configuration
-            problem = f"it failed in an unexpected way, by {type(cause).__name__}{text}; the log has more"
+            # Texts of errors that are no OSError may quote values of the configuration.
+            text = f": {cause}" if isinstance(cause, OSError) else ""
+            problem = f"it failed with an unexpected {type(cause).__name__}{text}; the log has the traceback"
             self._publish(RestartDecision(ServerState.FAILED, problem))
             raise
         finally:
@@ -99,7 +100,7 @@ class Supervisor:
             self._ended.set()
 
     async def _sleep(self) -> None:
-        """Offer the tools of the last run until one is called, if the server is lazy and they are known."""
+        """For a lazy server with cached tools: offer these tools, and wait until one is called."""
         settings = self._context.settings
         if settings is None or not settings.lazy or self._stopped.is_set():
             return
@@ -119,7 +120,7 @@ class Supervisor:
                 record_restart(self._status.name)
 
     async def _run_session(self) -> float | None:
-        """Return the seconds until the next session begins; None if there is none."""
+        """Run one session; return the seconds until the next session begins, or None for no further session."""
         session = self.session = ServerSession(self._context, self._protocols.choose())
         self._status.start_session(lambda: session.stderr)
         async with anyio.create_task_group() as group:
@@ -132,7 +133,7 @@ class Supervisor:
         return pause
 
     def _settle(self, session_exit: Exit) -> float | None:
-        """Publish what follows from the end of a session, and return the seconds until the next one."""
+        """Publish the status after the end of a session; return the seconds until the next session, or None."""
         if session_exit.kind is ExitKind.STOPPED and self._status.state is ServerState.FAILED:
             return None
         if self._protocols.is_changed_by(session_exit):

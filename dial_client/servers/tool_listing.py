@@ -1,4 +1,4 @@
-"""The complete lists of a server, page by page; its tools again whenever it announces a change."""
+"""Reads all pages of a server's lists, and reads its tools again whenever it announces a change."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = get_logger(__name__)
 MAX_PAGES = 100
 MAX_ITEMS = 10_000
 DEBOUNCE = 0.1
-"""Seconds between an announced change and reading the tools again; doubled while announcements do not stop."""
+"""Seconds between an announced change and reading the tools again; doubled while announcements continue."""
 DEBOUNCE_MAX = 10.0
 LIST_SECONDS = 30.0
-"""Seconds for reading all pages again."""
+"""Timeout in seconds for reading all pages of a list again."""
 LISTEN_PAUSE = 1.0
-"""Seconds before a lost stream of notifications is opened again; doubled up to `LISTEN_PAUSE_MAX`."""
+"""Seconds before a lost notification stream is opened again; doubled up to `LISTEN_PAUSE_MAX`."""
 LISTEN_PAUSE_MAX = 60.0
 
 Note = Callable[[str], None]
@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 
 
 async def list_tools(client: Client, note: Note) -> tuple[Tool, ...]:
-    """Read every page of ``tools/list``, as `read_all_pages` does."""
+    """Read all pages of ``tools/list`` with `read_all_pages`."""
 
     async def page(cursor: str | None) -> tuple[Sequence[Tool], str | None]:
         read = await client.list_tools(cursor=cursor)
@@ -50,19 +50,19 @@ async def read_all_pages(
     key: Callable[[Item], str],
     note: Note,
 ) -> tuple[Item, ...]:
-    """Read every page of a list, in the server's order; empty if the server has no such list.
+    """Read all pages of a list, in the server's order; return an empty list if the server has no such list.
 
-    A cursor that repeats, too many pages or items, and a page that fails end the list, with a note; what was read is
-    returned.
+    Reading stops, with a note, at a repeated cursor, at a page that fails, and after too many pages or items. The items
+    read so far are returned.
 
     Args:
-        kind: of the items, in the plural.
-        read_page: returns the page of a cursor, and the next cursor.
-        key: identifies an item; of items with the same key the first page's count.
-        note: is told of oddities.
+        kind: The kind of the items, in the plural.
+        read_page: Returns the page at a cursor, and the next cursor.
+        key: Returns the identity of an item. Items of later pages with a known key are dropped.
+        note: Is called with a note about each irregularity.
 
     Raises:
-        mcp.MCPError, pydantic.ValidationError: the first page cannot be read.
+        mcp.MCPError, pydantic.ValidationError: The first page cannot be read.
     """
     from mcp import MCPError
     from mcp_types import METHOD_NOT_FOUND
@@ -75,7 +75,7 @@ async def read_all_pages(
     while cursor not in cursors and len(cursors) < MAX_PAGES and len(items) < MAX_ITEMS:
         cursors.add(cursor)
         try:
-            more, following = await read_page(cursor)
+            page, next_cursor = await read_page(cursor)
         except (MCPError, ValidationError) as error:
             if cursor is not None:
                 note(f"not all pages of its {kind} can be read")
@@ -83,10 +83,10 @@ async def read_all_pages(
             if isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND:
                 return ()
             raise
-        new = [item for item in more if key(item) not in known]
-        items += new
-        known.update(map(key, new))
-        cursor = following or None
+        new_items = [item for item in page if key(item) not in known]
+        items += new_items
+        known.update(map(key, new_items))
+        cursor = next_cursor or None
         if len(items) > MAX_ITEMS:
             note(f"it has more than {MAX_ITEMS:,} {kind}; the rest is left out")
             return tuple(items[:MAX_ITEMS])
@@ -99,8 +99,8 @@ async def read_all_pages(
 class ToolWatch:
     """Reads a server's tools again when it announces a change, in every protocol version.
 
-    Up to 2025-11-25 announcements come by themselves; from 2026-07-28 on they come on a stream. Changes of other lists
-    are recorded in `notifications`.
+    Up to 2025-11-25 announcements are ordinary notifications; since 2026-07-28 they arrive on a stream, which the
+    client opens. Changes of other lists are recorded in `notifications`.
     """
 
     def __init__(self, note: Note, notifications: Notifications) -> None:
@@ -108,9 +108,9 @@ class ToolWatch:
         self._notifications = notifications
         self._has_read = False
         self._announced = Observable(0)
-        """How many changes were announced."""
+        """The number of announced changes."""
         self._read = Observable(0)
-        """How many of them the tools that are known include."""
+        """The value of `_announced` that the last tool list read includes."""
         self._announced_at = -math.inf
 
     async def read(self, client: Client) -> tuple[Tool, ...]:
@@ -120,13 +120,13 @@ class ToolWatch:
         return tools
 
     def mark_changed(self) -> None:
-        """Record that the tools changed, or may have."""
+        """Record that the tools have changed, or may have changed."""
         if self._read.value == self._announced.value:
             self._announced_at = anyio.current_time()
         self._announced.set(self._announced.value + 1)
 
     def on_message(self, message: object) -> None:
-        """Record the change that a message, of any protocol version, may announce."""
+        """Record the list change that a message announces, in any protocol version; ignore other messages."""
         match find_changed_list(message):
             case Listing.TOOLS:
                 self.mark_changed()
@@ -134,10 +134,10 @@ class ToolWatch:
                 self._notifications.mark_changed(listing)
 
     async def wait_until_read(self, within: float) -> None:
-        """Wait until the tools that are known include every announced change.
+        """Wait until the tools were read again after every announced change.
 
-        Ends at the latest `within` seconds after the announcement: a server that does not answer must not delay every
-        round.
+        Returns at the latest `within` seconds after the announcement, so that a server that does not answer delays only
+        one model call.
         """
         with anyio.CancelScope(deadline=self._announced_at + within):
             await self._read.wait_until(lambda count: count == self._announced.value)
@@ -148,7 +148,7 @@ class ToolWatch:
         while True:
             await self._announced.wait_until(lambda count: count > self._read.value)
             is_calm = anyio.current_time() - last > DEBOUNCE_MAX
-            # A server that announces a change whenever it is asked for its tools must not keep us busy.
+            # A server that announces a change at each tools/list must not cause an endless loop of requests.
             pause = DEBOUNCE if is_calm else min(2 * pause, DEBOUNCE_MAX)
             await anyio.sleep(pause)
             count = self._announced.value
@@ -167,7 +167,7 @@ class ToolWatch:
             log.debug("tools_not_refreshed", error=type(error).__name__)
 
     async def listen(self, client: Client) -> None:
-        """Hold the stream of announcements open, if the server has one. Runs until it is cancelled or refused."""
+        """Keep the notification stream open, if the server has one. Runs until it is cancelled or refused."""
         from mcp import MCPError
 
         pause = LISTEN_PAUSE
@@ -182,7 +182,7 @@ class ToolWatch:
                         honored.tools_list_changed or honored.prompts_list_changed or honored.resources_list_changed
                     ):
                         return
-                    # What changed between reading the list and now is not announced.
+                    # Changes between reading the list and opening the stream are not announced.
                     self._notifications.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
                     if self._has_read and honored.tools_list_changed:
                         self.mark_changed()
@@ -198,7 +198,7 @@ class ToolWatch:
 
 
 def has_list_changes(client: Client) -> bool:
-    """True if a server of 2026-07-28 or later may announce changes."""
+    """Return True if a server of 2026-07-28 or later may announce changes of its lists."""
     has = client.server_capabilities
     lists = (has.tools, has.resources, has.prompts)
     announces = any(capability is not None and capability.list_changed for capability in lists)

@@ -1,7 +1,8 @@
-"""Pinned tools: the definitions that were approved, compared with the current ones.
+"""Pinned tools: the tool definitions that were approved, for comparison with the current definitions.
 
-A server may describe a harmless tool until it is trusted, and another one afterwards (a "rug pull"). So an approval is
-not for a name but for a definition: all that a model reads of the tool, and the annotations about its effects.
+A server may describe a harmless tool until the user has approved it, and change the tool afterwards (a "rug pull").
+Therefore an approval is valid for one definition, not for a name. The definition consists of everything the model reads
+about the tool, and the annotations about its effects.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dial_client.servers.json_cache import JsonCache, identity
 from dial_client.settings.config_types import ServerSettings
 
 MAX_TEXT = 16_000
-"""Characters of a definition that is stored to be shown; of a longer definition only the hash is stored."""
+"""Maximum characters of a definition that is stored as text; for a longer definition only the hash is stored."""
 _NOT_STORED = "the definition that was approved was too long to be kept"
 
 
@@ -37,7 +38,7 @@ def definition(tool: ToolSpec) -> str:
 
 
 def difference(before: str, now: str) -> str:
-    """Return the lines that differ between two definitions, as in a unified diff without its header."""
+    """Return the difference between two definitions as a unified diff without headers."""
     from difflib import unified_diff
 
     lines = unified_diff(before.splitlines(), now.splitlines(), n=1, lineterm="")
@@ -45,21 +46,21 @@ def difference(before: str, now: str) -> str:
 
 
 class ToolPins:
-    """The definitions that were approved, stored from run to run.
+    """The approved tool definitions, stored from run to run.
 
     Args:
-        cache: where they are stored.
-        servers: how each server is reached. The tools of a server object in this process are never pinned.
+        cache: The folder to store the definitions in.
+        servers: How each server is reached, by name. The tools of a server object in this process are never pinned.
     """
 
     def __init__(self, cache: JsonCache, servers: Mapping[str, Any]) -> None:
         self._cache = cache
         self._servers = servers
         self._approved: dict[tuple[str, str], str] = {}
-        """The definitions approved in this run, by the server's identity and the tool's own name."""
+        """The definitions approved in this run, by server identity and the server's name for the tool."""
 
     def change(self, tool: ToolSpec) -> str:
-        """Return how a tool differs from the approved definition; empty if it does not, or none was approved."""
+        """Return the diff between a tool's approved and current definitions; empty if equal, or none was approved."""
         entry, now = self._servers.get(tool.server), definition(tool)
         if not isinstance(entry, ServerSettings):
             return ""
@@ -73,7 +74,7 @@ class ToolPins:
         return difference(before if isinstance(before, str) and len(before) <= MAX_TEXT else _NOT_STORED, now)
 
     def pin(self, tool: ToolSpec) -> None:
-        """Approve a tool as it is now."""
+        """Store the current definition of a tool as approved."""
         entry, now = self._servers.get(tool.server), definition(tool)
         if not isinstance(entry, ServerSettings) or self._approved.get((identity(entry), tool.tool)) == now:
             return

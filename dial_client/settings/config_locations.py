@@ -1,4 +1,4 @@
-"""The location of a configuration: the file that is named, ``./servers.json``, or the file in the user's folder."""
+"""The location of a configuration: an explicit path, ``./servers.json``, or the file in the user's folder."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ FILE_NAME = "servers.json"
 
 
 def find_config(explicit: str | None = None) -> Path | None:
-    """Return the file that is named, else ``./servers.json``, else the file in the user's configuration folder.
+    """Return the path of the configuration file; None if there is none.
 
-    Only the first and the last are trusted: `config_trust` says what a file of the working folder has to wait for.
+    It is the explicit path, otherwise ``./servers.json``, otherwise the file in the user's configuration folder. A file
+    in the working folder is not trusted: it needs the user's consent (`config_trust`).
 
     Raises:
-        ConfigError: the file that was named does not exist.
+        ConfigError: The explicit path does not exist.
     """
     if explicit is not None:
         if not _exists(explicit):
@@ -27,24 +28,24 @@ def find_config(explicit: str | None = None) -> Path | None:
 
 
 def find_user_config() -> Path | None:
-    """Return the file in the user's own configuration folder; None where there is none."""
+    """Return the path of the file in the user's configuration folder; None if it does not exist."""
     path = user_config_path()
     return path if _exists(path) else None
 
 
 def is_user_config(path: Path) -> bool:
-    """Return True if the file stands in the user's configuration folder, under the usual name."""
+    """Return True if this is the file ``servers.json`` in the user's configuration folder."""
     return real_location(path) == real_location(user_config_path())
 
 
 def real_location(path: str | os.PathLike[str]) -> str:
-    """Return the real path of the folder, and the name of the file in it.
+    """Return the real path of the file's folder, joined with the file's name.
 
-    A symbolic link in the file's own place is not followed: relative paths and ``${workspaceFolder}`` begin where the
-    file was found, not where the link leads.
+    If the file itself is a symbolic link, it is not followed: relative paths and ``${workspaceFolder}`` refer to the
+    folder in which the file was found.
     """
     folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 - absolute() keeps "..", which folders need
-    return os.path.normcase(os.path.join(os.path.realpath(folder), name))  # noqa: PTH118 - text, as it is stored
+    return os.path.normcase(os.path.join(os.path.realpath(folder), name))  # noqa: PTH118 - stored as text
 
 
 def user_config_path() -> Path:

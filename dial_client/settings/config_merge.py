@@ -1,4 +1,4 @@
-"""Two configurations as one."""
+"""Merging of two configurations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dial_client.settings.config_types import Settings
 def merge_settings(base: Settings, over: Settings) -> Settings:
     """Return both configurations as one.
 
-    Servers and models of `over` replace those of the same name, as a whole. The rules of `base` are tried first, and a
-    rule that denies counts wherever it stands: a second file cannot allow what the first one asks about or denies.
+    A server or model of `over` replaces the one of the same name as a whole. The rules of `base` are tried first, and a
+    rule that denies applies at any position: `over` cannot allow a call that `base` asks about or denies.
     """
     return Settings(
         {**base.servers, **over.servers},
@@ -22,6 +22,6 @@ def merge_settings(base: Settings, over: Settings) -> Settings:
         tuple(dict.fromkeys((*base.profiles, *over.profiles))),
         (*over.sources, *base.sources)[1:],
         base.startup_patience if over.startup_patience is None else over.startup_patience,
-        # They are for the default model beside them: the conversations of another one do not go to them.
+        # Fallback models belong to the default model of the same file, not to a default model of another file.
         base.fallback_models if over.fallback_models is None and over.default_model is None else over.fallback_models,
     )

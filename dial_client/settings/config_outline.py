@@ -1,6 +1,6 @@
-"""The entries of a configuration as they are written, before any of them takes effect.
+"""The entries of a configuration as written, before any of them takes effect.
 
-Nothing is expanded, no other file is read, and no value is believed to be of the right type.
+Variables are not expanded, no other file is read, and values may have a wrong type.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dial_client.settings.jsonc import Node
 
 Entry = Mapping[str, Node]
-"""What an object holds: known keys under their proper names, unknown ones under their own."""
+"""The members of an object: known keys under their canonical names, unknown keys unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Outline:
     models: Mapping[str, Entry]
     default_model: Node | None = None
     unknown: Entry = field(default_factory=dict)
-    """All else that stands at the top."""
+    """The other members of the top level."""
 
 
 def is_enabled(entry: Entry) -> bool:
-    """Return True if the server of an entry is used."""
+    """Return True if the server of an entry is enabled."""
     on, off = (entry[key].value if key in entry else None for key in ("enabled", "disabled"))
     return on is not False and off is not True

@@ -1,12 +1,12 @@
-"""Trust in configurations that were found in a folder: nothing in such a file takes effect before the user trusts it.
+"""Trust in configurations found in a folder: such a file has no effect before the user trusts it.
 
-    read_found    the file, read once -> `FoundFile`
-    EnvFiles      the files of variables it names, each read once
-    TrustStore    what the user has trusted, in the user's own data folder -> `TrustedFile`
+    read_found    reads the file once -> `FoundFile`
+    EnvFiles      reads the files of variables that it names, each once
+    TrustStore    stores the trusted files in the user's own data folder -> `TrustedFile`
 
-Trust holds for one place, and for the SHA-256 of the file and of every ``envFile`` it names (CVE-2025-54136: an
-approval that was kept by name outlived the command it was given for). What is hashed is what is used: nothing is read
-a second time. The store is read as the untrusted input it may have become; what is not in order there is not trusted.
+Trust is bound to one location, and to the SHA-256 of the file and of every ``envFile`` it names (CVE-2025-54136: an
+approval stored by name stayed valid after the command had changed). The hashed bytes are the bytes used: no file is
+read twice. The store may have been tampered with, so an invalid file in it counts as no trust.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from dial_client.settings.config_outline import Outline, is_enabled
 from dial_client.settings.variables import Variables, references
 
 MAX_BYTES = 1024 * 1024
-"""Of a file that was found, and of each file of variables it names."""
+"""Maximum bytes of a found file, and of each file of variables it names."""
 UNREADABLE = "unreadable"
-"""Stands for the hash of a file that is not there or cannot be read."""
+"""Used in place of the hash of a file that does not exist or cannot be read."""
 FORM = 1
-"""The form of the store's files; what has another is not read."""
+"""Version of the format of the store's files; files of other versions are not read."""
 _MAX_STORED = 8 * MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A configuration that was found, and its content at that moment."""
+    """A found configuration file, and its content at that moment."""
 
     path: Path
-    """As it was found."""
+    """The path under which the file was found."""
     location: str
-    """Where it stands: see `real_location`."""
+    """The real path of the folder, with the file's name: see `real_location`."""
     target: str
-    """The real path of the file, symbolic links followed."""
+    """The real path of the file, with symbolic links resolved."""
     data: bytes = field(repr=False)
 
     @property
@@ -54,34 +54,34 @@ class FoundFile:
 
     @property
     def text(self) -> str:
-        """The content, to be shown; what is not text in it is replaced."""
+        """The content as text to show; bytes that are not text are replaced."""
         return self.data.decode(json.detect_encoding(self.data), "replace")
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedFile:
-    """What the user trusts about one file."""
+    """A file that the user trusts, as it was at that moment."""
 
     location: str
     target: str
     digest: str
     env_files: Mapping[str, str]
-    """For the path of each file of variables its SHA-256, or `UNREADABLE`."""
+    """Maps the path of each file of variables to its SHA-256, or to `UNREADABLE`."""
     text: str = field(repr=False)
-    """The content, so that a change can be shown."""
+    """The content, to show the difference after a change."""
     trusted_at: str
-    """In UTC, in the form of ISO 8601."""
+    """The time of the user's decision, in UTC (ISO 8601)."""
 
     def matches(self, found: FoundFile) -> bool:
-        """Return True if the content and the place of the file are those that were trusted."""
+        """Return True if a file has the content and the location that were trusted."""
         return (self.location, self.target, self.digest) == (found.location, found.target, found.digest)
 
 
 def read_found(path: Path) -> FoundFile:
-    """Read a file that was found.
+    """Read a found configuration file.
 
     Raises:
-        ConfigError: it cannot be read, is no regular file, or is larger than `MAX_BYTES`.
+        ConfigError: The file cannot be read, is no regular file, or is larger than `MAX_BYTES`.
     """
     location, target = real_location(path), os.path.realpath(path)
     try:
@@ -92,18 +92,18 @@ def read_found(path: Path) -> FoundFile:
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot be read: {system_reason(error)}", path=str(path)) from None
     if data is None:
-        raise ConfigError(f"a configuration that was found has at most {MAX_BYTES:,} bytes", path=str(path))
+        raise ConfigError(f"an untrusted configuration must not exceed {MAX_BYTES:,} bytes", path=str(path))
     return FoundFile(path, location, target, data)
 
 
 class EnvFiles:
-    """Files of variables, each read once: what was shown and hashed is what is used."""
+    """Files of variables, each read once, so that the bytes shown and hashed are the bytes used."""
 
     def __init__(self) -> None:
         self._read: dict[Path, bytes | None] = {}
 
     def read(self, path: Path) -> bytes | None:
-        """Return the content of a file; None where it cannot be read, or is larger than `MAX_BYTES`."""
+        """Return the content of a file; None if it cannot be read, or is larger than `MAX_BYTES`."""
         if path not in self._read:
             try:
                 self._read[path] = _bounded(path) if path.is_file() else None
@@ -112,9 +112,9 @@ class EnvFiles:
         return self._read[path]
 
     def peek(self, named: str, folder: Path) -> bytes | None:
-        """Return the content of a file that a configuration of this folder names, before anybody trusts it.
+        """Return the content of a file of variables that an untrusted configuration in this folder names.
 
-        A name with variables, a file outside of the folder and one behind a symbolic link are not read, and give None:
+        Returns None, without reading, for a name with variables, a file outside the folder, and a symbolic link:
         reading a network path of Windows would open a connection.
         """
         relative = PurePath(named)
@@ -128,13 +128,13 @@ class EnvFiles:
         return None if links else self.read(path)
 
     def digests(self, outline: Outline, variables: Variables) -> dict[str, str]:
-        """Return the SHA-256 of each file of variables that an enabled server names, by its path, or `UNREADABLE`."""
+        """Return, by path, the SHA-256 or `UNREADABLE` for each file of variables that an enabled server names."""
         found: dict[str, str] = {}
         for entry in outline.servers.values():
             if "envFile" in entry and is_enabled(entry):
                 try:
                     path = variables.folder / variables.text(entry["envFile"], home=True)
-                except ConfigError:  # its variables are not set: the server has no such file
+                except ConfigError:  # a variable in the path is not set: the server cannot use the file
                     continue
                 data = self.read(path)
                 found[str(path)] = UNREADABLE if data is None else hashlib.sha256(data).hexdigest()
@@ -142,25 +142,27 @@ class EnvFiles:
 
 
 class TrustStore:
-    """What the user has trusted: a folder with one file for each place, readable by its owner only.
+    """The trusted files: a folder with one file for each location, readable by its owner only.
 
-    A file is written whole or not at all; several programs may use the store at once.
+    Files are written atomically; several programs may use the store at once.
+
+    Args:
+        folder: The folder of the store; None for the default folder in the user's data folder.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        """Args: folder: in place of the one in the user's data folder."""
         self._folder = Path(folder) if folder is not None else _usual_folder()
 
     def find(self, location: str) -> TrustedFile | None:
-        """Return what was trusted at a place; None where nothing was, or what is stored is not in order."""
+        """Return the trusted file of a location; None if there is none, or the stored data is invalid."""
         trusted = _read_stored(self._path(location))
         return trusted if trusted is not None and trusted.location == location else None
 
     def save(self, found: FoundFile, env_files: Mapping[str, str]) -> TrustedFile:
-        """Trust a file as it was read, in place of what was trusted there before.
+        """Trust a file as it was read; this replaces the trusted file of the same location.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: The store cannot be written.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         trusted = TrustedFile(found.location, found.target, found.digest, dict(env_files), found.text, now)
@@ -169,10 +171,10 @@ class TrustStore:
         return trusted
 
     def revoke(self, location: str) -> bool:
-        """Forget what was trusted at a place, and return whether anything was.
+        """Remove the trusted file of a location; return False if there was none.
 
         Raises:
-            OSError: it cannot be removed.
+            OSError: The stored file cannot be removed.
         """
         path = self._path(location)
         was_there = path.exists()
@@ -180,7 +182,7 @@ class TrustStore:
         return was_there
 
     def list(self) -> list[TrustedFile]:
-        """Return all that is trusted, sorted by place."""
+        """Return all trusted files, sorted by location."""
         try:
             paths = sorted(self._folder.glob("*.json"))
         except OSError:

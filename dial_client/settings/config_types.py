@@ -1,6 +1,6 @@
-"""The types of a configuration: servers, models, and the whole. `configuration` reads them from a file.
+"""The types of a configuration: servers, models, profiles, and the whole. `configuration` reads them from a file.
 
-No repr shows what may hold a secret.
+The reprs leave out all values that may be secrets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dial_client.settings.policy_config import Policy
 
 
 class Transport(StrEnum):
-    """How a server is reached."""
+    """The transport over which a server is reached."""
 
     STDIO = "stdio"
     HTTP = "http"
@@ -24,7 +24,7 @@ class Transport(StrEnum):
 
 
 class Protocol(StrEnum):
-    """The generation of MCP to use: any that the server supports, the one with a handshake, or the one without."""
+    """The generation of MCP to use: any that the server supports, only with handshake, or only without handshake."""
 
     AUTO = "auto"
     LEGACY = "legacy"
@@ -48,105 +48,107 @@ class OAuthGrant(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """The login to a server behind a URL. The repr leaves out whatever may hold a secret."""
+    """The OAuth settings of a server behind a URL. The repr leaves out all values that may be secrets."""
 
     grant: OAuthGrant = OAuthGrant.AUTHORIZATION_CODE
     client_id: str | None = None
-    """As the authorization server knows this host; None to register, or for `client_metadata_url`."""
+    """The client id at the authorization server; None to register dynamically, or to use `client_metadata_url`."""
     client_secret: str | None = field(default=None, repr=False)
     private_key: str | None = field(default=None, repr=False)
-    """In PEM, in place of the secret (RFC 7523); for `OAuthGrant.CLIENT_CREDENTIALS`."""
+    """A private key in PEM instead of the secret (RFC 7523), for `OAuthGrant.CLIENT_CREDENTIALS`."""
     signing_algorithm: str = "RS256"
+    """The algorithm of the signature with `private_key`."""
     client_metadata_url: str | None = None
-    """An https address that says who this host is, and is its id where the server takes such (CIMD)."""
+    """An https URL of the client's metadata, used as client id by servers that support this (CIMD)."""
     callback_port: int | None = None
-    """Where the browser is sent back to on this machine; None for any free port."""
+    """The port of the redirect URI on this machine; None for any free port."""
     scopes: tuple[str, ...] | None = None
-    """The only rights that are asked for; None for those the server names."""
+    """The only scopes to request; None for the scopes that the server names."""
     issuer: str | None = None
-    """The authorization server the id and the secret belong to; None for the one the server names first."""
+    """The authorization server that the client id belongs to; None for the first one that the server names."""
     trusted_origins: tuple[str, ...] = ()
-    """Origins (``https://auth.example``) the login may use though they are not the issuer's, or are not public."""
+    """Origins (``https://auth.example``) that the login may use although they are not public, or not the issuer's."""
     auth: Any = field(default=None, repr=False)
-    """What signs all requests in place of all that: an ``httpx2.Auth``, in configurations made in Python."""
+    """An ``httpx2.Auth`` that authorizes all requests instead, for configurations made in Python."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """The settings of one server. The repr leaves out whatever may hold a secret."""
+    """The settings of one server. The repr leaves out all values that may be secrets."""
 
     name: str
     transport: Transport
     command: str | None = None
-    """The program, for stdio."""
+    """The program to run, for stdio."""
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What the program finds in its environment besides the little that every child gets."""
+    """Environment variables of the program, in addition to the few inherited ones."""
     cwd: str | None = None
-    """An absolute folder; None for the host's own."""
+    """The absolute working folder of the program; None for the current folder of this process."""
     url: str | None = field(default=None, repr=False)
-    """An http or https address, for the other transports."""
+    """An http or https URL, for the transports other than stdio."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Valid HTTP headers: names are tokens, values printable ASCII without line breaks."""
     oauth: OAuthSettings | None = None
-    """How to log in; None for the usual login, where the server requires one and the headers have no token."""
+    """The OAuth settings; None for default settings. A login takes place only if the server requires one."""
     enabled: bool = True
-    """No variable is expanded in the settings of a server that is not enabled."""
+    """False for a server that is not used. No variables are expanded in its settings."""
     auto_approve: tuple[str, ...] = ()
     """Names, or `fnmatch` patterns, of tools that run without approval."""
     enabled_tools: tuple[str, ...] | None = None
-    """The only tools on offer; None for all."""
+    """Names, or `fnmatch` patterns, of the only tools on offer; None for all tools."""
     disabled_tools: tuple[str, ...] = ()
+    """Names, or `fnmatch` patterns, of tools that are not offered."""
     startup_timeout: float = 60.0
-    """Seconds until the server must be ready."""
+    """Seconds within which the server must be ready."""
     tool_timeout: float | None = None
-    """Seconds for one call; None for the limit of all servers."""
+    """Timeout in seconds of a call; None for the timeout of the client's limits."""
     protocol: Protocol = Protocol.AUTO
     required: bool = False
-    """If this server does not start, the client does not open."""
+    """True if the client must not open when this server does not start."""
     lazy: bool = False
-    """The first call of one of its tools starts the server, if the tools are cached from an earlier run."""
+    """True to start the server with the first call of one of its tools, if its tools are cached from an earlier run."""
     roots: tuple[str, ...] | None = None
-    """The roots of the server: absolute folders or file URIs; None for the roots of all servers."""
+    """The roots of the server: absolute folders or file URIs; None for the roots of the client."""
     instructions: bool = True
-    """The instructions of the server are given to the model."""
+    """True to give the instructions of the server to the model."""
     pinned: bool = False
-    """The tools of the server are always offered, however many tools there are."""
+    """True to offer the server's tools in every turn, even if there are too many tools to offer all."""
     resources: Literal["user", "tools"] = "user"
-    """Who may read its resources: the user only, by a reference, or also the model, by two tools."""
+    """Who may read the server's resources: only the user, by a reference, or also the model, with two tools."""
     trusted: bool = False
-    """The annotations of its tools (read-only, idempotent) are trusted."""
+    """True to trust the annotations of the server's tools (read-only, idempotent)."""
     untrusted: tuple[str, ...] = ()
-    """Globs of its tools whose results hold text of third parties: web pages, mail, issues."""
+    """Globs of tools whose results may contain text of third parties: web pages, mail, issues."""
     warnings: tuple[str, ...] = ()
     """Warnings about the entry, one line each."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """One profile of ``models``. The repr leaves out whatever may hold a secret."""
+    """One profile of ``models``. The repr leaves out all values that may be secrets."""
 
     name: str
     wire: Wire | None = None
-    """None for the usual API of its preset, else `Wire.CHAT`."""
+    """The model API; None for the API of the preset, or `Wire.CHAT` without a preset."""
     base_url: str | None = field(default=None, repr=False)
-    """None for the usual endpoint of the API."""
+    """The URL of the endpoint; None for the usual endpoint of the API."""
     model: str = ""
-    """The model's id at the endpoint; the profile's own name where the file gives none."""
+    """The model's id at the endpoint; by default the name of the profile."""
     api_key: str | None = field(default=None, repr=False)
     tool_format: ToolFormat | None = None
-    """None, in the file also ``auto``: native, or text where the endpoint has no tools."""
+    """The tool format; None (``auto`` in the file) for native calls, or text if the endpoint has no tool calls."""
     temperature: float | None = None
     max_tokens: int | None = None
-    """Tokens of one reply."""
+    """Maximum tokens of one reply."""
     context_window: int | None = None
-    """Tokens of the request and the reply together."""
+    """Maximum tokens of request and reply together."""
     quirks: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """How the endpoint differs from OpenAI's: the flags of `model_config.QUIRKS` that the profile sets."""
+    """Flags of `model_config.QUIRKS` that the profile sets: how the endpoint differs from OpenAI's API."""
     preset: str | None = None
-    """The name of a preset in `providers.presets`; None for the preset of the host."""
+    """The name of a preset in `providers.presets`; None for the preset that belongs to the URL's host."""
     fallback_models: tuple[str, ...] | None = None
-    """Names of models that are asked, in this order, where this one cannot answer; None where the entry has no list."""
+    """Names of the models to use, in this order, if this one cannot answer; None if the entry has no list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +157,13 @@ class Profile:
 
     name: str
     model: str | None = None
-    """In place of ``defaultModel``."""
+    """The model to use instead of ``defaultModel``; None to use that."""
     servers: tuple[str, ...] | None = None
-    """Names of servers, or `fnmatch` patterns; other servers are not used. None for all."""
+    """Names, or `fnmatch` patterns, of the servers to use; None for all servers."""
     system: str | None = None
     """Instructions for the model."""
     policy: Policy = ()
-    """Rules that are tried before those of the file."""
+    """Rules that are tried before the rules of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,32 +171,32 @@ class Settings:
     """A whole configuration."""
 
     servers: Mapping[str, ServerSettings] = field(default_factory=dict)
-    """In the order of the file, including disabled servers."""
+    """All servers in the order of the file, including disabled servers."""
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
     default_model: str | None = None
     """A key of `models`, or any other name of a model."""
     path: Path | None = None
-    """The file; of several, the one whose values count."""
+    """The path of the file; of several files, the one with the highest precedence."""
     warnings: tuple[str, ...] = ()
     """Warnings, one line each, with the place in the file."""
     policy: Policy = ()
-    """The rules for calls, in the order of the file."""
+    """The rules for tool calls, in the order they are tried."""
     system: str | None = None
     """The instructions of the profile in use."""
     profiles: tuple[str, ...] = ()
     """The names of the profiles."""
     base_paths: tuple[Path, ...] = ()
-    """Further files; a value of theirs counts where no file before has it."""
+    """The paths of further files, in descending precedence."""
     startup_patience: float | None = None
     """Seconds a turn waits for servers that are starting; None for the default."""
     fallback_models: tuple[str, ...] | None = None
-    """Names of models to ask where `default_model` cannot answer, unless its own entry has a list; None for no list."""
+    """Names of models to use if `default_model` cannot answer, unless its own entry has a list; None for no list."""
 
     def find_fallback_models(self, model: str | None) -> tuple[str, ...]:
-        """Return the names of the models to ask where a model cannot answer.
+        """Return the names of the models to use if a model cannot answer.
 
         Args:
-            model: a key of `models`, or any other name of a model; None for `default_model`.
+            model: A key of `models`, or any other name of a model; None for `default_model`.
         """
         name = model or self.default_model
         entry = self.models.get(name or "")
@@ -204,5 +206,5 @@ class Settings:
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """The files in use, beginning with the one whose values count."""
+        """The paths of all files in use, in descending precedence."""
         return (*(() if self.path is None else (self.path,)), *self.base_paths)

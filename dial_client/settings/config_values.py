@@ -1,6 +1,6 @@
 """Readers of values that servers and models have in common: names, URLs, headers, environment variables.
 
-No message shows a value: it may be a secret.
+No message shows a value, because it may be a secret.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ TOP_KEYS = (
     *("mcpServers", "servers", "models", "defaultModel", "fallbackModels"),
     *("inputs", "policy", "startupPatience", "profiles"),
 )
-"""The keys at the top of a configuration."""
+"""The keys at the top level of a configuration."""
 COMMENTS = ("_", "$", "//")
-"""The beginnings of keys that are comments."""
+"""Prefixes of keys that are comments."""
 
 
 def check_name(name: str, node: Node) -> None:
-    """Raise `ConfigError` where the name of a server or model cannot be read and shown."""
+    """Raise `ConfigError` if the name of a server or model is blank, or has characters that are not printable."""
     if not name.strip() or not name.isprintable():
-        raise node.error("expected a name that can be read and shown", at_name=True)
+        raise node.error("expected a name of printable characters", at_name=True)
 
 
 def read_url(node: Node) -> str:
-    """Return an address that begins with ``http://`` or ``https://``."""
+    """Return an http or https URL."""
     text = node.string()
     try:
         parts = urlsplit(text)
@@ -40,7 +40,7 @@ def read_url(node: Node) -> str:
 
 
 def read_env(node: Node) -> dict[str, str]:
-    """Return environment variables, without those that are null."""
+    """Return environment variables; members that are null are left out."""
     for name, child in node.children().items():
         if not name or "=" in name or "\0" in name:
             raise child.error("expected the name of a variable", at_name=True)
@@ -48,7 +48,7 @@ def read_env(node: Node) -> dict[str, str]:
 
 
 def read_line(node: Node) -> str:
-    """Return the value of a header without the blanks around it."""
+    """Return the value of a header without leading and trailing blanks."""
     line = node.scalar().strip(" \t")
     if not re.fullmatch(r"[\t\x20-\x7e]*", line):
         raise node.error("expected one line of printable ASCII", "does a variable in it end with a line break?")
@@ -65,5 +65,5 @@ def read_headers(node: Node) -> dict[str, str]:
 
 
 def read_object(node: Node) -> dict[str, Any]:
-    """Return an object with whatever it holds."""
+    """Return an object with any members."""
     return {key: child.value for key, child in node.children().items()}

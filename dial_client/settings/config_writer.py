@@ -1,9 +1,9 @@
-"""Changes of a configuration file: its text is edited, checked, kept beside the file as a backup, and replaced whole.
+"""Changes of a configuration file: the edited text is checked, the old file is backed up, and the file is replaced.
 
-    read_text     the file -> `ConfigText`; a file that does not exist yet has a text too
-    write_text    the changed text -> the file, if it is a valid configuration
+    read_text     reads the file -> `ConfigText`; for a missing file, the text of an empty configuration
+    write_text    writes the changed text, if it is a valid configuration
 
-Comments and order of a file survive, because a change is an edit of its text (`jsonc_editor`).
+Comments and the order of keys are preserved, because a change is an edit of the text (`jsonc_editor`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dial_client.settings import configuration
 from dial_client.settings.config_trust import MAX_BYTES
 
 EMPTY = "{\n}\n"
-"""The text of a configuration that does not exist yet."""
+"""The text of an empty configuration, used for a file that does not exist yet."""
 BACKUP_SUFFIX = ".bak"
 
 
@@ -31,7 +31,7 @@ class ConfigText:
     path: Path
     text: str = field(repr=False)
     data: bytes | None = field(repr=False)
-    """The content of the file; None where there is no file yet."""
+    """The content of the file in bytes; None if there is no file yet."""
 
     @property
     def is_new(self) -> bool:
@@ -43,7 +43,7 @@ def read_text(path: Path) -> ConfigText:
     """Read a configuration in order to change it.
 
     Raises:
-        ConfigError: it cannot be read, is larger than `config_trust.MAX_BYTES`, or is not UTF-8.
+        ConfigError: The file cannot be read, is larger than `config_trust.MAX_BYTES`, or is not UTF-8.
     """
     try:
         if not path.exists():
@@ -54,7 +54,7 @@ def read_text(path: Path) -> ConfigText:
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot be read: {system_reason(error)}", path=str(path)) from None
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"a configuration that is changed has at most {MAX_BYTES:,} bytes", path=str(path))
+        raise ConfigError(f"a configuration to edit must not exceed {MAX_BYTES:,} bytes", path=str(path))
     try:
         return ConfigText(path, data.decode(), data)
     except UnicodeDecodeError:
@@ -62,16 +62,21 @@ def read_text(path: Path) -> ConfigText:
 
 
 def write_text(before: ConfigText, text: str) -> Path | None:
-    """Put a changed text in place of the one that was read, and return the path of the backup.
+    """Replace the text of a configuration file, after a backup of the old file.
 
-    The file is replaced whole or not at all. A new file, and the backup, are readable by their owner only; a file that
-    was there keeps its permissions. Through a symbolic link its target is changed.
+    The file is replaced atomically. A new file and the backup are readable by their owner only; an existing file keeps
+    its permissions. If the path is a symbolic link, its target is replaced.
+
+    Args:
+        before: The configuration as it was read.
+        text: The changed text.
 
     Returns:
-        The backup; None where there was no file.
+        The path of the backup; None if there was no file.
 
     Raises:
-        ConfigError: the text is no valid configuration, the file has changed meanwhile, or it cannot be written.
+        ConfigError: The text is no valid configuration, the file has changed since it was read, or it cannot be
+            written.
     """
     check_text(text, before)
     target = Path(os.path.realpath(before.path))
@@ -91,12 +96,12 @@ def write_text(before: ConfigText, text: str) -> Path | None:
 
 
 def check_text(text: str, before: ConfigText) -> None:
-    """Check that a changed text is a configuration; where the text before was valid, the new one has to be valid too.
+    """Check that a changed text has entries, and that it is a valid configuration if the old text was one.
 
-    Variables that are not set, and files of variables that are missing, are no error.
+    Unset variables and missing files of variables are no errors.
 
     Raises:
-        ConfigError: it is not; the error says where, and what was expected.
+        ConfigError: The text is invalid; the error names the place, and what was expected.
     """
     configuration.outline(text, str(before.path))
     problem = find_problem(text, before.path)
@@ -105,7 +110,7 @@ def check_text(text: str, before: ConfigText) -> None:
 
 
 def find_problem(text: str, path: Path) -> ConfigError | None:
-    """Return what is wrong with a configuration apart from variables that are not set; None for nothing."""
+    """Return the error of an invalid configuration, ignoring unset variables; None if it is valid."""
     problem: ConfigError | None = None
     for value_of in _STAND_INS:
         try:
@@ -121,16 +126,16 @@ _STAND_IN_URL = "https://localhost"
 _URL_NAME = re.compile(r"(?i)url|uri|endpoint|address|base|server")
 _PART_NAME = re.compile(r"(?i)port|key|token|secret|password|name|user|id$|host|version")
 _STAND_INS: tuple[Callable[[str], str | None], ...] = (
-    lambda name: None,  # noqa: ARG005 - where every variable has a default
+    lambda name: None,  # noqa: ARG005 - if every variable has a default
     lambda name: "1",  # noqa: ARG005 - a port, a part of a host or of a path, a key
     lambda name: _STAND_IN_URL if _URL_NAME.search(name) else "1",
     lambda name: "1" if _PART_NAME.search(name) else _STAND_IN_URL,
 )
-"""What a variable may stand for, by its name."""
+"""Functions that return a sample value for a variable's name; they are tried in order."""
 
 
 class _StandIns(Mapping[str, str]):
-    """An environment in which variables have values that fit a configuration."""
+    """An environment with sample values for all variables, except for the home folder."""
 
     def __init__(self, value_of: Callable[[str], str | None]) -> None:
         self._value_of = value_of

@@ -1,12 +1,12 @@
-"""Reads ``servers.json`` and the environment into `Settings`. A configuration is checked once, here.
+"""Reads ``servers.json`` and the environment into `Settings`, and checks the whole configuration.
 
-    load                a file
-      combine           the texts of one or several files
-        read_profile    an entry of ``profiles``    -> `Profile`
-        read_server     an entry of ``mcpServers`` -> `ServerSettings`
-        read_model      a profile of ``models``    -> `ModelSettings`
+    load                reads a file
+      combine           reads the texts of one or several files
+        read_profile    reads an entry of ``profiles``    -> `Profile`
+        read_server     reads an entry of ``mcpServers`` -> `ServerSettings`
+        read_model      reads a profile of ``models``    -> `ModelSettings`
 
-No message and no repr shows a value: it may be a secret. Messages name the key, and the place where it stands.
+No message and no repr shows a value, because it may be a secret. Messages name the key, and its place in the file.
 """
 
 from __future__ import annotations
@@ -71,10 +71,15 @@ __all__ = [
 def load(
     path: str | os.PathLike[str], environ: Mapping[str, str] | None = None, *, profile: str | None = None
 ) -> Settings:
-    """Read a file; `environ` replaces the environment of the process, and `profile` names one of its profiles.
+    """Read a configuration file.
+
+    Args:
+        path: The path of the file.
+        environ: Replaces the environment of this process.
+        profile: The name of a profile to use.
 
     Raises:
-        ConfigError: it cannot be read, something in it is wrong, or there is no such profile.
+        ConfigError: The file cannot be read or is invalid, or there is no such profile.
     """
     return combine((read_config_file(path, environ),), profile)
 
@@ -92,21 +97,21 @@ def parse(
 
     Args:
         text: JSON; comments and trailing commas are accepted.
-        path: The file, as messages call it.
-        folder: Where relative paths begin, and what ``${workspaceFolder}`` is; else the folder of `path`.
-        environ: Stands for the process's own environment.
+        path: The path of the file, for messages.
+        folder: The base of relative paths, and the value of ``${workspaceFolder}``; by default the folder of `path`.
+        environ: Replaces the environment of this process.
         read: Returns the content of an ``envFile``.
         profile: The name of a profile to use.
 
     Raises:
-        ConfigError: something is wrong; it says where, and what was expected.
+        ConfigError: The configuration is invalid; the error names the place, and what was expected.
     """
     return combine((ConfigFile(text, path, folder, environ, read),), profile)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """The text of a configuration, with what its values refer to; the fields are the arguments of `parse`."""
+    """The text of a configuration with its context; the fields are the arguments of `parse`."""
 
     text: str | bytes = field(repr=False)
     path: str = ""
@@ -119,7 +124,7 @@ def read_config_file(path: str | os.PathLike[str], environ: Mapping[str, str] | 
     """Read the text of a file.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: The file cannot be read.
     """
     try:
         data = Path(path).read_bytes()
@@ -130,19 +135,19 @@ def read_config_file(path: str | os.PathLike[str], environ: Mapping[str, str] | 
 
 
 def combine(files: Sequence[ConfigFile], profile: str | None = None, only_server: str | None = None) -> Settings:
-    """Read several files as one configuration. A later file counts before an earlier one.
+    """Read several files as one configuration. A later file has precedence over an earlier one.
 
-    Servers, models and the values of profiles replace those of the same name, as a whole. Rules are not replaced: those
-    of an earlier file are tried first. A variable that is not set is an error in the last file; in an earlier one its
-    server or model is not used, with a warning.
+    A server, a model or a value of a profile replaces the one of the same name in earlier files as a whole. Rules are
+    not replaced: the rules of an earlier file are tried first. An unset variable is an error in the last file; in an
+    earlier file it is a warning, and the server or model that needs it is not used.
 
     Args:
-        files: the texts; an empty sequence is an empty configuration.
-        profile: the name of a profile to use, of any of the files.
-        only_server: the name of a server; all others count as disabled, and their variables need not be set.
+        files: The texts of the files; an empty sequence is an empty configuration.
+        profile: The name of a profile to use, from any of the files.
+        only_server: The name of the only server to use; all others count as disabled, and need no variables.
 
     Raises:
-        ConfigError: something is wrong; it says where, and what was expected.
+        ConfigError: A file is invalid; the error names the place, and what was expected.
     """
     documents = [_Document.read(file) for file in files]
     found = [document.profile(profile) for document in documents if profile is not None]
@@ -158,7 +163,7 @@ def combine(files: Sequence[ConfigFile], profile: str | None = None, only_server
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """One file, checked as far as its keys."""
+    """One parsed file whose top-level keys were checked; its entries are not read yet."""
 
     path: str
     names: Variables
@@ -176,7 +181,7 @@ class _Document:
         return self.top["profiles"].children() if "profiles" in self.top else {}
 
     def profile(self, name: str | None) -> Profile | None:
-        """Return the profile of this name; None where the file has none."""
+        """Return the profile of this name; None if the file has no such profile."""
         node = self.profiles.get(name or "")
         return None if node is None else read_profile(name or "", node, self.names)
 
@@ -185,11 +190,11 @@ class _Document:
         return self.top["models"].children() if "models" in self.top else {}
 
     def settings(self, profile: Profile | None, later: Sequence[_Document]) -> Settings:
-        """Return what stands in the file, without the values of the profile; its rules come first.
+        """Return the settings of the file. Of the profile's values they include only the rules, which come first.
 
         Args:
-            profile: the profile in use.
-            later: the files whose values count before those of this one.
+            profile: The profile in use.
+            later: The files with precedence over this one.
         """
         top, names = self.top, self.names
         servers = {
@@ -235,10 +240,10 @@ class _Document:
 
 
 def outline(text: str | bytes, path: str = "") -> Outline:
-    """Return the entries as they are written: no variable is expanded, and no other file is read.
+    """Return the entries as written, without expanding variables or reading other files.
 
     Raises:
-        ConfigError: this is not JSON, or not made of entries.
+        ConfigError: The text is not JSON, or has values other than entries.
     """
     top, unknown = document(text, path).known(TOP_KEYS, {})
     servers, models = _entries(top, unknown), top["models"].children() if "models" in top else {}
@@ -260,16 +265,22 @@ def server_from_mapping(
     environ: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> ServerSettings:
-    """Read one entry that was made in Python; relative paths begin at `folder`, by default the current one.
+    """Read one server's entry that was made in Python.
+
+    Args:
+        name: The server's name.
+        entry: The entry, with the keys of ``servers.json``.
+        environ: Replaces the environment of this process.
+        folder: The base of relative paths; by default the current folder.
 
     Raises:
-        ConfigError: something is wrong; it names the key, and what was expected.
+        ConfigError: The entry is invalid; the error names the key, and what was expected.
     """
     return read_server(name, Node(entry, (name,)), variables(environ, folder or ""))
 
 
 def _entries(top: Mapping[str, Node], unknown: Mapping[str, Node]) -> Mapping[str, Node]:
-    """Return the entries of the servers: the value of ``mcpServers`` or ``servers``, or else the top level itself."""
+    """Return the entries of the servers: under ``mcpServers`` or ``servers``, otherwise at the top level."""
     if "mcpServers" in top and "servers" in top:
         raise top["servers"].error("must not be combined with mcpServers", "keep one of the two", at_name=True)
     for key in ("mcpServers", "servers"):
@@ -278,5 +289,5 @@ def _entries(top: Mapping[str, Node], unknown: Mapping[str, Node]) -> Mapping[st
     entries = {name: node for name, node in unknown.items() if not name.startswith(COMMENTS)}
     for name, node in entries.items():
         if not isinstance(node.value, Mapping):
-            raise node.wrong("a server's entry", did_you_mean(name, TOP_KEYS) or 'servers stand under "mcpServers"')
+            raise node.wrong("a server's entry", did_you_mean(name, TOP_KEYS) or 'servers belong under "mcpServers"')
     return entries

@@ -1,8 +1,8 @@
-"""JSON with comments, as people write it in configuration files, with the line and column of every value.
+"""A parser for JSON with comments that records the line and column of every value.
 
-`read` accepts comments (``//`` and ``/* */``), trailing commas and a byte order mark; whatever else is not JSON is a
-`ConfigError`. It gives a `Node`: a value that knows its keys and its place, is asked for by type, and makes the error
-of whatever is wrong with it. Time and memory are linear in the text. No message shows a value: it may be a secret.
+`read` accepts comments (``//`` and ``/* */``), trailing commas and a byte order mark; anything else that is not JSON
+raises `ConfigError`. It returns a `Node`: a value with its key path, its place, typed access, and error messages that
+name the place. Time and memory are linear in the text. No message shows a value, because it may be a secret.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from typing import Any, NoReturn, TypeVar
 from dial_client.errors import ConfigError
 
 Keys = tuple[str | int, ...]
-"""The path from the top to a value: ``("mcpServers", "time", "args", 0)``."""
+"""The path from the top level to a value: ``("mcpServers", "time", "args", 0)``."""
 
 T = TypeVar("T")
 
 MAX_DEPTH = 100
-"""The most levels of nested objects and lists; more is a `ConfigError`."""
+"""Maximum nesting depth of objects and lists; deeper nesting raises `ConfigError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file, with the place of each value in it; values that come from no file have no place."""
+    """A file with the places of all its values. Values made in Python have an empty source, and no place."""
 
     path: str = ""
-    """The file, as the user named it."""
+    """The path of the file, as the user gave it."""
     lines: Sequence[int] = ()
-    """The offset in characters at which each line begins."""
+    """The offset of each line's begin, in characters."""
     values: Mapping[Keys, int] = field(default_factory=dict, repr=False)
-    """The offset of each value."""
+    """The offset of each value, in characters."""
     names: Mapping[Keys, int] = field(default_factory=dict, repr=False)
-    """The offset of the key that stands before the value, for what an object holds."""
+    """The offset of the key of each object member, in characters."""
 
     def place(self, keys: Keys, *, at_name: bool = False) -> tuple[int, int]:
-        """Return line and column of a value, or of its key; of the enclosing value where it is not in the file.
+        """Return line and column of a value or of its key; for a missing value, those of the enclosing value.
 
-        Both are counted from 1, the column in characters; (0, 0) where there is no file.
+        Both are counted from 1, columns in characters; (0, 0) for values that come from no file.
         """
         while keys and keys not in self.values:
             keys = keys[:-1]
@@ -57,9 +57,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of a configuration, with its place, typed access, and the errors that name the place.
+    """A value of a configuration with its place, typed access, and error messages that name the place.
 
-    Each method that asks for a type raises `ConfigError` where the value is of another.
+    The methods for typed access raise `ConfigError` if the value has another type.
     """
 
     value: Any = field(repr=False)
@@ -72,7 +72,7 @@ class Node:
         return ConfigError(text, hint, self.source.path, *self.source.place(self.keys, at_name=at_name))
 
     def wrong(self, expected: str, hint: str = "") -> ConfigError:
-        """Return the error of a value that has another type or is out of range."""
+        """Return the error for a value that has another type or is out of range."""
         return self.error(f"expected {expected}, found {_kind(self.value)}", hint)
 
     def children(self) -> dict[str, Node]:
@@ -90,7 +90,7 @@ class Node:
         return [self._child(index) for index in range(len(self.value))]
 
     def string(self) -> str:
-        """Return a string; a path counts as a string where the configuration is made in Python."""
+        """Return a string; a `PurePath` is accepted, too, in configurations made in Python."""
         if not isinstance(self.value, str | PurePath):
             raise self.wrong("a string", "put it in double quotes" if isinstance(self.value, int | float) else "")
         return str(self.value)
@@ -126,19 +126,19 @@ class Node:
         return int(self.value)
 
     def scalar(self) -> str:
-        """Return a string; a number, true or false as JSON writes them."""
+        """Return a string; a number, true or false is returned in JSON notation."""
         if isinstance(self.value, int | float) and abs(self.value) <= _LARGEST:
             return json.dumps(self.value)
         return self.string()
 
     def scalars(self) -> dict[str, str]:
-        """Return an object of strings, without the members that are null."""
+        """Return an object of scalars as strings; members that are null are left out."""
         return {key: child.scalar() for key, child in self.children().items() if child.value is not None}
 
     def known(self, keys: Iterable[str], aliases: Mapping[str, str]) -> tuple[dict[str, Node], dict[str, Node]]:
-        """Sort the members of an object into known keys, by their proper names, and unknown keys.
+        """Return the members of an object with known keys, under the names in `keys`, and those with unknown keys.
 
-        A member that is null counts as absent. The case of letters, ``_`` and ``-`` make no difference in a key.
+        Null members count as absent. Letter case, ``_`` and ``-`` are ignored. `aliases` maps further names to `keys`.
         """
         proper = {_folded(key): key for key in keys} | {_folded(name): key for name, key in aliases.items()}
         found: dict[str, Node] = {}
@@ -155,7 +155,7 @@ class Node:
         return found, unknown
 
     def with_strings(self, change: Callable[[Node], str]) -> Node:
-        """Return the same node with each string in it replaced."""
+        """Return the same node with each string in it replaced by `change(node of the string)`."""
         value = self.value
         if isinstance(value, str):
             value = change(self)
@@ -172,10 +172,10 @@ class Node:
 
 
 def read(text: str | bytes, path: str = "") -> Node:
-    """Read a whole file; `path` is what messages call it.
+    """Parse the content of a file; `path` is used in messages.
 
     Raises:
-        ConfigError: this is not JSON.
+        ConfigError: The content is not JSON.
     """
     if isinstance(text, bytes):
         text = _decoded(text, path)
@@ -183,12 +183,12 @@ def read(text: str | bytes, path: str = "") -> Node:
 
 
 def quoted(key: str) -> str:
-    """Return a key as a message shows it: in quotes, escaped, and cut where it is long."""
+    """Return a key for a message: in quotes, escaped, and cut to 60 characters."""
     return repr(key if len(key) <= 60 else key[:60] + "…")
 
 
 def one_of(meanings: Mapping[str, T]) -> Callable[[Node], T]:
-    """Return a reader of one of these words; letter case, ``_`` and ``-`` make no difference."""
+    """Return a reader that maps a word by `meanings`; letter case, ``_`` and ``-`` of the word are ignored."""
     folded = {_folded(word): meaning for word, meaning in meanings.items()}
 
     def word(node: Node) -> T:
@@ -202,7 +202,7 @@ def one_of(meanings: Mapping[str, T]) -> Callable[[Node], T]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint that names the nearest known word; an empty text where none is near."""
+    """Return a hint that names the nearest known word; empty if no word is similar."""
     from difflib import get_close_matches
 
     folded = {_folded(key): key for key in known}
@@ -257,11 +257,11 @@ _HINTS = {
     "False": "JSON writes false",
     "None": "JSON writes null",
     **dict.fromkeys(("NaN", "Infinity", "-Infinity"), "JSON has no such number"),
-    **dict.fromkeys("'`", "strings stand in double quotes"),
+    **dict.fromkeys("'`", "strings are written in double quotes"),
     **dict.fromkeys("\u201c\u201d\u201e", "these are typographic quotes; use plain ones"),
     "#": "comments begin with //",
     ",": "there is one comma too many",
-    "\u00a0": "this is a no-break space, pasted from a page; use a plain one",
+    "\u00a0": "this is a no-break space, often pasted from a web page; use a plain space",
 }
 
 
@@ -284,7 +284,7 @@ class _Scanner:
             self.fail("the file is empty", 'expected {"mcpServers": {…}}')
         value = self.value(())
         if self.peek():
-            self.fail("there is text behind the end of the JSON", "a file holds one object")
+            self.fail("there is text after the end of the JSON", "a file contains one object")
         return Node(value, (), self.source)
 
     def value(self, keys: Keys) -> Any:
@@ -310,10 +310,10 @@ class _Scanner:
             began, key = self.at, self.string()
             if key in found:
                 first, _ = self.source.place((*keys, key), at_name=True)
-                self.fail(f"the key {quoted(key)} stands twice in one object", f"first in line {first}", at=began)
+                self.fail(f"the key {quoted(key)} occurs twice in one object", f"first in line {first}", at=began)
             self.names[*keys, key] = began
             if self.peek() != ":":
-                self.expected("':' behind the key")
+                self.expected("':' after the key")
             self.at += 1
             found[key] = self.value((*keys, key))
         return found
@@ -325,16 +325,16 @@ class _Scanner:
         return found
 
     def items(self, closer: str) -> Iterator[str]:
-        """Step into a bracket and out of it; stop before each item and yield the character with which it begins."""
+        """Yield the first character of each item, which the caller scans; consume the commas and both brackets."""
         self.open.append(self.at)
         self.at += 1
         while (char := self.peek()) != closer:
             yield char
-            behind = self.peek()
-            if behind == ",":
+            following = self.peek()
+            if following == ",":
                 self.at += 1
-            elif behind != closer:
-                hint = "is a comma missing before this?" if behind in ('"', "{", "[") else ""
+            elif following != closer:
+                hint = "is a comma missing before this?" if following in ('"', "{", "[") else ""
                 self.expected(f"',' or '{closer}'", hint)
         self.open.pop()
         self.at += 1
@@ -346,7 +346,7 @@ class _Scanner:
             case '"':
                 self.at += 1
             case "" | "\n":
-                self.fail("a string is not closed", f"it ends with '\"' on its line; {_BACKSLASH}", at=began)
+                self.fail("a string is not closed", f"it must end with '\"' on its line; {_BACKSLASH}", at=began)
             case "\\":
                 escape = self.text[self.at : self.at + 2]
                 self.fail(f"'{escape if escape.isprintable() else escape[0]}' is not an escape", _BACKSLASH)
@@ -362,7 +362,7 @@ class _Scanner:
         word = self.text[began:end]
         number = _NUMBER.fullmatch(word)
         if not number and word not in _WORDS:
-            usual = "text stands in double quotes" if word[:1].isalpha() else "a number is written like -1 or 0.5"
+            usual = "text is written in double quotes" if word[:1].isalpha() else "a number is written like -1 or 0.5"
             self.expected("a value", _HINTS.get(word, usual) if word else "")
         self.at = end
         if not number:
@@ -372,7 +372,7 @@ class _Scanner:
         return float(word) if number.lastindex else int(word)
 
     def peek(self) -> str:
-        """Skip blanks and comments; return the next character, or an empty text at the end."""
+        """Skip blanks and comments; return the next character, or an empty string at the end."""
         self.at = _end(_GAP, self.text, self.at)
         if self.text.startswith("/*", self.at):
             self.fail("a comment is not closed", "expected */")
@@ -391,7 +391,7 @@ class _Scanner:
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Return where the match of a pattern ends; the pattern must match every text, if only as an empty match."""
+    """Return the end of a pattern's match at an offset; the offset itself if the pattern does not match."""
     found = pattern.match(text, at)
     return found.end() if found else at
 

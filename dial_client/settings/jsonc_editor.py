@@ -1,10 +1,10 @@
-"""Edits of JSON with comments that change a single member, and keep every other character of the text.
+"""Edits of JSON with comments that change one member, and preserve every other character of the text.
 
     set_value      replaces a value, or appends a member to its object
     remove_value   removes a member
 
-Comments, order, trailing commas, indentation and line ends of the text are kept; a new member is indented like its
-neighbours. Time is linear in the text.
+Comments, order, trailing commas, indentation and line ends are preserved; a new member is indented like the members
+around it. Time is linear in the text.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 from dial_client.settings.jsonc import Keys, Node, read
 
 MAX_WIDTH = 100
-"""Columns up to which a new list stands on one line."""
+"""Maximum columns of a new list on one line."""
 
 
 def set_value(text: str, keys: Sequence[str], value: Any) -> str:
-    """Return the text with a value in place of the one at `keys`, or with a new member behind those of its object.
+    """Return the text with the value at `keys` replaced, or appended to its object as a new member.
 
     Args:
         text: JSON; comments and trailing commas are accepted.
-        keys: the path from the top to the value; objects that are missing on the way are made.
-        value: whatever JSON can say.
+        keys: The path from the top level to the value; missing objects on the path are created.
+        value: Any JSON value.
 
     Raises:
-        ConfigError: the text is not JSON, or something on the way to the value is no object.
+        ConfigError: The text is not JSON, or a value on the path is no object.
     """
     return _Text(text).with_value(tuple(keys), value)
 
@@ -40,14 +40,14 @@ def remove_value(text: str, keys: Sequence[str]) -> str:
     """Return the text without the member at `keys`; the comments around the member stay.
 
     Raises:
-        ConfigError: the text is not JSON, or something on the way to the member is no object.
-        KeyError: there is no such member.
+        ConfigError: The text is not JSON, or a value on the path is no object.
+        KeyError: There is no such member.
     """
     return _Text(text).without(tuple(keys))
 
 
 _Change = tuple[int, int, str]
-"""The text to put in place of the characters from an offset to another."""
+"""Start and end offset of the characters to replace, and their replacement."""
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|//[^\n]*|/\*.*?\*/|[\[\]{}]|[^"/\[\]{}]+', re.DOTALL)
 _GAP = re.compile(r"(?:[ \t\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _SCALAR = re.compile(r"[\w.+-]+")
@@ -55,7 +55,7 @@ _BLANKS = re.compile(r"[ \t]*")
 
 
 class _Text:
-    """A text in which places are found. Offsets count a line end as one character, as those of `jsonc.read` do."""
+    """A parsed text that can be edited. Offsets count a line end as one character, like those of `jsonc.read`."""
 
     def __init__(self, text: str) -> None:
         self._root = read(text)
@@ -67,7 +67,7 @@ class _Text:
         self._text = body.replace("\r\n", "\n").replace("\r", "\n")
 
     def with_value(self, keys: Keys, value: Any) -> str:
-        """Return the text with a value that is replaced or appended."""
+        """Return the text with a value replaced or appended."""
         depth = self._existing(keys)
         if depth == len(keys):
             start = self._root.source.values[keys]
@@ -79,7 +79,7 @@ class _Text:
         return self._changed(self._appended(keys[:depth], str(keys[depth]), value))
 
     def without(self, keys: Keys) -> str:
-        """Return the text without a member, and without the comma that belongs to the member."""
+        """Return the text without a member and its comma."""
         if not keys or self._existing(keys) < len(keys):
             raise KeyError(keys)
         start = self._root.source.names[keys]
@@ -95,7 +95,7 @@ class _Text:
         return self._changed([self._removal(start, end), *commas])
 
     def _existing(self, keys: Keys) -> int:
-        """Return how many of the keys lead to values that are there; all before the last lead to objects."""
+        """Return the number of leading keys that exist in the text."""
         node: Node = self._root
         for depth, key in enumerate(keys):
             children = node.children()
@@ -125,7 +125,7 @@ class _Text:
         return [*missing, (at, at, f"\n{indent}{member}{'' if comma is None else ','}")]
 
     def _first_member(self, start: int, close: int, key: str, value: Any) -> _Change:
-        """Return the change that puts a member into an object without members."""
+        """Return the change that inserts the first member into an empty object."""
         outer, unit = self._indent_at(start), self._unit()
         member = _member(key, value, _Layout(outer + unit, unit))
         at = len(self._text[:close].rstrip(" \t\n"))
@@ -135,7 +135,10 @@ class _Text:
         return (at, at, f"\n{outer}{unit}{member}{behind}")
 
     def _removal(self, start: int, end: int) -> _Change:
-        """Return the removal of a part: with its lines where nothing else is in them, else with the blanks behind."""
+        """Return the change that removes a part of the text.
+
+        If its lines contain nothing else, they are removed completely; otherwise the blanks after the part are.
+        """
         line_start = self._text.rfind("\n", 0, start) + 1
         blanks = _match_end(_BLANKS, self._text, end)
         if not self._text[line_start:start].strip() and self._text[blanks : blanks + 1] == "\n":
@@ -155,7 +158,7 @@ class _Text:
         return self._comma_behind(self._value_end(self._root.source.values[*keys[:-1], members[index - 1]]))
 
     def _value_end(self, start: int) -> int:
-        """Return the offset behind the value that begins at `start`."""
+        """Return the offset after the value that begins at `start`."""
         if self._text[start] not in '[{"':
             return _match_end(_SCALAR, self._text, start)
         depth = 0
@@ -163,19 +166,19 @@ class _Text:
             depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
             if depth == 0:
                 return token.end()
-        raise AssertionError("the text was read: its brackets are closed")
+        raise AssertionError("the text was parsed before, so its brackets are closed")
 
     def _begins_its_line(self, offset: int) -> bool:
         line_start = self._text.rfind("\n", 0, offset) + 1
         return line_start > 0 and not self._text[line_start:offset].strip()
 
     def _indent_at(self, offset: int) -> str:
-        """Return the blanks at the begin of the line of an offset."""
+        """Return the indentation of the line at an offset."""
         line_start = self._text.rfind("\n", 0, offset) + 1
         return self._text[line_start : _match_end(_BLANKS, self._text, line_start)]
 
     def _unit(self) -> str:
-        """Return the indentation of one level in this text; two blanks where the text does not show it."""
+        """Return the indentation of one level in this text; two spaces if the text has no indented member."""
         for keys, offset in self._root.source.names.items():
             outer, inner = self._indent_at(self._root.source.values[keys[:-1]]), self._indent_at(offset)
             if self._begins_its_line(offset) and inner != outer and inner.startswith(outer):
@@ -183,7 +186,7 @@ class _Text:
         return "  "
 
     def _changed(self, changes: Sequence[_Change]) -> str:
-        """Return the original text with the changes, which are in order and do not overlap."""
+        """Return the original text with the changes applied; they must be in order, and must not overlap."""
         parts, done = [], 0
         for start, end, text in changes:
             parts += [self._original[done : self._original_offset(start)], text.replace("\n", self._line_end)]
@@ -196,10 +199,12 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The indentation of the line of a value, and of one level."""
+    """The indentation to write a value with."""
 
     indent: str
+    """The indentation of the line in which the value begins."""
     unit: str
+    """The indentation of one level."""
 
     def deeper(self) -> _Layout:
         """Return the layout of the members of this value."""
@@ -211,7 +216,7 @@ def _member(key: str, value: Any, layout: _Layout | None) -> str:
 
 
 def _formatted(value: Any, layout: _Layout | None) -> str:
-    """Return a value as JSON: on one line without a layout, else objects with a line for each member."""
+    """Return a value as JSON: without a layout on one line, otherwise with one line for each member of an object."""
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if layout is None or not value:
         return flat

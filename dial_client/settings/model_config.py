@@ -1,4 +1,4 @@
-"""A profile of ``models`` -> `ModelSettings`: the keys, and the flags in which endpoints differ."""
+"""Reads a profile of ``models`` as `ModelSettings`: the keys, and the flags for differences between endpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_model(name: str, node: Node, variables: Variables) -> ModelSettings:
     """Read one profile; its variables are expanded.
 
     Raises:
-        ConfigError: something is wrong; it says where, and what was expected.
+        ConfigError: The profile is invalid; the error names the place, and what was expected.
     """
     check_name(name, node)
     found, unknown = node.known(MODEL_KEYS, {})
@@ -70,7 +70,7 @@ QUIRKS: Mapping[str, Callable[[Node], Any]] = {
     **dict.fromkeys(("sampling", "short_ids", "stream_usage", "strict", "tool_search"), Node.boolean),
     **dict.fromkeys(("tool_choice", "user_after_tool"), Node.boolean),
 }
-"""How an endpoint may differ from OpenAI's chat completions: each flag, and what reads its value."""
+"""The flags for differences from OpenAI's Chat Completions, each with the reader of its value."""
 
 MODEL_KEYS: Mapping[str, Callable[[Node], Any]] = {
     "preset": Node.string,

@@ -1,4 +1,4 @@
-"""The key ``oauth`` of a server's entry -> `OAuthSettings`."""
+"""Reads the key ``oauth`` of a server's entry as `OAuthSettings`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dial_client.settings.jsonc import Node, did_you_mean, one_of
 
 
 def oauth(node: Node) -> OAuthSettings:
-    """Read how to log in: an object, the word "oauth" for the usual way, or in Python an ``httpx2.Auth``.
+    """Read the OAuth settings: an object, "oauth" or true for the defaults, or in Python an ``httpx2.Auth``.
 
     Raises:
-        ConfigError: something in it is wrong, or does not go together.
+        ConfigError: A value is invalid, or values contradict each other.
     """
     if node.value == "oauth" or node.value is True:
         return OAuthSettings()

@@ -6,7 +6,7 @@
       {"ask": "mail/send", "arguments": {"to": "*@example.com"}}
     ]}
 
-What the rules mean is `tools.policy`; this is only how they are written.
+This module reads the rules; `tools.policy` applies them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dial_client.settings.variables import Variables, variables
 
 
 class Effect(StrEnum):
-    """The effect of a rule on the calls it matches."""
+    """The effect of a rule on the tool calls it matches."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -39,26 +39,26 @@ ANNOTATIONS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHi
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One rule. A call matches the rule where every condition that is present holds."""
+    """One rule. It matches a call if all conditions that are present hold."""
 
     effect: Effect
     tools: tuple[str, ...]
-    """Patterns of `settings.tool_patterns`; one must match."""
+    """Patterns of `settings.tool_patterns`; at least one must match."""
     arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each argument's name, or a glob of names, the globs of which its value must match one."""
+    """Maps argument names, or globs of names, to globs; the argument's value must match at least one of them."""
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each argument's name, or a glob of names, the absolute folders of which one must contain its path."""
+    """Maps argument names, or globs of names, to absolute folders; at least one must contain the argument's path."""
     annotations: Mapping[str, bool] = field(default_factory=dict)
-    """Annotations of the tool that are required, by the names of `ANNOTATIONS`."""
+    """The required annotations of the tool, by the names of `ANNOTATIONS`."""
     tainted: bool | None = None
-    """Whether the conversation must hold untrusted content, or must not; None for either."""
+    """True if the conversation must contain untrusted content, False if it must not; None for no condition."""
     reason: str = ""
     """The reason, for the model and for the person."""
     name: str = ""
     """The name of the rule in messages: ``rule 2 (servers.json)``, ``rule 1 of profile work (servers.json)``."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rule as it is written, with its name; JSON types only."""
+        """Return the rule in the form of the configuration, with its name, as JSON types."""
         conditions: dict[str, Any] = {
             "arguments": {name: list(globs) for name, globs in self.arguments.items()},
             "paths": {name: list(folders) for name, folders in self.paths.items()},
@@ -71,25 +71,28 @@ class PolicyRule:
 
 
 Policy = tuple[PolicyRule, ...]
-"""Rules in their order."""
+"""Rules, in the order they are tried."""
 
 
 def policy(node: Node, names: Variables) -> Policy:
     """Return the rules of a list.
 
     Args:
-        node: the value of ``"policy"``.
-        names: what ``${…}`` means in paths, and the folder where relative paths begin.
+        node: The value of ``"policy"``.
+        names: The values of ``${…}`` in paths, and the base folder of relative paths.
 
     Raises:
-        ConfigError: something is wrong; it says where, and what was expected.
+        ConfigError: A rule is invalid; the error names the place, and what was expected.
     """
     origin = _origin(node)
     return tuple(_rule(element, names, f"rule {at}{origin}") for at, element in enumerate(node.elements(), 1))
 
 
 def _origin(node: Node) -> str:
-    """Return the profile and the file of rules; the user's own file by its path, as other files have its name too."""
+    """Return the profile and the file of rules, for messages.
+
+    The user's own file is named by its path, because files in other folders have the same name.
+    """
     profile = f" of profile {node.keys[1]}" if len(node.keys) > 1 and node.keys[0] == "profiles" else ""
     path = Path(node.source.path) if node.source.path else None
     if path is None:
@@ -111,17 +114,17 @@ def policy_from(
     environ: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] = "",
 ) -> Policy:
-    """Return the rules of a file, or of the content of such a file as Python has it.
+    """Return the rules of a file, or of the parsed content of such a file.
 
-    A file is a list of rules, or an object with such a list under ``"policy"``; other keys of the object play no part.
+    A file is a list of rules, or an object with such a list under ``"policy"``; other keys of the object are ignored.
 
     Args:
-        source: the rules, the file's path, or its content; None for no rules.
-        environ: stands for the process's own environment.
-        folder: where relative paths begin, and what ``${workspaceFolder}`` is; by default the current one.
+        source: The rules, the file's path, or its parsed content; None for no rules.
+        environ: Replaces the environment of this process.
+        folder: The base of relative paths, and the value of ``${workspaceFolder}``; by default the current folder.
 
     Raises:
-        ConfigError: the file cannot be read, or something in it is wrong.
+        ConfigError: The file cannot be read, or is invalid.
     """
     if source is None:
         return ()
@@ -144,10 +147,10 @@ def policy_from(
 
 
 def untrusted(node: Node) -> tuple[str, ...]:
-    """Return the globs of the tools whose results are untrusted; true stands for all tools.
+    """Return the globs of the tools whose results are untrusted; true means all tools.
 
     Raises:
-        ConfigError: it is neither true, false nor a list of texts.
+        ConfigError: The value is neither true, false nor a list of strings.
     """
     if isinstance(node.value, bool):
         return ("*",) if node.value else ()
@@ -161,7 +164,7 @@ def _rule(node: Node, names: Variables, name: str) -> PolicyRule:
     for key, child in unknown.items():
         if not key.startswith(("_", "$", "//")):
             hint = did_you_mean(key, (*Effect, *CONDITIONS))
-            raise child.error(f"a rule has no {quoted(key)}", hint, at_name=True)
+            raise child.error(f"a rule has no key {quoted(key)}", hint, at_name=True)
     effects = [effect for effect in Effect if effect in found]
     if len(effects) != 1:
         raise node.error("expected one of allow, ask and deny", 'a rule is like {"deny": "files/delete_*"}')
@@ -173,7 +176,7 @@ def _rule(node: Node, names: Variables, name: str) -> PolicyRule:
 def _tools(node: Node, effect: Effect) -> tuple[str, ...]:
     patterns = _strings(node)
     if not patterns:
-        raise node.error('expected a pattern of tools, like "server/tool"', '"*" stands for all of them')
+        raise node.error('expected a pattern of tools, like "server/tool"', '"*" matches all tools')
     for at, pattern in enumerate(patterns):
         if effect is Effect.ALLOW and "/" not in pattern and pattern != EVERYTHING:
             child = node.elements()[at] if isinstance(node.value, list | tuple) else node
@@ -210,9 +213,9 @@ def _folders(node: Node, names: Variables) -> dict[str, tuple[str, ...]]:
 
 
 def _given(node: Node, found: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Refuse an empty condition: it would hold for every call, or for none."""
+    """Return a condition; raise `ConfigError` if it is empty, because it would hold for every call, or for none."""
     if not found or not all(found.values()):
-        raise node.error("expected at least one argument, each with at least one value", '"*" stands for all arguments')
+        raise node.error("expected at least one argument, each with at least one value", '"*" matches all arguments')
     return found
 
 

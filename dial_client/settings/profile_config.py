@@ -1,4 +1,4 @@
-"""The ``"profiles"`` of a configuration: choices of model, servers, instructions and rules, each under a name.
+"""The ``"profiles"`` of a configuration: named selections of model, servers, instructions and rules.
 
 {"profiles": {"work": {"model": "anthropic:claude-sonnet-5-5", "servers": ["git", "jira*"]}}}
 """
@@ -22,7 +22,7 @@ def read_profile(name: str, node: Node, variables: Variables) -> Profile:
     """Read one profile; its variables are expanded.
 
     Raises:
-        ConfigError: something is wrong; it says where, and what was expected.
+        ConfigError: The profile is invalid; the error names the place, and what was expected.
     """
     check_name(name, node)
     found, unknown = node.known(PROFILE_KEYS, {})
@@ -33,7 +33,7 @@ def read_profile(name: str, node: Node, variables: Variables) -> Profile:
 
 
 def merge_profiles(base: Profile, over: Profile) -> Profile:
-    """Return two profiles of one name as one: the values of `over` count, and the rules of `base` are tried first."""
+    """Merge two profiles of the same name: values of `over` have precedence, and rules of `base` are tried first."""
     return Profile(
         over.name,
         base.model if over.model is None else over.model,
@@ -53,9 +53,9 @@ def apply_profile(settings: Settings, profile: Profile | None) -> Settings:
 
 
 def unknown_profile(name: str, names: Iterable[str]) -> ConfigError:
-    """Return the error of a profile that no file has, with the nearest name."""
+    """Return the error for a profile that no file has, with the nearest name."""
     known = tuple(dict.fromkeys(names))
-    listed = f"there are {', '.join(map(quoted, known[:20]))}" if known else 'profiles stand under "profiles"'
+    listed = f"there are {', '.join(map(quoted, known[:20]))}" if known else 'profiles belong under "profiles"'
     return ConfigError(f"there is no profile {quoted(name)}", hint=did_you_mean(name, known) or listed)
 
 
@@ -68,14 +68,14 @@ def check_servers(profile: Profile | None, servers: Iterable[str]) -> None:
     """Check that each pattern of a profile matches a server.
 
     Raises:
-        ConfigError: no file has such a server; the nearest name is the hint.
+        ConfigError: A pattern matches no server of any file; the hint names the nearest server.
     """
     if profile is None or not profile.servers:
         return
     names = tuple(servers)
     for glob in profile.servers:
         if not any(fnmatchcase(name, glob) for name in names):
-            problem = f"the profile {quoted(profile.name)} names the server {quoted(glob)}, and there is none"
+            problem = f"the profile {quoted(profile.name)} names the server {quoted(glob)}, which does not exist"
             raise ConfigError(problem, hint=did_you_mean(glob, names))
 
 
@@ -85,4 +85,4 @@ PROFILE_KEYS: Mapping[str, Callable[[Node, Variables], Any]] = {
     "system": lambda node, variables: variables.text(node),
     "policy": policy,
 }
-"""The keys of a profile, and what reads each value."""
+"""The keys of a profile, each with the reader of its value."""

@@ -1,4 +1,4 @@
-"""An entry of ``mcpServers`` -> `ServerSettings`: the keys, what reads each, and what fits together."""
+"""Reads an entry of ``mcpServers`` as `ServerSettings`: the keys, their readers, and checks across keys."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def read_server(name: str, node: Node, variables: Variables, *, is_selected: boo
     """Read one entry; its variables are expanded unless the server is disabled.
 
     Args:
-        name: the name of the server.
-        node: the entry.
-        variables: the values of ``${…}``.
-        is_selected: False disables the server.
+        name: The name of the server.
+        node: The entry.
+        variables: The values of ``${…}``.
+        is_selected: False to disable the server.
 
     Raises:
-        ConfigError: something is wrong; it says where, and what was expected.
+        ConfigError: The entry is invalid; the error names the place, and what was expected.
     """
     check_name(name, node)
     if "/" in name:
-        raise node.error("the name of a server holds no /", "patterns of tools are SERVER/TOOL", at_name=True)
+        raise node.error("a server's name cannot contain /", "patterns of tools are SERVER/TOOL", at_name=True)
     found, unknown = node.known(SERVER_KEYS, SERVER_ALIASES)
     enabled = _enabled(found) and is_selected
     values: dict[str, Any] = {}
@@ -68,16 +68,16 @@ def _nothing_to_reach(node: Node, unknown: Mapping[str, Node]) -> ConfigError:
     hints = [did_you_mean(key, ("command", "url")) for key in list(unknown)[:10]]
     if node.source.lines and len(node.keys) == 1:
         hints.append(did_you_mean(str(node.keys[0]), TOP_KEYS))
-    usual = 'a server is a program ("command") or an address ("url")'
+    usual = 'a server needs a program ("command") or a URL ("url")'
     return node.error("neither command nor url is present", next(filter(None, hints), usual), at_name=True)
 
 
 def _transport(found: Mapping[str, Node], values: Mapping[str, Any]) -> Transport:
-    """Return the transport that the entry names, else the one that its command or URL implies."""
+    """Return the transport that the entry names, or the one that its command or URL implies."""
     program, address = "command" in values, "url" in values
     if program and address:
         raise found["url"].error(
-            "must not be combined with command", "a server is a program or an address, not both", at_name=True
+            "must not be combined with command", "a server has a program or a URL, not both", at_name=True
         )
     if "type" in values:
         if (values["type"] is Transport.STDIO) != program:
@@ -91,7 +91,7 @@ def _transport(found: Mapping[str, Node], values: Mapping[str, Any]) -> Transpor
 
 
 def _merged_env(found: Mapping[str, Node], values: Mapping[str, Any], variables: Variables) -> dict[str, str]:
-    """Return the variables of the file with those of ``env`` on top; null in ``env`` removes a variable."""
+    """Return the variables of ``envFile``, overridden by those of ``env``; null in ``env`` removes a variable."""
     environment = found["env"].value if "env" in found else {}
     from_file = env_file(found["envFile"], variables.read(variables.folder / values["envFile"]))
     return {name: value for name, value in from_file.items() if name not in environment} | dict(values.get("env", {}))
@@ -109,9 +109,7 @@ def _warnings(found: Mapping[str, Node], unknown: Mapping[str, Node]) -> Iterato
     for key in ("env", "headers"):
         for child in found[key].children().values() if key in found else ():
             if re.fullmatch(r"\$[A-Za-z_][A-Za-z0-9_]*", str(child.value)):
-                yield str(
-                    child.error("this is not a variable, and is used as it is written", "a variable is written ${NAME}")
-                )
+                yield str(child.error("this is not expanded as a variable", "a variable is written ${NAME}"))
 
 
 def _command(node: Node) -> str:
@@ -121,7 +119,7 @@ def _command(node: Node) -> str:
 
 
 def _roots(node: Node) -> tuple[str, ...]:
-    """Return the folders of ``roots``; objects with a file URI, as other hosts have them, are accepted."""
+    """Return the folders of ``roots``; objects with a file URI, the form of other hosts, are accepted, too."""
     folders = (item.children().get("uri", item) if isinstance(item.value, dict) else item for item in node.elements())
     return tuple(folder.string() for folder in folders)
 
@@ -167,4 +165,4 @@ OTHER_HOSTS_KEYS = frozenset(
         *("sandbox", "sandboxEnabled", "sse_read_timeout", "tags", "title", "tools", "trust", "version"),
     )
 )
-"""Keys of other hosts that have no effect here, and need no warning."""
+"""Keys of other hosts that have no effect here, and cause no warning."""

@@ -1,7 +1,7 @@
-"""Edits of the servers in the text of a configuration: added, replaced, removed, enabled, disabled.
+"""Edits of the servers in the text of a configuration: add, replace, remove, enable, disable.
 
-Each function takes a text and returns the edited text. The entries are found as `configuration` finds them: under
-``mcpServers``, under ``servers``, or at the top.
+Each function takes a text and returns the edited text. As in `configuration`, the entries are under ``mcpServers``,
+under ``servers``, or at the top level.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from dial_client.settings.jsonc_editor import remove_value, set_value
 
 
 def server_names(text: str) -> list[str]:
-    """Return the names of all servers in a text, in its order.
+    """Return the names of all servers in a text, in the order of the text.
 
     Raises:
-        ConfigError: the text is not made of entries.
+        ConfigError: The text is not JSON, or has values other than entries.
     """
     return list(configuration.outline(text).servers)
 
 
 def add_server(text: str, name: str, entry: Mapping[str, Any], *, replace: bool = False) -> str:
-    """Return the text with a further server.
+    """Return the text with a server added.
 
     Args:
-        text: the configuration.
-        name: of the server.
-        entry: its settings, as ``servers.json`` has them.
-        replace: put the entry in place of one of the same name.
+        text: The configuration.
+        name: The name of the server.
+        entry: The entry of the server, with the keys of ``servers.json``.
+        replace: True to replace an entry of the same name.
 
     Raises:
-        ConfigError: the entry is wrong, or there is a server of this name and `replace` is false.
+        ConfigError: The text is invalid, or there is a server of this name and `replace` is False.
     """
     if name in server_names(text) and not replace:
-        raise ConfigError(f"there is a server {name!r} already", "--replace puts the new entry in its place")
+        raise ConfigError(f"there is a server {name!r} already", "--replace replaces its entry")
     return set_value(text, [*servers_path(text), name], dict(entry))
 
 
@@ -46,17 +46,17 @@ def remove_server(text: str, name: str) -> str:
     """Return the text without a server.
 
     Raises:
-        ConfigError: there is no such server.
+        ConfigError: There is no such server.
     """
     check_server(text, name)
     return remove_value(text, [*servers_path(text), name])
 
 
 def set_enabled(text: str, name: str, *, is_enabled: bool) -> str:
-    """Return the text with a server that is used, or not used; the same text where nothing has to change.
+    """Return the text with a server enabled or disabled; the same text if it is so already.
 
     Raises:
-        ConfigError: there is no such server.
+        ConfigError: There is no such server.
     """
     check_server(text, name)
     path = [*servers_path(text), name]
@@ -73,7 +73,7 @@ def set_enabled(text: str, name: str, *, is_enabled: bool) -> str:
 
 
 def check_server(text: str, name: str) -> None:
-    """Raise `ConfigError`, with the nearest name, where there is no server of this name."""
+    """Raise `ConfigError`, with the nearest name as the hint, if there is no server of this name."""
     names = server_names(text)
     if name not in names:
         hint = did_you_mean(name, names) or (f"there are {', '.join(names)}" if names else "there is no server at all")
@@ -81,7 +81,7 @@ def check_server(text: str, name: str) -> None:
 
 
 def servers_path(text: str) -> list[str]:
-    """Return the keys that lead to the servers: an empty list where they stand at the top."""
+    """Return the key path of the servers; empty if they are at the top level."""
     top, unknown = read(text).known(TOP_KEYS, {})
     for key in ("mcpServers", "servers"):
         if key in top:

@@ -1,8 +1,8 @@
-"""Patterns that name tools: ``server/tool``, each half a glob (``*``, ``?``, ``[…]``) as `fnmatch` reads them.
+"""Patterns of tools: ``server/tool``, where both parts are `fnmatch` globs (``*``, ``?``, ``[…]``).
 
-The name a tool is offered to the model by plays no part: a server chooses how its tools are called, and
-``time__delete`` at another server looks like a tool of the server ``time``. A server's name holds no ``/``, so the
-first one always ends it.
+Patterns do not match the names under which tools are offered to the model, because these names are ambiguous: a server
+chooses the names of its tools, and ``time__delete`` at another server looks like a tool of the server ``time``. A
+server's name contains no ``/``, so the first ``/`` of a pattern separates the parts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ EVERYTHING = "*"
 
 
 def matches(pattern: str, server: str, tool: str) -> bool:
-    """Return True if a pattern of server and tool name matches a tool; ``*`` alone matches every tool.
+    """Return True if a pattern ``server/tool`` matches a tool; ``*`` alone matches every tool.
 
-    A pattern without ``/`` names no server, and matches nothing.
+    Any other pattern without ``/`` matches nothing.
     """
     if pattern == EVERYTHING:
         return True
@@ -26,7 +26,10 @@ def matches(pattern: str, server: str, tool: str) -> bool:
 
 
 def restricts(pattern: str, server: str, tool: str) -> bool:
-    """Return True if the pattern of a restriction matches; a pattern without ``/`` is a tool's name at any server."""
+    """Return True if the pattern of a restriction matches a tool.
+
+    In contrast to `matches`, a pattern without ``/`` matches tools of this name of any server.
+    """
     return matches(pattern, server, tool) or ("/" not in pattern and _is_named(pattern, tool))
 
 
@@ -37,7 +40,7 @@ def names_server(pattern: str, server: str) -> bool:
 
 
 def any_name(patterns: Iterable[str], name: str) -> bool:
-    """Return True if one of these globs matches a name."""
+    """Return True if at least one of the globs matches a name."""
     return any(_is_named(pattern, name) for pattern in patterns)
 
 

@@ -1,6 +1,6 @@
 """Expansion of ``${…}`` in a configuration, and files of environment variables.
 
-Each method that reads raises `ConfigError`, which names the variable and the place, and shows no value.
+Readers raise `ConfigError`, which names the variable and the place without showing a value.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dial_client.errors import ConfigError
 from dial_client.settings.jsonc import Node
 
 ReadFile = Callable[[Path], bytes | None]
-"""Returns what a file holds; None where it cannot be read."""
+"""Returns the content of a file; None if it cannot be read."""
 
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}|\$\{")
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return the content of a regular file; None where there is none, or the file cannot be read."""
+    """Return the content of a regular file; None if it does not exist or cannot be read."""
     try:
         return path.read_bytes() if path.is_file() else None
     except (OSError, ValueError):
@@ -31,7 +31,7 @@ def read_file(path: Path) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """The values of ``${…}``. A value is inserted once, and is not expanded again."""
+    """The values of ``${…}``. References inside an inserted value are not expanded."""
 
     environ: Mapping[str, str] = field(repr=False)
     folder: Path
@@ -49,7 +49,7 @@ class Variables:
         if home and re.match(r"~(?:[/\\]|$)", written):
             text = self._home(node) + text[1:]
         if "\0" in text:
-            raise node.error("a NUL character cannot be passed on")
+            raise node.error("a NUL character is not allowed")
         return text
 
     def _value(self, node: Node, inside: str | None) -> str:
@@ -60,8 +60,8 @@ class Variables:
         if name.startswith("input:"):
             raise node.error("${input:…} is not supported", "set an environment variable and write ${NAME}")
         if not name or ":" in name or not name.isprintable():
-            known = "${VAR}, ${VAR:-default}, ${env:VAR}, ${userHome} and ${workspaceFolder}, none inside another"
-            raise node.error("unknown variable syntax", f"there are {known}")
+            known = "${VAR}, ${VAR:-default}, ${env:VAR}, ${userHome} and ${workspaceFolder}, without nesting"
+            raise node.error("unknown variable syntax", f"supported are {known}")
         value = self.environ.get(name)
         if value is None and not has_default:
             shown = name[:60]
@@ -78,7 +78,7 @@ class Variables:
 def variables(
     environ: Mapping[str, str] | None, folder: str | os.PathLike[str], read: ReadFile = read_file
 ) -> Variables:
-    """Return the variables of this environment, by default that of the process, for a file in this folder."""
+    """Return the variables for a file in this folder; `environ` replaces the environment of this process."""
     try:
         return Variables(os.environ if environ is None else environ, Path(folder).absolute(), read)
     except OSError:
@@ -93,7 +93,7 @@ _ESCAPED = {r"\n": "\n", r"\r": "\r", r"\t": "\t", r"\"": '"', r"\\": "\\", r"\$
 
 
 def references(text: str) -> list[str]:
-    """Return the names of the environment variables that a string expands, without their defaults."""
+    """Return the names of the environment variables that a string refers to."""
     names = (inside.partition(":-")[0].removeprefix("env:") for inside in _REFERENCE.findall(text))
     return [name for name in names if name and name not in ("userHome", "workspaceFolder")]
 
@@ -102,8 +102,8 @@ def env_file(node: Node, data: bytes | None) -> dict[str, str]:
     """Read lines of KEY=VALUE, with ``export``, quotes and comments; no variable in them is expanded.
 
     Args:
-        node: What names the file, for errors.
-        data: The content of the file; None where it cannot be read, which is an error.
+        node: The value that names the file, for errors.
+        data: The content of the file; None if it could not be read, which is an error.
     """
     try:
         text = "\0" if data is None else data.decode("utf-8-sig")
@@ -115,7 +115,7 @@ def env_file(node: Node, data: bytes | None) -> dict[str, str]:
     for number, line in enumerate(text.split("\n"), 1):
         parts = _ENV_LINE.fullmatch(line)
         if not parts:
-            raise ConfigError("expected KEY=VALUE", "a quote is closed in its line", node.string(), number, 1)
+            raise ConfigError("expected KEY=VALUE", "a quote must end on its line", node.string(), number, 1)
         key, single, double, bare = parts.groups("")
         if key:
             found[key] = single or bare or re.sub(r"\\.", lambda escape: _ESCAPED.get(escape[0], escape[0]), double)

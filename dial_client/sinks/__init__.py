@@ -1,1 +1,1 @@
-"""Outputs for the events of a turn: the terminal, server-sent events, chunks of chat completions."""
+"""Outputs for the events of a turn: the terminal, server-sent events, and chat completion chunks."""

@@ -1,4 +1,4 @@
-"""A tool call on one line: its name, and its arguments in the characters of their language."""
+"""A tool call on one line: its name and its arguments, without ASCII escapes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dial_client.messages.message import ToolCallRequest
 from dial_client.text.safe_text import one_line, visible
 
 MAX_CHARS = 600
-"""Characters of arguments or of an error that are looked at for one line."""
+"""Maximum characters of arguments that are formatted for one line."""
 
 
 def describe(call: ToolCallRequest, server: str, tool: str) -> tuple[str, str]:
@@ -19,7 +19,7 @@ def describe(call: ToolCallRequest, server: str, tool: str) -> tuple[str, str]:
 
 
 def describe_name(call: ToolCallRequest, server: str, tool: str) -> str:
-    """Return ``server.tool``, or the name the model gave where there is no such tool, safe and on one line."""
+    """Return ``server.tool``, safe and on one line; for an unknown tool the name that the model called."""
     return one_line(f"{server}.{tool}" if server else call.name, 150)
 
 

@@ -15,7 +15,7 @@ _FINISH_REASONS: Mapping[StopReason, str] = {
 
 
 def finish_reason(stop_reason: StopReason) -> str:
-    """Return the ``finish_reason`` of a turn; ``length`` for all turns whose answer is not whole."""
+    """Return the ``finish_reason`` of a turn; ``length`` for all turns without a complete answer."""
     return _FINISH_REASONS.get(stop_reason, "length")
 
 
@@ -25,9 +25,9 @@ def build_chunk(
     """Return one chunk.
 
     Args:
-        head: the fields that all chunks of a completion share.
-        delta: what the chunk adds to the message.
-        stop_reason: why the turn ended; None for all chunks but the last.
+        head: The fields that all chunks of a completion share.
+        delta: The fields that the chunk adds to the message.
+        stop_reason: The reason why the turn ended; None for all chunks but the last.
     """
     reason = None if stop_reason is None else finish_reason(stop_reason)
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}

@@ -1,10 +1,10 @@
 """A turn as server-sent events.
 
-Unnamed ``data:`` events in the form of OpenAI's ``chat.completion.chunk`` carry the text. Named events carry the rest:
-``status``, ``reasoning``, ``tool_call``, ``app``, ``tool_progress``, ``tool_result``, ``media`` (images of the answer),
-``output`` (a typed answer so far), ``error``, ``done`` (with the sources of the text as `Citation.to_dict` has them),
-and for requests to a person ``approval``, ``approval_done``, ``question``, ``question_done``. The last event is always
-``data: [DONE]``.
+Unnamed ``data:`` events in the form of OpenAI's ``chat.completion.chunk`` contain the text. All other content is in
+named events: ``status``, ``reasoning``, ``tool_call``, ``app``, ``tool_progress``, ``tool_result``, ``media`` (images
+and files of the answer), ``output`` (a typed answer so far), ``error``, ``done`` (with the citations of the text in the
+form of `Citation.to_dict`), and for requests to the user ``approval``, ``approval_done``, ``question`` and
+``question_done``. The last event is always ``data: [DONE]``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def encode(events: AsyncGenerator[Event, None], *, model: str) -> AsyncGen
             async for event in events:
                 for line in encode_event(event, head):
                     yield line
-    except Exception as error:  # noqa: BLE001 - the stream needs an end, whatever went wrong
+    except Exception as error:  # noqa: BLE001 - the stream needs an end after any error
         for line in encode_error(error, head):
             yield line
     yield DONE
@@ -69,7 +69,7 @@ def build_head(model: str, turn: str) -> dict[str, Any]:
 
 
 def encode_error(error: Exception, head: dict[str, Any]) -> list[str]:
-    """Return the server-sent events of an error that a turn has raised, without ``[DONE]``."""
+    """Return the server-sent events of a turn's error, without ``[DONE]``."""
     if isinstance(error, LimitReached):
         return encode_event(Finished(error.turn), head)
     return [_named("error", _error(error))]
@@ -105,7 +105,7 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
 
 
 def _encode_content(event: Event) -> list[str]:
-    """Return an app, a typed answer, or the images and files of a model's message; its text and calls came before."""
+    """Return the event of an app, a typed answer, or the images and files of a model's message; empty for others."""
     if isinstance(event, AppOpened):
         return [_named("app", event.app.to_dict())]
     if isinstance(event, OutputDelta):
@@ -126,7 +126,7 @@ def _named(name: str, data: dict[str, Any]) -> str:
 
 
 def to_json(data: Any) -> str:
-    """Return JSON in ASCII, as texts may have lone surrogates; NaN and infinities become null."""
+    """Return JSON in ASCII, because texts may contain lone surrogates; NaN and infinities become null."""
     try:
         return json.dumps(data, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -134,7 +134,7 @@ def to_json(data: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return the value with null for NaN and infinities, which JSON does not have."""
+    """Return the value with NaN and infinities, which JSON does not allow, replaced by None."""
     if isinstance(value, Mapping):
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -153,7 +153,7 @@ def _summary(turn: Turn) -> dict[str, Any]:
 
 
 def _describe_citations(turn: Turn) -> dict[str, Any]:
-    """Return the sources of the answer, and the length of the text that their spans are in; nothing without sources."""
+    """Return the citations of the answer, and the length of the text their spans refer to; empty for none."""
     citations = [citation.to_dict() for citation in turn.citations]
     return {"citations": citations, "text_chars": len(turn.text)} if citations else {}
 

@@ -1,6 +1,6 @@
-"""A turn in a terminal: the answer on standard output, everything else on standard error.
+"""Shows a turn in a terminal: the answer on standard output, everything else on standard error.
 
-Texts of models and servers pass `safe_text` before they are shown.
+`safe_text` cleans the texts of models and servers before they are shown.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 MAX_STATUS = 100
+"""Maximum characters of a status."""
 MIN_ARGUMENTS = 20
-"""Characters of arguments that are shown however narrow the terminal is."""
+"""Minimum characters of arguments that are shown, even in a narrow terminal."""
 
 
 class TerminalSink:
-    """Shows events as they come.
+    """Shows events as they arrive.
 
     Args:
-        reasoning: show the model's reasoning.
-        usage: show the tokens of each turn, their cost where it is known, and its seconds.
+        reasoning: Whether to show the model's reasoning.
+        usage: Whether to show the tokens of each turn, their cost if it is known, and the duration.
     """
 
     def __init__(self, *, reasoning: bool = False, usage: bool = False) -> None:
@@ -58,7 +59,7 @@ class TerminalSink:
         self._out = sys.stdout
         self._err = sys.stderr
         self._is_live = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-        """Whether standard error can clear a row again, and has styles."""
+        """Whether standard error is a terminal that can clear lines and show styles."""
         self._shows_reasoning = reasoning
         self._shows_usage = usage
         self._safe_text = SafeStream()
@@ -71,28 +72,28 @@ class TerminalSink:
         self._clock.begin()
         self._question_lock = anyio.Lock()
         self._started: dict[str, tuple[str, str | None]] = {}
-        """Names and arguments of running calls that are shown only as a status so far."""
+        """Names and arguments, by call id, of running calls that are shown only as a status so far."""
         self._running: dict[str, tuple[str, str]] = {}
-        """Names and arguments of all running calls."""
+        """Names and arguments of all running calls, by call id."""
         self._call_above = ""
-        """The id of the call that the last line names as running."""
+        """The id of the call whose start is shown in the last line; empty for any other last line."""
 
     def begin(self) -> None:
-        """Begin a turn: its clock starts."""
+        """Start the clock of a turn."""
         self._clock.begin()
 
     def end(self) -> None:
-        """End a turn, however it ended: no status and no begun line stays."""
+        """End a turn: finish an incomplete line, and clear the status."""
         self._end_line()
         self._end_reasoning()
         self._clear_status()
 
     def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
-        """Count what was used beside the turns in the sum of the session."""
+        """Add usage outside of turns to the sum of the session."""
         self.usage.add_usage(usage, cost_usd)
 
     def show(self, event: Event) -> None:
-        """Show one event; while a question has the screen, all but status lines wait until it is over."""
+        """Show one event. While a question is open, status events are dropped, and all other events wait."""
         if not self._pause.is_on:
             self._show(event)
         elif not isinstance(event, StatusChanged | ServerChanged | ToolCallProgress):
@@ -106,7 +107,7 @@ class TerminalSink:
             self._write_line(format_log(message))
 
     def let_print(self, print_line: Callable[[], None]) -> None:
-        """Let another part of the program print a line: never behind a status or a begun line, nor into a question."""
+        """Call `print_line` after clearing the status and ending an incomplete line; wait while a question is open."""
         if self._pause.is_on:
             self._pause.keep(print_line)
         else:
@@ -143,7 +144,8 @@ class TerminalSink:
         """Reserve the screen for one question at a time.
 
         Args:
-            call_id: of the call in question. The question shows its arguments; behind it only its name is shown.
+            call_id: The id of the call that needs approval. Since the question shows its arguments, the line after the
+                question shows only its name.
         """
         await self._pause.until_shown(call_id)
         self._clock.begin_question()
@@ -168,7 +170,7 @@ class TerminalSink:
             self._pause.end()
 
     def _start_call(self, call_id: str, name: str, arguments: str) -> None:
-        """Show a call that starts: as a status where a question about it may follow, else as a line."""
+        """Show a call that starts: as a status if a question about it may follow, otherwise as a line."""
         self._started[call_id] = self._running[call_id] = (name, arguments)
         if self._is_live:
             self._write_status(f"→ {self._format_call(name, arguments)}")
@@ -177,7 +179,7 @@ class TerminalSink:
         self._pause.set_shown(call_id)
 
     def _finish_call(self, finished: ToolCallFinished) -> None:
-        """Show a result. It names its call, unless that stands above; of changed arguments it names those that ran."""
+        """Show the result of a call, with its name and the arguments it ran with unless the line above shows them."""
         result, changed = finished.result, finished.changed_arguments
         call_id = result.tool_call_id
         if changed is not None and call_id in self._running:
@@ -200,7 +202,7 @@ class TerminalSink:
             self._call_above = call_id
 
     def _format_call(self, name: str, arguments: str | None, tail: int = 0) -> str:
-        """Return a call that fits into a row of the terminal, before `tail` characters; its name where that is all."""
+        """Return a call, shortened to fit into a row with `tail` more characters; None as `arguments` hides them."""
         if arguments is None:
             return name
         room = MAX_LINE
@@ -211,7 +213,7 @@ class TerminalSink:
 
     @property
     def _columns(self) -> int | None:
-        """The width of the terminal; None where standard error is none."""
+        """The width of the terminal in columns; None if standard error is not a terminal."""
         return shutil.get_terminal_size().columns if self._err.isatty() else None
 
     def _write(self, text: str) -> None:
@@ -264,7 +266,7 @@ class TerminalSink:
     def _write_status(self, text: str) -> None:
         if self._is_live and not self._is_in_line and not self._is_in_reasoning:
             self._clear_status()
-            # A wrapped line could not be cleared as a whole.
+            # A line that wraps cannot be cleared completely.
             self._err.write(one_line(text, min(MAX_STATUS, shutil.get_terminal_size().columns - 1)))
             self._err.flush()
             self._has_status = True
@@ -291,13 +293,13 @@ class TerminalSink:
             self._write_line(usage_line(turn, seconds))
 
     def _write_sources(self, citations: Sequence[Citation]) -> None:
-        """Write the numbered list of the answer's sources behind the answer."""
+        """Write the numbered list of the answer's sources after the answer."""
         if lines := format_source_list(citations):
             self._out.write("\n".join(("", *lines, "")))
             self._out.flush()
 
     def _write_media(self, message: Message) -> None:
-        """Name the images and files of the model's message: a terminal cannot show them."""
+        """Describe the images and files of the model's message, which a terminal cannot show."""
         if message.role is Role.ASSISTANT and not isinstance(message.content, str):
             for part in message.content:
                 if not isinstance(part, TextPart):

@@ -1,4 +1,4 @@
-"""The seconds of a turn, without those in which a question waited for a person."""
+"""The duration of a turn, without the time spent waiting for the user."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Callable
 
 
 class TurnClock:
-    """Measures one turn after the other; questions may wait side by side.
+    """Measures one turn after the other; several questions may be open at the same time.
 
     Args:
-        now: returns the time in seconds.
+        now: Returns the time in seconds.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self.begun = 0.0
-        """The beginning of the turn, later by the seconds of its questions."""
+        """The start time of the turn, moved forward by the seconds of its questions."""
         self._now = now
         self._questions, self._asked = 0, 0.0
 
     @property
     def seconds(self) -> float:
-        """The seconds of the turn so far."""
+        """The duration of the turn so far, in seconds."""
         return self._now() - self.begun
 
     def begin(self) -> None:
-        """Begin a turn."""
+        """Start to measure a turn."""
         self.begun = self._now()
 
     def begin_question(self) -> None:
-        """Begin to wait for a person."""
+        """Start to wait for the user."""
         if not self._questions:
             self._asked = self._now()
         self._questions += 1
 
     def end_question(self) -> None:
-        """End the wait for an answer: the time in which any question waited is left out once."""
+        """End the wait for an answer. Time in which several questions were open is subtracted once."""
         self._questions -= 1
         if not self._questions:
             self.begun += self._now() - max(self._asked, self.begun)

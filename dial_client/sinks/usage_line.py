@@ -10,7 +10,7 @@ from dial_client.turn_data.turn_result import Turn
 
 @dataclass(slots=True)
 class UsageSum:
-    """What the turns of a session used together."""
+    """The total usage of the turns of a session."""
 
     turns: int = 0
     input_tokens: int = 0
@@ -22,13 +22,13 @@ class UsageSum:
     seconds: float = 0.0
 
     def add(self, turn: Turn, seconds: float) -> None:
-        """Count one more turn."""
+        """Add a turn."""
         self.turns += 1
         self.seconds += seconds
         self.add_usage(turn.usage, turn.cost_usd)
 
     def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
-        """Count what a turn or a summary used; the cost is None where it is not known."""
+        """Add the usage of a turn or a summary; the cost is None if it is unknown."""
         self.input_tokens += usage.input_tokens
         self.output_tokens += usage.output_tokens
         self.cached_tokens += usage.cached_tokens
@@ -47,7 +47,7 @@ class UsageSum:
 
 
 def usage_line(turn: Turn, seconds: float) -> str:
-    """Return what a turn used: tokens, cost where it is known, seconds, rounds of tool calls."""
+    """Return the usage of a turn in one line: tokens, cost if it is known, seconds, and number of model requests."""
     usage = turn.usage
     cost = "" if turn.cost_usd is None else f" · about ${turn.cost_usd:.4f}"
     rounds = len(turn.request_usages)

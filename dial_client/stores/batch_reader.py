@@ -1,4 +1,4 @@
-"""Reads many conversations in one transaction: turns that begin at the same time share a read."""
+"""Reads several conversations in one transaction, so that turns that start at the same time share one read."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 _AT_ONCE = 100
-"""Conversations that one statement reads."""
+"""The most conversations that one statement reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a conversation."""
+    """The rows of a conversation and of its messages."""
 
     record: Any
-    """id, title, created_at, updated_at, turn, unfinished, message_count, running"""
+    """The columns id, title, created_at, updated_at, turn, unfinished, message_count, and the value running."""
     messages: list[tuple[int, str]] = field(default_factory=list)
-    """Position and JSON of each, in order."""
+    """The position and the JSON of each message, in order."""
 
 
 class BatchReader:
-    """Reads from the tables of a database, under asyncio."""
+    """Reads conversations from a database in batches; only for asyncio."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -37,7 +37,7 @@ class BatchReader:
         """Return the rows of a conversation; None if it does not exist.
 
         Raises:
-            DialError: the database failed.
+            DialError: The database failed.
         """
         await self._database.open()
         request = BatchRequest[Rows](conversation_id)

@@ -1,8 +1,8 @@
-"""Writes of many conversations in one transaction.
+"""Writes several conversations in one transaction.
 
-A transaction costs a few milliseconds, most of them until the disk has it. So changes that are requested while a
-transaction runs wait, and share the next one: turns that end a round at the same time are stored at the same time. Each
-change is made in Python on the conversation's row, which is locked; all rows are written in four statements.
+A transaction takes a few milliseconds, mostly to sync the disk. So changes that are requested while a transaction runs
+are batched into the next one. Each change is applied in Python to the conversation's locked row; four statements write
+all rows.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ROWS = 500
-"""Conversations that one statement reads; databases take some thousand parameters."""
+"""The most conversations that one statement reads; databases limit the number of parameters to some thousands."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedMessage:
-    """A message in the form of its row."""
+    """A message, encoded for its row."""
 
     message: str
-    """JSON."""
+    """The message as JSON."""
     words: str
+    """The text of the message for searches."""
 
 
 class _ChangeRequest(BatchRequest[T]):
@@ -45,7 +46,7 @@ class _ChangeRequest(BatchRequest[T]):
         self._change = change
 
     def apply(self, row: RowChange) -> None:
-        """Make the change; an error fails this request only."""
+        """Apply the change to the row; an error fails only this request."""
         self.error = None
         try:
             self.result = self._change(row)
@@ -54,17 +55,17 @@ class _ChangeRequest(BatchRequest[T]):
 
 
 class BatchWriter:
-    """Changes the rows of a database, under asyncio."""
+    """Writes changes of conversations to a database in batches; only for asyncio."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._batcher = Batcher[_ChangeRequest[Any]](self._write)
 
     async def change(self, conversation_id: str, change: Change[T]) -> T:
-        """Make a change, all of it or none. Once begun it is finished, even if the caller is cancelled meanwhile.
+        """Apply a change completely or not at all; a started change is finished even if the caller is cancelled.
 
         Raises:
-            DialError: raised by the change, or the database failed.
+            DialError: The change raised it, or the database failed.
         """
         await self._database.open()
         request = _ChangeRequest(conversation_id, change)
@@ -97,14 +98,14 @@ class BatchWriter:
 
 
 def _is_fault_of_a_change(error: Exception) -> bool:
-    """Return True if a change failed and not the database: the other changes can be made without it."""
+    """Return True if the values of a change caused the error, so that the other changes can succeed without it."""
     from sqlalchemy.exc import DataError, IntegrityError
 
     return isinstance(error.__cause__, DataError | IntegrityError)
 
 
 async def _load(connection: AsyncConnection, ids: set[str]) -> dict[str, RowChange]:
-    """Lock the rows, in the same order in every process, and read them."""
+    """Lock the rows, in the same order in every process to prevent deadlocks, and read them."""
     from sqlalchemy import bindparam, text
 
     clock = clock_expression(connection)
@@ -181,7 +182,7 @@ def _row(record: StoredConversation) -> dict[str, Any]:
 
 
 def _unfinished(record: StoredConversation) -> str:
-    """Return a JSON list of messages, empty for none: as it was read, or as a change has set it."""
+    """Return the unfinished messages as a JSON list, or an empty string for none."""
     unfinished = record.unfinished or ""
     if isinstance(unfinished, str):
         return unfinished
@@ -197,7 +198,7 @@ def _rows(record: StoredConversation, added: Sequence[EncodedMessage]) -> list[d
 
 
 async def execute(connection: AsyncConnection, statement: str, parameters: Any) -> CursorResult[Any]:
-    """Execute a statement; `parameters` is a mapping, or a list of them."""
+    """Execute a statement with a mapping of parameters, or a list of mappings."""
     from sqlalchemy import text
 
     return await connection.execute(text(statement), parameters)

@@ -1,4 +1,4 @@
-"""Batches: requests that come while a transaction runs wait, and share the next transaction."""
+"""Batches requests: those that arrive while a transaction runs share the next transaction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BatchRequest(Generic[T]):
         self.error: Exception | None = None
 
     def finish(self, error: Exception | None = None) -> None:
-        """Set the error, if there is one, and wake the task that waits."""
+        """Set the error, if there is one, and wake the waiting task."""
         self.error = error or self.error
         self.done.set()
 
@@ -32,10 +32,10 @@ R = TypeVar("R", bound=BatchRequest[Any])
 
 
 class Batcher(Generic[R]):
-    """Collects requests and processes all that wait in one batch, under asyncio.
+    """Collects requests, and processes all waiting ones as one batch; only for asyncio.
 
     Args:
-        process: processes a batch in its order, and finishes each request; does not raise.
+        process: Processes a batch in its order, and finishes each request; must not raise.
     """
 
     def __init__(self, process: Callable[[Sequence[R]], Awaitable[None]]) -> None:
@@ -44,14 +44,14 @@ class Batcher(Generic[R]):
         self._task: asyncio.Task[None] | None = None
 
     async def submit(self, request: R) -> None:
-        """Wait until a request is finished. Once begun it is finished, even if the caller is cancelled meanwhile.
+        """Add a request and wait until it is finished; a request is finished even if the caller is cancelled.
 
         Raises:
-            DialError: the request failed.
+            DialError: The request failed.
         """
         self._waiting.append(request)
         if self._task is None or self._task.done():
-            # A task of its own: a caller that is cancelled cancels no other request.
+            # In a separate task, so that the cancellation of one caller does not cancel other requests.
             self._task = asyncio.create_task(self._process_all())
         with anyio.CancelScope(shield=True):
             await request.done.wait()
@@ -71,7 +71,7 @@ class Batcher(Generic[R]):
                 batch, self._waiting = self._waiting, []
                 await self._process(batch)
         finally:
-            # Cancelled with its event loop: no request waits for ever, and none is processed that was cancelled.
+            # If this task is cancelled with its event loop, every waiting request fails instead of waiting for ever.
             left, self._waiting = self._waiting, []
             for request in (*batch, *left):
                 if not request.done.is_set():

@@ -1,12 +1,12 @@
-"""The protocol of stores of conversations, and their data.
+"""The protocol `ConversationStore`, and the data that stores return.
 
-A message is appended and never rewritten. Messages that are appended together are stored together or not at all. A
-store keeps all fields of a message, as `Message.to_dict` has them: versions of messages, settings and details of turns
-are messages with an `entry`, which are computed from in `conversations.message_tree`.
+Stored messages are never rewritten, only appended; messages in one call are appended together or not at all. A store
+keeps all fields of a message that `Message.to_dict` returns. Selected versions, settings and details of turns are
+messages with an `entry`, which `conversations.message_tree` evaluates.
 
-A turn holds its conversation by a lease while it runs: `ConversationStore.begin` takes the lease, `renew` extends it,
-`end` releases it. If the program of the turn is killed, the lease expires, and the next turn may begin. This holds
-among all programs that use the store.
+While a turn runs it holds a lease of its conversation: `ConversationStore.begin` takes the lease, `renew` extends it,
+and `end` releases it. If the turn's process is killed, the lease expires, and the next turn may begin. Leases apply to
+all processes that use the store.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dial_client.errors import ConfigError, ConversationNotFound
 from dial_client.messages.message import Message
 
 MAX_TITLE = 60
-"""Characters of the longest title."""
+"""The most characters of a title."""
 
 MAX_SEARCH_WORDS = 8
-"""Words of a search that are used; more are ignored."""
+"""The most words of a search; further words are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +34,24 @@ class Conversation:
 
     id: str
     title: str
-    """Its first words in one line, or the name it was given; empty before the first message."""
+    """The title in one line: its first words, or the title that was set; empty before the first message."""
     created_at: datetime
-    """In UTC."""
+    """The time of its creation, in UTC."""
     updated_at: datetime
-    """In UTC: when the last message was added."""
+    """The time at which the last message was added, in UTC."""
     messages: tuple[Message, ...] = ()
     notes: tuple[str, ...] = ()
-    """Problems with the stored conversation, a sentence each: messages that cannot be read and are left out."""
+    """Problems with the stored conversation, one sentence each, such as messages that cannot be read."""
     running: bool = False
-    """A turn is under way, in this program or in another."""
+    """True while a turn of the conversation runs, in this process or another."""
     turn: str = ""
-    """The id of the turn that is under way, or was when its program was killed; empty where the last one ended well."""
+    """The id of the running or interrupted turn; empty if the last turn ended normally."""
     unfinished: tuple[Message, ...] = ()
-    """The unfinished part of that turn at its last heartbeat: the results of a round that was not over, and the text so
-    far."""
+    """The unfinished part of that turn at its last heartbeat: results of an incomplete round, and partial text."""
     message_count: int = 0
-    """The number of stored messages, those that cannot be read and `Message.entry` included."""
+    """The number of stored messages, including entries and messages that cannot be read."""
     unreadable: tuple[int, ...] = ()
-    """The positions of the stored messages that cannot be read, and are not among `messages`."""
+    """The positions of stored messages that cannot be read, and are missing in `messages`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +63,13 @@ class ConversationSummary:
     created_at: datetime
     updated_at: datetime
     message_count: int
-    """Stored messages of all versions, without `Message.entry`."""
+    """The number of stored messages of all versions, without entries."""
     running: bool = False
-    """A turn is under way, in this program or in another."""
+    """True while a turn of the conversation runs, in this process or another."""
 
 
 class Page(tuple[ConversationSummary, ...]):
-    """A part of a list of conversations."""
+    """A page of a list of conversations."""
 
     cursor: str | None
     """The cursor of the next page; None for the last page."""
@@ -83,35 +82,35 @@ class Page(tuple[ConversationSummary, ...]):
 
 
 class ConversationStore(Protocol):
-    """Stores conversations. A change once begun is finished, even if its caller is cancelled; every wait has an end.
+    """Stores conversations. A started change is finished even if its caller is cancelled; every wait has a timeout.
 
-    All methods may also raise `ConfigError` if the store cannot be used (the file is no database, the folder cannot be
-    written), and `DialError` if an operation failed (locked for too long, disk full).
+    All methods may also raise `ConfigError` if the store cannot be used (the file is not a database, the folder cannot
+    be written), and `DialError` if an operation failed (locked for too long, disk full).
     """
 
     async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
         """Create a conversation, and return it.
 
         Args:
-            title: is shortened to one line of at most `MAX_TITLE` characters.
-            messages: its first messages.
+            title: The title, which is shortened to one line of at most `MAX_TITLE` characters.
+            messages: The first messages.
         """
         ...
 
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, title: str = "", turn: str | None = None
     ) -> None:
-        """Append messages, all or none. A conversation without a title gets `title`.
+        """Append messages, all or none.
 
         Args:
-            conversation_id: the conversation.
-            messages: the messages.
-            title: the title, if the conversation has none.
-            turn: the id of the turn that appends, which must still hold the conversation; None for no turn.
+            conversation_id: The id of the conversation.
+            messages: The messages.
+            title: The title of the conversation, if it has none yet.
+            turn: The id of the turn that appends, which must still hold the conversation; None for no turn.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
-            ConversationBusy: another turn holds the conversation by now.
+            ConversationNotFound: The conversation does not exist.
+            ConversationBusy: The turn does not hold the conversation any more.
         """
         ...
 
@@ -125,82 +124,85 @@ class ConversationStore(Protocol):
         lease: float,
         title: str,
     ) -> bool:
-        """Reserve a conversation for a turn and append its first messages; False if that is not possible now.
+        """Take the lease of a conversation for a turn, and append the turn's first messages.
 
-        It is not possible while another turn holds the conversation, and if messages were added since it was read.
+        The unfinished part of an earlier turn is deleted.
 
         Args:
-            conversation_id: the conversation.
-            turn: the turn's id, of printable ASCII.
-            messages: the messages; the unfinished part of an earlier turn is deleted.
-            expected_count: `Conversation.message_count` as it was read.
-            lease: seconds for which the turn holds the conversation, unless it renews the lease.
-            title: the title, if the conversation has none.
+            conversation_id: The id of the conversation.
+            turn: The id of the turn, in printable ASCII.
+            messages: The first messages of the turn.
+            expected_count: The `Conversation.message_count` that the caller has read.
+            lease: Seconds after which the lease expires, unless it is renewed.
+            title: The title of the conversation, if it has none yet.
+
+        Returns:
+            False, with nothing stored, if another turn holds the conversation or messages were added since it was read.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         ...
 
     async def renew(
         self, conversation_id: str, turn: str, lease: float, unfinished: Sequence[Message] | None = None
     ) -> bool:
-        """Set the lease to expire in `lease` seconds, and store the unfinished part of the turn, unless it is None.
+        """Set the lease to expire in `lease` seconds, and store the unfinished part of the turn.
 
         Args:
-            conversation_id: the conversation.
-            turn: the id of the turn.
-            lease: seconds from now.
-            unfinished: what the turn has said and done since the last message that was appended.
+            conversation_id: The id of the conversation.
+            turn: The id of the turn.
+            lease: Seconds from now until the lease expires.
+            unfinished: The results and text of the turn since its last appended message; None to store none.
 
         Returns:
-            False if the turn does not hold the conversation any more, or it was deleted: nothing is stored then.
+            False, with nothing stored, if the turn does not hold the conversation any more or it was deleted.
         """
         ...
 
     async def end(self, conversation_id: str, turn: str, messages: Sequence[Message] = ()) -> None:
-        """Append a turn's last messages and release the conversation. Does nothing if it was deleted.
+        """Append a turn's last messages, and release the conversation; does nothing if it was deleted.
 
         Args:
-            conversation_id: the conversation.
-            turn: the id of the turn, which must hold the conversation.
-            messages: the messages that are not appended yet.
+            conversation_id: The id of the conversation.
+            turn: The id of the turn, which must hold the conversation.
+            messages: The messages that are not appended yet.
 
         Raises:
-            ConversationBusy: another turn holds the conversation by now; nothing is appended.
+            ConversationBusy: The turn does not hold the conversation any more; nothing is appended.
         """
         ...
 
     async def get(self, conversation_id: str) -> Conversation:
-        """Return a conversation with its messages as they were appended.
+        """Return a conversation with all its stored messages.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         ...
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
-        """Return at most `limit` conversations, the latest change first.
+        """Return at most `limit` conversations, the most recently changed first.
 
         Args:
-            limit: at least 1.
-            cursor: `Page.cursor` of the page before; None for the first page.
-            search: words, each of which occurs in the title or in a message of the user or the model; in any case.
+            limit: The size of the page, at least 1.
+            cursor: The `Page.cursor` of the previous page; None for the first page.
+            search: Words that must all occur in the title or in messages of the user or the model, in any case.
 
         Raises:
-            ConfigError: the cursor is invalid.
+            ConfigError: The cursor is invalid.
         """
         ...
 
     async def latest(self) -> ConversationSummary | None:
-        """Return the conversation that changed last; None if the store is empty."""
+        """Return the most recently changed conversation; None if the store is empty."""
         ...
 
     async def rename(self, conversation_id: str, title: str) -> None:
         """Change the title of a conversation, but not its place in the list.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         ...
 
@@ -208,7 +210,7 @@ class ConversationStore(Protocol):
         """Delete a conversation and its messages.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         ...
 
@@ -219,7 +221,7 @@ class ConversationStore(Protocol):
 
 def title_from(text: str, limit: int = MAX_TITLE) -> str:
     """Return the first words of a text, in one line of at most `limit` characters, without control characters."""
-    # No title needs more than the beginning, and a text may be a whole file.
+    # The text may be a whole file: only its beginning is processed.
     words = " ".join(text[: 50 * limit].split())
     line = " ".join("".join(char for char in words if not unicodedata.category(char).startswith("C")).split())
     if len(line) <= limit:
@@ -234,12 +236,12 @@ def not_found_error(conversation_id: str) -> ConversationNotFound:
 
 
 def to_sortable_time(moment: datetime) -> str:
-    """Return a time in UTC as text that sorts by time."""
+    """Return a time in UTC as text whose alphabetical order is the order of time."""
     return moment.isoformat(timespec="microseconds")
 
 
 def build_page(found: Sequence[ConversationSummary], limit: int) -> Page:
-    """Return the page of a query that asked for one row more than the page has."""
+    """Return the page for the rows of a query with the limit ``limit + 1``."""
     if len(found) <= limit:
         return Page(found)
     last = found[limit - 1]
@@ -248,24 +250,24 @@ def build_page(found: Sequence[ConversationSummary], limit: int) -> Page:
 
 
 def parse_cursor(cursor: str) -> tuple[str, str]:
-    """Return time and id of the last conversation of the page before.
+    """Return the time and the id of the last conversation on the previous page.
 
     Raises:
-        ConfigError: the cursor is invalid.
+        ConfigError: The cursor is invalid.
     """
     try:
         time, id_ = base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").split(" ")
         datetime.fromisoformat(time)
     except ValueError:
-        raise ConfigError("this is no cursor", hint="give that of the page before, or none") from None
+        raise ConfigError("invalid cursor", hint="pass the cursor of the previous page, or none") from None
     return time, id_
 
 
 def split_search(search: str) -> tuple[str, ...]:
-    """Return the words of a search in the form of `fold`."""
+    """Return the words of a search, normalized by `fold`."""
     return tuple(fold(search).split()[:MAX_SEARCH_WORDS])
 
 
 def fold(text: str) -> str:
-    """Return a text in one case, without characters that text columns refuse, for searches."""
+    """Return a text normalized for searches: case-folded, without characters that text columns cannot store."""
     return text.casefold().replace("\0", " ").encode(errors="replace").decode()

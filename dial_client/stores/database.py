@@ -1,6 +1,6 @@
-"""The database behind a store: opened and migrated with its first use, its errors translated.
+"""The database of a store: opens and migrates it at its first use, and translates its errors.
 
-SQLAlchemy is loaded when the database is opened, off the event loop.
+SQLAlchemy is imported in a worker thread when the database is opened.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 _UNUSABLE = {
-    # SQLite's names
+    # Names of SQLite's error codes
     "NOTADB": "this is not a database",
     "CORRUPT": "the database is damaged",
     "CANTOPEN": "the database cannot be opened",
     "READONLY": "the database cannot be written",
     "ERROR": "this is not a database of conversations",
-    # PostgreSQL's classes of SQLSTATE
-    "28": "the database does not let this user in",
+    # Classes of PostgreSQL's SQLSTATE
+    "28": "the database refused the login of this user",
     "3D": "there is no such database",
     "42": "this is not a database of conversations",
 }
@@ -43,14 +43,14 @@ _FAILED = {
     "FULL": "the disk is full",
     "IOERR": "the disk cannot be read or written",
     "08": "the connection to the database broke",
-    "53": "the database has no more room",
+    "53": "the database has run out of resources",
     "55": "another program keeps the database locked",
     "57": "the database is shutting down",
 }
 
 
 class Database:
-    """One database; `SQLStore` documents the arguments and guarantees."""
+    """A database; `SQLStore` documents its arguments and guarantees."""
 
     def __init__(self, where: str | Path, *, patience: float) -> None:
         self._where = where
@@ -59,11 +59,11 @@ class Database:
         self._engine: AsyncEngine | None = None
 
     async def open(self) -> AsyncEngine:
-        """Load the driver, create the database and migrate its schema; does nothing once it is open.
+        """Load the driver, create the database and migrate its schema; does nothing if the database is open.
 
         Raises:
-            ConfigError: the database cannot be used, or a newer version of this program has created it.
-            DialError: the database failed.
+            ConfigError: The database cannot be used, or a newer version of this program created it.
+            DialError: The database failed.
         """
         if self._engine is not None:
             return self._engine
@@ -73,17 +73,17 @@ class Database:
             return self._engine
 
     async def run(self, work: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:
-        """Run `work` in one transaction. Once begun it is finished, even if the caller is cancelled meanwhile.
+        """Run `work` in one transaction, which is finished even if the caller is cancelled.
 
         Raises:
-            ConfigError: the database cannot be used.
-            DialError: the database failed, and the transaction is rolled back.
+            ConfigError: The database cannot be used.
+            DialError: The database failed, or did not answer in time; the transaction is rolled back.
         """
         try:
             with anyio.fail_after(MAX_SECONDS, shield=True):
                 return await self._translate_errors(_transaction(await self.open(), work, writes=writes))
         except TimeoutError as error:
-            raise DialError(f"the database gave no answer within {MAX_SECONDS:g} seconds") from error
+            raise DialError(f"the database did not answer within {MAX_SECONDS:g} seconds") from error
 
     async def find_version(self) -> int:
         """Return the version of the schema without migrating it; 0 for an empty database. Raises as `open`."""
@@ -141,10 +141,10 @@ class Database:
 
 
 def _error_class(cause: BaseException) -> str:
-    """Return SQLite's name of an error, or PostgreSQL's class of it."""
+    """Return the name of SQLite's primary error code, or the class of PostgreSQL's SQLSTATE."""
     if state := getattr(cause, "sqlstate", None):
         return str(state)[:2]
-    # Extended codes have more words: SQLITE_READONLY_DIRECTORY.
+    # Extended error codes have further words: SQLITE_READONLY_DIRECTORY.
     return str(getattr(cause, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]
 
 
@@ -166,7 +166,7 @@ async def _migrate_schema(engine: AsyncEngine) -> None:
         return await connection.run_sync(_version)
 
     async def migrate(connection: AsyncConnection) -> None:
-        # Another program may have been faster: the version is read again behind the lock.
+        # The version is read again under the lock, because another process may have migrated the schema meanwhile.
         await connection.run_sync(_migrate)
 
     known = len(migrations.MIGRATIONS)
@@ -193,7 +193,7 @@ def _migrate(connection: Connection) -> None:
 
 
 _MIGRATING = 0x6469616C
-"""The advisory lock of the migration of a PostgreSQL database; a SQLite file is locked by its transaction."""
+"""The key of the advisory lock for migrations in PostgreSQL; in SQLite the transaction locks the file."""
 
 
 def _version(connection: Connection) -> int:
@@ -205,27 +205,27 @@ def _version(connection: Connection) -> int:
 
 
 LONGEST_HOLD = 86_400.0
-"""Seconds of the longest lease; a row with a longer one was not written by this package."""
+"""The longest lease in seconds; a row with a longer lease was not written by this package."""
 
 
 def held_expression(connection: AsyncConnection) -> str:
     """Return the SQL expression that is true while a turn holds the conversation."""
     clock = clock_expression(connection)
-    # Of another type than a number it is greater than all numbers, and so is NaN.
+    # SQLite sorts text after all numbers, and PostgreSQL sorts NaN so: the upper bound excludes both.
     return f"(turn <> '' AND held_until > {clock} AND held_until < {clock} + {LONGEST_HOLD})"
 
 
 def clock_expression(connection: AsyncConnection) -> str:
-    """Return the SQL expression for the time in seconds by the database's own clock."""
+    """Return the SQL expression for the current time of the database's clock, in seconds."""
     return CLOCKS[connection.dialect.name]
 
 
 async def find_schema_versions(where: str | Path, *, patience: float) -> tuple[int, int]:
-    """Return the version of a database's schema, and the version this program knows; nothing is changed.
+    """Return the version of a database's schema, and the version that this program uses; changes nothing.
 
     Raises:
-        ConfigError: the database cannot be used.
-        DialError: the database failed.
+        ConfigError: The database cannot be used.
+        DialError: The database failed.
     """
     database = Database(where, patience=patience)
     return await database.find_version(), len(migrations.MIGRATIONS)

@@ -1,4 +1,4 @@
-"""Engines of SQLAlchemy: for a SQLite file, which only its owner can read, or a PostgreSQL server."""
+"""Creates SQLAlchemy engines for SQLite files, which only their owner can read, and for PostgreSQL servers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 MAX_SECONDS = 60.0
-"""Seconds after which an operation fails."""
+"""Timeout of an operation in seconds."""
 
 _CONNECTIONS = 4
-"""Connections that may be open at once; with SQLite each is a thread."""
+"""The most open connections; with SQLite each is a thread."""
 
 _CONNECTING = 10.0
-"""Seconds in which a connection to a server has to be open."""
+"""Timeout in seconds for opening a connection to a server."""
 
 _SQLITE = "sqlite+aiosqlite"
 _POSTGRES = "postgresql+asyncpg"
@@ -32,14 +32,14 @@ CLOCKS = {
     "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)",
 }
-"""The SQL expression for the time in seconds, for each kind: programs on several machines share the clock."""
+"""The SQL expression for the time in seconds, by dialect; all machines use the database's clock."""
 
 
 def create_engine(where: str | Path, patience: float) -> AsyncEngine:
-    """Load the driver and return the engine; only a SQLite file is opened at once.
+    """Load the driver and return the engine; a SQLite file is opened at once, a server connects at its first use.
 
     Raises:
-        ConfigError: the database cannot be used.
+        ConfigError: The database cannot be used.
     """
     from sqlalchemy import URL, make_url
     from sqlalchemy.exc import SQLAlchemyError
@@ -54,18 +54,19 @@ def create_engine(where: str | Path, patience: float) -> AsyncEngine:
     except ModuleNotFoundError as error:
         raise ConfigError(f"the driver of this database is missing: {error.name}", hint=_INSTALL) from error
     except (SQLAlchemyError, ImportError) as error:
-        raise ConfigError("this is no database that can be used", hint=_EXPECTED) from error
-    raise ConfigError("this is no database that can be used", hint=_EXPECTED)
+        raise ConfigError(_UNUSABLE, hint=_EXPECTED) from error
+    raise ConfigError(_UNUSABLE, hint=_EXPECTED)
 
 
 _INSTALL = "pip install 'dial-client[postgres]'"
+_UNUSABLE = "this is not a database that can be used"
 _EXPECTED = 'for example "sqlite:////folder/file.db" or "postgresql://user@host/database"'
 
 
 def _postgres(url: URL, patience: float) -> AsyncEngine:
     from sqlalchemy.ext.asyncio import create_async_engine
 
-    # A program that is stopped in the middle of a transaction must not block the others for ever.
+    # A process that is suspended during a transaction must not block other processes for ever.
     waits = {
         "lock_timeout": patience,
         "statement_timeout": MAX_SECONDS,
@@ -100,9 +101,9 @@ def _sqlite(url: URL, patience: float) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        # Else the driver begins transactions by itself, and only before some statements.
+        # Otherwise the driver itself begins transactions, and only before some statements.
         connection.isolation_level = None
-        # A text that is no UTF-8, written by another program, must not make all rows unreadable.
+        # Text that another program wrote in another encoding than UTF-8 must not make all rows unreadable.
         connection.driver_connection.text_factory = _decode
         cursor = connection.cursor()
         cursor.execute("PRAGMA synchronous = FULL")
@@ -111,7 +112,7 @@ def _sqlite(url: URL, patience: float) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later cannot wait for another writer: SQLite refuses it at once.
+        # In a transaction that reads first and writes later, SQLite does not wait for another writer: it fails at once.
         writes = connection.get_execution_options().get("writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -123,10 +124,10 @@ def _decode(text: bytes) -> str:
 
 
 def _switch_to_wal(path: Path, patience: float) -> None:
-    """Switch the file to WAL mode, in which readers and a writer do not wait for each other; the file keeps the mode.
+    """Switch the file to WAL mode permanently, so that readers and a writer do not block each other.
 
-    Two programs that switch the same new file at the same moment do not wait for each other, whatever the timeout: one
-    of them fails at once because the file is locked.
+    The switch is repeated because SQLite ignores the timeout here: if two processes switch the same new file at the
+    same time, one of them fails at once because the file is locked.
     """
     import sqlite3
 
@@ -144,10 +145,10 @@ def _switch_to_wal(path: Path, patience: float) -> None:
 
 
 def private_file(path: Path) -> Path:
-    """Create the file if it does not exist, for its owner only whatever the umask, and return its absolute path.
+    """Create the file if it does not exist, with mode 0600 regardless of the umask, and return its absolute path.
 
-    SQLite's side files get the same mode. An existing file is never opened here: closing it would drop the locks that
-    SQLite holds on it in this process.
+    SQLite's side files get the same mode. An existing file is not opened here, because closing it would release the
+    locks that SQLite holds on it in this process.
     """
     try:
         path = path.expanduser().resolve()
@@ -168,7 +169,7 @@ def private_file(path: Path) -> Path:
 def _restrict(path: Path, mode: int) -> None:
     if sys.platform == "win32":
         return
-    # The file may not exist, and on some file systems, or if it is another user's, its mode cannot be changed.
+    # The file may not exist. Its mode cannot be changed on some file systems, or if another user owns it.
     with suppress(FileNotFoundError, PermissionError):
         if stat.S_IMODE(path.stat().st_mode) != mode:
             path.chmod(mode)

@@ -1,7 +1,7 @@
-"""A mailbox in the database: messages between the programs that use it.
+"""A mailbox in the database: messages between the processes that use it.
 
-A message stays under its topic until it expires, by the database's own clock, or until a program takes it. Programs
-poll for messages and are not notified: `docs/adr/0035-tell-other-processes-through-the-database.md`.
+A message stays under its topic until it expires, by the database's clock, or until a process takes it. Processes poll
+for messages; there are no notifications: `docs/adr/0035-tell-other-processes-through-the-database.md`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 CLEARED = 60.0
-"""Seconds between two deletions of expired messages, each by a program that sends one."""
+"""Seconds between two deletions of expired messages, which a process does when it sends a message."""
 
 _TOPICS = 200
-"""Topics that one statement reads; databases take some thousand parameters."""
+"""The most topics that one statement reads; databases limit the number of parameters to some thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class Envelope:
     """A message with its id and topic."""
 
     id: int
-    """Greater than the id of any message that was sent before."""
+    """The id of the message, greater than the ids of all earlier messages."""
     topic: str
     body: str
-    """Untrusted: any program that can write to the database may have written it."""
+    """The content; untrusted, because any program that can write to the database may have written it."""
 
     def content(self) -> dict[str, Any]:
         """Return the body's JSON object.
 
         Raises:
-            ValueError: the body is no JSON object.
+            ValueError: The body is not a JSON object.
         """
         try:
             value = json.loads(self.body)
@@ -52,7 +52,7 @@ class Envelope:
 
 
 class Mailbox:
-    """The messages of one database. Topics and bodies are printable ASCII.
+    """The mailbox of one database. Topics and bodies are printable ASCII.
 
     All methods raise `ConfigError` if the database cannot be used, and `DialError` if it failed.
     """
@@ -62,9 +62,11 @@ class Mailbox:
         self._last_clearing: float | None = None
 
     async def send(self, messages: Sequence[tuple[str, str]], seconds: float) -> tuple[int, ...]:
-        """Send messages, each a topic and a body, all or none; return their ids, which ascend.
+        """Send messages, all or none, and return their ascending ids.
 
-        They expire in `seconds`.
+        Args:
+            messages: The topic and the body of each message.
+            seconds: Seconds after which the messages expire.
         """
         is_due = self._last_clearing is None or time.monotonic() - self._last_clearing > CLEARED
 
@@ -84,8 +86,8 @@ class Mailbox:
         """Return the messages under these topics, in the order of their ids.
 
         Args:
-            topics: each topic with the id after which to begin, 0 for its first message. Use ids only with a topic that
-                has one writer: of two that write at once the messages with the greater ids may be visible first.
+            topics: The id after which to begin, by topic; 0 for the first message. Use another id only for topics with
+                a single writer: if several processes write, a message with a greater id may be visible first.
         """
         positions = sorted(topics.items())
 
@@ -102,16 +104,16 @@ class Mailbox:
         return tuple(sorted(messages, key=lambda message: message.id))
 
     async def take(self, *ids: int) -> frozenset[int]:
-        """Delete messages and return the ids of those that existed. Atomic: only one caller receives a message."""
+        """Delete messages, and return the ids of those that existed. Of several concurrent callers one gets each id."""
 
         async def work(connection: AsyncConnection) -> frozenset[int]:
-            # In the same order in every program: two that take the same messages must not wait for each other.
+            # In the same order in every process, to prevent deadlocks.
             return frozenset([id_ for id_ in sorted(set(ids)) if await _take(connection, id_)])
 
         return await self._database.run(work, writes=True) if ids else frozenset()
 
     async def swap(self, id_: int, topic: str, body: str, seconds: float) -> bool:
-        """Take a message and send another, both or, if the first does not exist any more, neither."""
+        """Delete a message, send another in the same transaction, and return True; False if the first did not exist."""
 
         async def work(connection: AsyncConnection) -> bool:
             existed = await _take(connection, id_)
@@ -122,7 +124,7 @@ class Mailbox:
         return await self._database.run(work, writes=True)
 
     async def renew(self, ids: Iterable[int], seconds: float) -> None:
-        """Set the messages to expire in `seconds`; messages that were deleted stay deleted."""
+        """Set the messages to expire in `seconds`; deleted messages are ignored."""
         rows = [{"id": id_, "seconds": float(seconds)} for id_ in sorted(set(ids))]
 
         async def work(connection: AsyncConnection) -> None:
@@ -135,7 +137,7 @@ class Mailbox:
 
 async def _insert(connection: AsyncConnection, topic: str, body: str, seconds: float) -> int:
     is_sqlite = connection.dialect.name == "sqlite"
-    given = "" if is_sqlite else " RETURNING id"  # which SQLite has since 3.35 only
+    given = "" if is_sqlite else " RETURNING id"  # SQLite supports this only since 3.35
     values = {"topic": topic, "body": body, "seconds": float(seconds)}
     statement = (
         f"INSERT INTO notes (topic, body, until) VALUES (:topic, :body, {clock_expression(connection)} + :seconds)"  # noqa: S608
@@ -159,7 +161,7 @@ async def _take(connection: AsyncConnection, id_: int) -> bool:
 
 
 async def _delete_expired(connection: AsyncConnection) -> None:
-    # Rows that another program has locked are skipped: that program deletes them.
+    # Rows that another process has locked are skipped, because that process deletes them.
     lock = " FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
     expired = f"SELECT id FROM notes WHERE until <= {clock_expression(connection)} ORDER BY id{lock}"  # noqa: S608
     await execute(connection, f"DELETE FROM notes WHERE id IN ({expired})", {})  # noqa: S608

@@ -1,4 +1,4 @@
-"""A store in memory."""
+"""A store of conversations in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class MemoryStore(StoreCore):
-    """A `ConversationStore` in memory: its conversations end with the program; for asyncio and trio."""
+    """A `ConversationStore` in memory, for asyncio and trio. Its conversations are lost when the program ends."""
 
     def __init__(self) -> None:
         super().__init__()

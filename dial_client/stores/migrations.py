@@ -1,8 +1,9 @@
 """The schema of a database of conversations, and its migrations from each version to the next.
 
-In SQL that every database takes. Times are ISO 8601 in UTC with microseconds, which sort as text; ``held_until`` and
-``until`` are in seconds by the database's own clock. A message is JSON in ASCII: what text columns refuse (NUL, lone
-surrogates) is escaped in it. ``words`` is the text for searches (`conversation_store.fold`).
+The SQL is valid in every supported database. Times are ISO 8601 in UTC with microseconds, which sort as text;
+``held_until`` and ``until`` are in seconds by the database's clock. A message is JSON in ASCII, which escapes
+characters that text columns cannot store (NUL, lone surrogates). ``words`` is the text for searches
+(`conversation_store.fold`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _SEARCH = (
 
 
 def extract_search_text(data: Any) -> str:
-    """Return the text of a stored message for searches: of the user and the model only."""
+    """Return the text of a stored message for searches; empty unless the user or the model wrote the message."""
     if data.get("role") not in ("user", "assistant"):
         return ""
     content = data.get("content") or ""
@@ -58,7 +59,7 @@ def extract_search_text(data: Any) -> str:
 
 
 def _fill_words(connection: Connection) -> None:
-    """Fill the columns ``words`` of the rows that are older than these columns."""
+    """Fill the new columns ``words`` of existing rows."""
     from sqlalchemy import text
 
     for id_, title in connection.execute(text("SELECT id, title FROM conversations")).all():
@@ -77,11 +78,11 @@ def _words_of_text(message: str) -> str:
     try:
         return extract_search_text(json.loads(message))
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return ""  # a damaged message stays damaged
+        return ""  # a damaged message is left as it is, and not found by searches
 
 
 def _add_notes(connection: Connection) -> None:
-    """Create the table of `Mailbox`: its ids ascend, and none is used twice."""
+    """Create the table of `Mailbox`, whose ids ascend and are never reused."""
     ascending = {"sqlite": "INTEGER PRIMARY KEY AUTOINCREMENT", "postgresql": "BIGSERIAL PRIMARY KEY"}
     connection.exec_driver_sql(f"""CREATE TABLE notes (
         id {ascending[connection.dialect.name]},
@@ -93,9 +94,9 @@ def _add_notes(connection: Connection) -> None:
 
 
 _ENTRIES = ("ALTER TABLE conversations ADD COLUMN entry_count INTEGER NOT NULL DEFAULT 0",)
-"""Releases before would take the messages of all versions for the conversation: they refuse a newer schema."""
+"""A new schema version, which older releases refuse: they would show the messages of all versions."""
 
 Step = str | Callable[["Connection"], None]
 
 MIGRATIONS: tuple[Sequence[Step], ...] = (_CONVERSATIONS, (*_TURNS, *_SEARCH, _fill_words), (_add_notes,), _ENTRIES)
-"""The steps from each version of the schema to the next; the first group makes version 1."""
+"""The steps from each version of the schema to the next; the first group creates version 1."""

@@ -1,7 +1,8 @@
-"""Parses the columns of conversations, whatever another program has written to them.
+"""Parses the columns of conversations, with values of any type.
 
-SQLite stores a value of any type in any column, and text that is no UTF-8; PostgreSQL stores NaN among numbers. A value
-that this package does not write is read as missing: one wrong row must not make the others unreadable.
+Other programs may have written them: SQLite stores values of any type in any column, and text in any encoding;
+PostgreSQL stores NaN as a number. A value that this package does not write counts as missing, so that a wrong row does
+not make other rows unreadable.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from dial_client.stores.conversation_store import title_from
 log = get_logger(__name__)
 
 EPOCH = datetime.fromtimestamp(0, UTC)
-"""The time of a row whose own cannot be read."""
+"""The time of a row whose stored time cannot be read."""
 _MAX_TURN = 64
 _MAX_COUNT = 2**31 - 1
 
 
 def to_text(value: Any) -> str:
-    """Return a text; bytes that are no UTF-8 are replaced."""
+    """Return the value as text, with bytes that are not UTF-8 replaced; empty for other types."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return value if isinstance(value, str) else ""
 
 
 def to_title(value: Any) -> str:
-    """Return a title in the form of `title_from`."""
+    """Return the value as a title, normalized by `title_from`."""
     return title_from(to_text(value))
 
 
 def to_time(value: Any) -> datetime:
-    """Return a time in UTC; `EPOCH` if the value is no time."""
+    """Return the value as a time in UTC; `EPOCH` if it is not a time."""
     try:
         found = datetime.fromisoformat(to_text(value))
     except ValueError:
@@ -44,7 +45,7 @@ def to_time(value: Any) -> datetime:
 
 
 def to_count(value: Any) -> int | None:
-    """Return a number of messages; None if the value is no such number."""
+    """Return the value as a number of messages; None if it is not a valid number."""
     if isinstance(value, int) and 0 <= value <= _MAX_COUNT:
         return value
     log.warning("row_damaged", column="count")
@@ -52,11 +53,11 @@ def to_count(value: Any) -> int | None:
 
 
 def to_seconds(value: Any) -> float:
-    """Return seconds by the database's clock; 0 if the value is no finite number."""
+    """Return the value as seconds; 0 if it is not a finite number."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
 
 
 def to_turn(value: Any) -> str:
-    """Return the id of a turn; empty if the value is no id."""
+    """Return the value as the id of a turn; empty if it is not a valid id."""
     turn = to_text(value)
     return turn if len(turn) <= _MAX_TURN and turn.isascii() and turn.isprintable() else ""

@@ -1,4 +1,4 @@
-"""A store in a database: SQLite or PostgreSQL."""
+"""A store of conversations in SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 PATIENCE = 10.0
-"""Seconds an operation waits at most for other programs that write to the same database."""
+"""The most seconds that an operation waits for other processes that write to the same database."""
 
 
 class SQLStore(StoreCore):
-    """A `ConversationStore` in a database, under asyncio. Any number of programs may use it at once.
+    """A `ConversationStore` in a database, for asyncio. Any number of processes may use it at the same time.
 
-    A SQLite file is for its owner only: 0600, in folders that are created with 0700. It is in WAL mode with
-    ``synchronous=FULL``: messages are on the disk before `append` returns. ``NORMAL`` would survive a killed program
-    too, but may lose the last messages when the machine goes down. PostgreSQL (the extra ``postgres``) is for programs
-    on several machines, and guarantees the same.
+    Only its owner can read a SQLite file (mode 0600, in folders created with 0700). The file is in WAL mode with
+    ``synchronous=FULL``, so messages are on the disk before `append` returns; ``NORMAL`` could lose the last messages
+    if the machine crashes. PostgreSQL (the extra ``postgres``) has the same guarantees, for processes on several
+    machines.
 
     Args:
-        where: the path of a SQLite file, or a database's URL: ``postgresql://user@host/database``.
-        patience: seconds to wait for other programs that write to the same database.
+        where: The path of a SQLite file, or the URL of a database: ``postgresql://user@host/database``.
+        patience: Seconds to wait for other processes that write to the same database.
     """
 
     def __init__(self, where: str | Path, *, patience: float = PATIENCE) -> None:
         super().__init__()
         self.where = where
-        """A file, or a database's URL."""
+        """The path of a SQLite file, or the URL of a database."""
         self._database = Database(where, patience=patience)
         self._reader = BatchReader(self._database)
         self._writer = BatchWriter(self._database)
         self.mailbox = Mailbox(self._database)
-        """Messages between the programs that use the database."""
+        """Messages between the processes that use the database."""
 
     @classmethod
     def sqlite(cls, path: str | os.PathLike[str] | None = None) -> SQLStore:
-        """Return a store of a SQLite file, by default ``conversations.db`` in the user's data folder."""
+        """Return a store in a SQLite file, by default ``conversations.db`` in the user's data folder."""
         if path is None:
             import platformdirs
 
@@ -72,17 +72,17 @@ class SQLStore(StoreCore):
         return cls(Path(path))
 
     async def warm(self) -> None:
-        """Open the database now instead of with the first operation; the driver is loaded off the event loop."""
+        """Open the database now instead of at the first operation; the driver is imported in a worker thread."""
         await self._database.open()
 
     async def get(self, conversation_id: str) -> Conversation:
-        """See `ConversationStore.get`. A message that cannot be read is left out, and a note says so."""
+        """See `ConversationStore.get`. Messages that cannot be read are left out, with a note for each."""
         read = await self._reader.read(_key(conversation_id))
         if read is None:
             raise not_found_error(conversation_id)
         found = read.record
         count = row_values.to_count(found.message_count)
-        # A turn may have stored more between the two statements: the count is that of the first.
+        # A turn may have appended messages between the two statements: use the count that the first one read.
         messages, notes, unreadable = _decode_all(read.messages[:count])
         return Conversation(
             found.id,
@@ -102,7 +102,7 @@ class SQLStore(StoreCore):
         """Return `Conversation.turn` and `Conversation.running`, without reading the messages.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
         turn, running, _, _ = await self.read_state(conversation_id)
         return turn, running
@@ -111,7 +111,7 @@ class SQLStore(StoreCore):
         """Return `turn`, `running`, `message_count` and `title` of a `Conversation`, without reading the messages.
 
         Raises:
-            ConversationNotFound: there is no such conversation.
+            ConversationNotFound: The conversation does not exist.
         """
 
         async def work(connection: AsyncConnection) -> Any:
@@ -140,7 +140,7 @@ class SQLStore(StoreCore):
             return (await execute(connection, statement, {"most": limit + 1, **values})).all()
 
         found = [_summary(row) for row in await self._database.run(work, writes=False)]
-        # The next page begins behind the last conversation whose time is known.
+        # The next page begins after the last conversation whose time can be read.
         known = [summary for summary in found[:limit] if summary.updated_at != row_values.EPOCH]
         return Page(
             build_page(found, limit), build_page([*known, *known[-1:]], len(known)).cursor if found[limit:] else None
@@ -183,10 +183,10 @@ def _summary(row: Any) -> ConversationSummary:
 
 
 def _key(conversation_id: str) -> str:
-    """Return the id.
+    """Return the id if it is printable ASCII, as all ids are.
 
     Raises:
-        ConversationNotFound: no text column can hold the id, so no conversation has it.
+        ConversationNotFound: The id has other characters, so no conversation has it.
     """
     if not (conversation_id.isascii() and conversation_id.isprintable()):
         raise not_found_error(conversation_id)
@@ -202,7 +202,7 @@ def _encode_message(message: Message) -> EncodedMessage:
 
 
 def _decode_all(read: Iterable[Any]) -> tuple[tuple[Message, ...], tuple[str, ...], tuple[int, ...]]:
-    """Return the messages, a note on each that cannot be read, and the places of these in the list of all."""
+    """Return the messages, and for each row that cannot be read a note and its index."""
     messages: list[Message] = []
     notes: list[str] = []
     unreadable: list[int] = []

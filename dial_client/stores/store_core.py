@@ -1,4 +1,4 @@
-"""The changes of a conversation: the same rules for every store."""
+"""Changes of conversations, with the same rules for every store."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class StoredConversation:
     created_at: datetime
     updated_at: datetime
     message_count: int = 0
-    """Stored messages, entries included."""
+    """The number of stored messages, including entries."""
     entry_count: int = 0
-    """The entries among them."""
+    """The number of stored entries (`Message.entry`)."""
     turn: str = ""
-    """The id of the turn that holds it, or held it when its program was killed."""
+    """The id of the turn that holds the conversation, or held it when its process was killed."""
     held_until: float = 0.0
     """The end of the lease, in seconds by the store's clock."""
     unfinished: Any = None
-    """Messages in the form of `StoreCore._encode`; None for none."""
+    """The unfinished messages, encoded by `StoreCore._encode`; None for none."""
 
     def is_held(self, now: float) -> bool:
-        """Return True if a turn holds it."""
+        """Return True if a turn holds the conversation at the time `now`."""
         return bool(self.turn) and self.held_until > now
 
 
@@ -45,33 +45,33 @@ class RowChange:
     """A conversation before and after a change."""
 
     record: StoredConversation | None
-    """None where the conversation does not exist, before or after."""
+    """The record of the conversation, which the change replaces; None if the conversation does not exist."""
     now: float
     """The time in seconds by the store's clock."""
     added: list[Any] = field(default_factory=list)
-    """Messages to append, in the form of `StoreCore._encode`."""
+    """The messages to append, encoded by `StoreCore._encode`."""
 
 
 Change = Callable[[RowChange], T]
-"""Reads a row and changes it, synchronously; if it raises, the row stays as it was."""
+"""A synchronous function that reads and changes a row; if it raises, the row is unchanged."""
 
 
 class StoreCore(ABC):
-    """The part of a `ConversationStore` that writes."""
+    """The methods of a `ConversationStore` that write."""
 
     def __init__(self) -> None:
         self._last_stamp = datetime.min.replace(tzinfo=UTC)
 
     @abstractmethod
     async def _change(self, conversation_id: str, change: Change[T]) -> T:
-        """Make a change in one transaction; no other change of this conversation takes place meanwhile."""
+        """Apply a change in one transaction, isolated from other changes of the conversation."""
 
     @abstractmethod
     def _encode(self, messages: Sequence[Message]) -> Sequence[Any]:
-        """Return the messages in the form in which they are stored.
+        """Return the messages encoded for this store.
 
         Raises:
-            DialError: a message cannot be stored.
+            DialError: A message cannot be stored.
         """
 
     @abstractmethod
@@ -185,7 +185,7 @@ class StoreCore(ABC):
         return next(iter(await self.list(1)), None)
 
     def _stamp(self) -> datetime:
-        """Return the time; never the same twice, so that lists have an order however coarse the clock is."""
+        """Return the current time, never the same twice, so that lists have an order even with a coarse clock."""
         self._last_stamp = max(datetime.now(UTC), self._last_stamp + timedelta(microseconds=1))
         return self._last_stamp
 
@@ -199,7 +199,7 @@ def _existing(row: RowChange, conversation_id: str) -> StoredConversation:
 def _with_messages(
     record: StoredConversation, messages: Sequence[Message], now: datetime, title: str
 ) -> StoredConversation:
-    """Return the record with more messages, and no unfinished ones."""
+    """Return the record after appending messages, without unfinished messages."""
     return replace(
         record,
         title=record.title or title_from(title),

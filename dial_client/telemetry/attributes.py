@@ -1,6 +1,6 @@
-"""The attributes of spans and metrics: names and values of the GenAI semantic conventions of OpenTelemetry.
+"""The attributes of spans and metrics: names and values of OpenTelemetry's GenAI semantic conventions.
 
-The names are written out: the package that holds them is not stable, and belongs to the SDK.
+The names are string literals here, because the package that defines them is unstable and belongs to the SDK.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dial_client.turn_data.turn_result import Turn
 Attributes = dict[str, str | int | float | bool | list[str]]
 
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The environment variable that lets messages, arguments and results into spans."""
+"""The environment variable that allows messages, arguments and results in spans."""
 _CAPTURING = frozenset({"true", "1", "span_only", "span_and_event"})
 
 _PROVIDERS: Mapping[str, str] = {
@@ -40,23 +40,23 @@ _PROVIDERS: Mapping[str, str] = {
     "perplexity.ai": "perplexity",
     "x.ai": "x_ai",
 }
-"""The values of ``gen_ai.provider.name`` by the end of an endpoint's host."""
+"""The values of ``gen_ai.provider.name`` by the domain of an endpoint's host."""
 
 
 def captures_content() -> bool:
-    """Return True if messages, arguments and results may be part of spans."""
+    """Return whether messages, arguments and results may be recorded in spans."""
     return os.environ.get(CAPTURE_CONTENT, "").strip().lower() in _CAPTURING
 
 
 def find_provider_name(info: ModelInfo) -> str:
-    """Return the value of ``gen_ai.provider.name``: of the conventions, or the host, or the provider's name."""
+    """Return ``gen_ai.provider.name``: a value of the conventions, otherwise the host, or the provider's name."""
     host = urlsplit(info.url).hostname or ""
     known = (name for end, name in _PROVIDERS.items() if host == end or host.endswith(f".{end}"))
     return next(known, host or info.name)
 
 
 def describe_model(operation: str, info: ModelInfo) -> Attributes:
-    """Return the operation and the model: attributes of spans and of metrics."""
+    """Return the attributes of an operation and its model, for spans and metrics."""
     attributes: Attributes = {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": find_provider_name(info),
@@ -70,7 +70,7 @@ def describe_model(operation: str, info: ModelInfo) -> Attributes:
 
 
 def describe_turn(request: TurnRequest, info: ModelInfo) -> Attributes:
-    """Return the attributes of a turn that begins."""
+    """Return the attributes of a turn that starts."""
     attributes = describe_model("invoke_agent", info) | {"dial_client.turn.id": request.turn_id}
     if request.conversation_id:
         attributes["gen_ai.conversation.id"] = request.conversation_id
@@ -116,7 +116,7 @@ def describe_reply(reply: ModelReply) -> Attributes:
 
 
 def describe_usage(usage: Usage) -> Attributes:
-    """Return the tokens of one or several requests; none where the endpoint reports none."""
+    """Return the attributes for the tokens of one or more requests, without counts that are 0."""
     counts = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -128,7 +128,7 @@ def describe_usage(usage: Usage) -> Attributes:
 
 
 def name_tool(call: ToolCall) -> str:
-    """Return the name of the tool; ``unknown`` for a tool that is not offered, whose name is text of the model."""
+    """Return the name of the tool; ``unknown`` if no such tool is offered, as the name is then text of the model."""
     return call.name if call.spec is not None else "unknown"
 
 
@@ -158,7 +158,7 @@ def describe_result(result: ToolCallResult) -> Attributes:
 
 
 def find_error_type(error: BaseException) -> str:
-    """Return the value of ``error.type``: an HTTP status, a code, or the name of the exception."""
+    """Return the value of ``error.type``: an HTTP status, an error code, or the name of the exception."""
     if isinstance(error, ProviderError):
         return str(error.status or error.code or type(error).__name__)
     return type(error).__name__ if isinstance(error, Exception) else "cancelled"
@@ -184,7 +184,7 @@ def _to_parts(message: Message) -> dict[str, Any]:
 
 
 def _to_text(content: Content) -> str:
-    """Return the text of a content; images and files are named only."""
+    """Return the text of a content; images and files are replaced by a description."""
     if isinstance(content, str):
         return content
     return "\n".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in content)

@@ -1,4 +1,4 @@
-"""Finds out whether the program has set up OpenTelemetry. Imports nothing of it where the program has not."""
+"""Detects whether the program has set up OpenTelemetry. Imports none of its modules if the program has not."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from collections.abc import Iterator
 from dial_client.middleware import Instruments
 
 _API = ("opentelemetry.trace", "opentelemetry.metrics")
-"""The modules of the API: their own providers record nothing."""
+"""The modules of the API, whose default providers record nothing."""
 
 
-class _Known:
-    """The instruments of the providers that were found last."""
+class _InstrumentCache:
+    """The instruments for the providers that were found last."""
 
     providers: tuple[object, ...] = ()
     instruments: Instruments | None = None
 
 
 def find_instruments() -> Instruments | None:
-    """Return the instruments; None where the program has set up neither traces nor metrics."""
+    """Return the instruments; None if the program has set up neither traces nor metrics."""
     providers = tuple(_find_providers())
     if not providers:
         return None
-    if providers != _Known.providers:
+    if providers != _InstrumentCache.providers:
         from dial_client.telemetry.instruments import OpenTelemetryInstruments
 
-        _Known.instruments, _Known.providers = OpenTelemetryInstruments(), providers
-    return _Known.instruments
+        _InstrumentCache.instruments, _InstrumentCache.providers = OpenTelemetryInstruments(), providers
+    return _InstrumentCache.instruments
 
 
 def record_restart(server: str) -> None:
-    """Count a restart of a server, where the program has set up metrics."""
+    """Count a restart of a server, if the program has set up OpenTelemetry."""
     if (instruments := find_instruments()) is not None:
         instruments.record_restart(server)
 
 
 def _find_providers() -> Iterator[object]:
-    """Yield the providers that the program has set: they are of an SDK, and not of the API."""
+    """Yield the providers that the program has set; their classes come from an SDK, not from the API."""
     trace, metrics = (sys.modules.get(name) for name in _API)
     if trace is not None:
         provider = trace.get_tracer_provider()

@@ -1,4 +1,4 @@
-"""The spans ``invoke_agent`` > ``chat`` > ``execute_tool``, and the metrics."""
+"""The spans ``invoke_agent`` (a turn), ``chat`` and ``execute_tool`` within it, and the metrics."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from dial_client.turn_data.turn_result import Turn
 SCOPE = "dial_client"
 """The name of the instrumentation scope."""
 _TOKEN_BOUNDARIES = [4.0**power for power in range(14)]
+"""The bucket boundaries of the token histogram, as the conventions define them."""
 _SECOND_BOUNDARIES = [0.01 * 2**power for power in range(14)]
-"""Bounds of the buckets of histograms, as the conventions have them."""
+"""The bucket boundaries of the duration histogram in seconds, as the conventions define them."""
 
 
 class OpenTelemetryInstruments:
@@ -57,7 +58,7 @@ class OpenTelemetryInstruments:
     async def around_model_call(
         self, request: ModelRequest, info: ModelInfo, call_next: CallNext[ModelRequest, ModelReply]
     ) -> ModelReply:
-        """Ask a model in a span, and record its tokens."""
+        """Send a request to a model in a span, and record its tokens."""
         shared = gen_ai.describe_model("chat", info)
         name = f"chat {info.model or info.name}"
         with self._span(name, SpanKind.CLIENT, gen_ai.describe_request(request, info), shared) as span:
@@ -95,9 +96,9 @@ class OpenTelemetryInstruments:
 
     @contextmanager
     def _span(self, name: str, kind: SpanKind, attributes: Attributes, shared: Attributes) -> Iterator[Span]:
-        """Run the body in a span, and record its duration with the attributes that are `shared` with metrics.
+        """Run the ``with`` block in a span, and record its duration with the `shared` attributes of span and metrics.
 
-        An exception is recorded by its type alone: its text may hold contents.
+        Only the type of an exception is recorded, because its text may contain contents.
         """
         began = time.monotonic()
         span = self._tracer.start_span(name, kind=kind, attributes=attributes)

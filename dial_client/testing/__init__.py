@@ -1,7 +1,7 @@
-"""Aids for tests of programs that use this package: scripted models, recordings, assertions, and no network.
+"""Helpers to test programs that use this package: scripted models, recordings, assertions, and a network block.
 
-`ScriptedProvider` is a model that plays replies. The fixture ``dial_recording`` of the pytest plugin gives a
-`DialRecording`: clients that are recorded once, with ``pytest --dial-record``, and replayed afterwards.
+`ScriptedProvider` is a model with scripted replies. The fixture ``dial_recording`` of the pytest plugin yields a
+`DialRecording`, whose clients are recorded once, with ``pytest --dial-record``, and replayed afterwards.
 """
 
 from dial_client.providers.scripted import ScriptedProvider

@@ -1,4 +1,4 @@
-"""No network in a test: only connections to this machine are made."""
+"""Blocks the network in a test, except connections to this machine."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from unittest.mock import patch
 
 
 class NetworkBlocked(RuntimeError):
-    """A connection that `block_network` has refused; the message names the host.
+    """`block_network` has refused a connection; the message names the host.
 
-    It is no `OSError`: clients would try again, and programs would take it for a network that is down.
+    This is not an `OSError`, because clients would retry it, and programs would handle it like a network failure.
     """
 
 
 @contextmanager
 def block_network() -> Iterator[None]:
-    """Refuse connections of this process to other machines, and look-ups of their names.
+    """Refuse connections of this process to other machines, and name look-ups of other machines.
 
-    Gives a context, ``with block_network():``, that may be nested. Loopback addresses and Unix sockets stay open. The
-    block holds for all threads. It does not hold for child
-    processes (MCP servers behind a command), nor for libraries that open sockets without Python, such as uvloop.
+    Returns a context manager, ``with block_network():``, which may be nested. Connections to loopback addresses and
+    Unix sockets are allowed. All threads are blocked, but not child processes (MCP servers with a command), nor
+    libraries that open sockets without Python, such as uvloop.
 
     Raises:
-        NetworkBlocked: within the block, from the attempt to connect.
+        NetworkBlocked: Code within the ``with`` block tried to connect to another machine.
     """
     with ExitStack() as stack:
         for owner, name, guarded in (
@@ -42,7 +42,7 @@ def block_network() -> Iterator[None]:
             (socket, "getaddrinfo", _guard_look_up(socket.getaddrinfo)),
             (socket, "gethostbyname", _guard_look_up(socket.gethostbyname)),
             (socket, "gethostbyname_ex", _guard_look_up(socket.gethostbyname_ex)),
-            # The event loop of asyncio on Windows connects without `socket.connect`.
+            # On Windows, asyncio's event loop connects without `socket.connect`.
             (BaseProactorEventLoop, "sock_connect", _guard_loop(BaseProactorEventLoop.sock_connect)),
         ):
             stack.enter_context(patch.object(owner, name, guarded))
@@ -59,7 +59,7 @@ def _guard_method(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _guard_message(original: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(connection: socket.socket, *arguments: Any) -> Any:
-        if len(arguments) > 3 and arguments[3] is not None:  # a connected socket takes no address
+        if len(arguments) > 3 and arguments[3] is not None:  # a connected socket needs no address
             _check_address(connection.family, arguments[3])
         return original(connection, *arguments)
 
@@ -88,7 +88,7 @@ def _check_address(family: int, address: Any) -> None:
     """Refuse an address of another machine.
 
     Raises:
-        NetworkBlocked: the address is neither a loopback address nor a Unix socket.
+        NetworkBlocked: The address is neither a loopback address nor a Unix socket.
     """
     if hasattr(socket, "AF_UNIX") and family == socket.AF_UNIX:
         return

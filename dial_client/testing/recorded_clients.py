@@ -17,30 +17,30 @@ from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
 
 _MASK = "[secret]"
-"""Stands in a recording in place of a secret."""
+"""The text that replaces a secret in a recording."""
 _SHOWN = 80
-"""Characters of a prompt in an error message."""
-_HINT = "pytest --dial-record records the test anew"
+"""Maximum characters of a prompt in an error message."""
+_HINT = "pytest --dial-record records the test again"
 
 
 class DialRecording:
-    """Makes clients that are recorded, or replayed from the recording of an earlier run.
+    """Creates clients that are recorded, or replayed from the recording of an earlier run.
 
-    A replay has no network, no servers and no keys: the model's replies and the results of the servers' tools come from
-    the file. Functions that are tools run in both cases. The file has the form of `recordings.recording`; it holds no
-    secret of the configuration.
+    A replay needs no network, servers or keys, because the model's replies and the results of the servers' tools come
+    from the file. Functions that are tools run in both cases. The file has the format of `recordings.recording`; it
+    contains no secret of the configuration.
 
     Args:
-        path: the file of the first client, ``NAME.jsonl``. A second client has ``NAME+2.jsonl``, and so on: no
-            test has such a name of its own.
-        is_recorded: record anew in place of replaying.
+        path: The file of the first client, ``NAME.jsonl``. The file of the second client is ``NAME+2.jsonl``, and so
+            on; no test's own file has such a name.
+        is_recorded: Whether to record instead of replaying.
     """
 
     def __init__(self, path: Path, *, is_recorded: bool) -> None:
         self._path = path
         self._is_recorded = is_recorded
         self._recorded: list[tuple[Path, Path]] = []
-        """For each client the file that is written, and its place if the test passes."""
+        """For each client, the file that is written, and the path to which it is moved if the test passes."""
         self._replayed: list[tuple[Path, ScriptedProvider]] = []
 
     def client(
@@ -49,10 +49,10 @@ class DialRecording:
         model: str | Provider | None = None,
         **options: Unpack[ClientOptions],
     ) -> DialClient:
-        """Return a client; the arguments are those of `DialClient`, and count while it is recorded.
+        """Return a client. The arguments are those of `DialClient`; a replay ignores servers and model.
 
         Raises:
-            ConfigError: there is no recording, or an argument is wrong.
+            ConfigError: There is no recording, or an argument is wrong.
         """
         if not self._is_recorded:
             return self._replay(options)
@@ -66,12 +66,12 @@ class DialRecording:
         profile: str | None = None,
         **options: Unpack[ClientOptions],
     ) -> DialClient:
-        """Return a client of a servers.json, which is not read in a replay.
+        """Return a client for a servers.json, which a replay does not read.
 
-        Arguments are those of `DialClient.from_config`.
+        The arguments are those of `DialClient.from_config`.
 
         Raises:
-            ConfigError: there is no recording, or the file or an argument is wrong.
+            ConfigError: There is no recording, or the file or an argument is wrong.
         """
         if not self._is_recorded:
             return self._replay(options)
@@ -79,10 +79,11 @@ class DialRecording:
         return DialClient.from_config(path, model, profile, **options)
 
     def close(self, *, is_passed: bool) -> None:
-        """End the test: keep what was recorded if the test has passed, and check what was replayed.
+        """End the test: keep new recordings if the test has passed, and check the replayed ones.
 
         Raises:
-            AssertionError: the test asked the model something else than was recorded, or passed and asked less.
+            AssertionError: The test sent other user messages to the model than the recording has, or passed with fewer
+                requests.
         """
         for written, place in self._recorded:
             if is_passed and written.exists():
@@ -94,11 +95,11 @@ class DialRecording:
             if is_passed:
                 _check_count(path, provider)
 
-    def _get_place(self, count: int) -> Path:
+    def _get_path(self, count: int) -> Path:
         return self._path if count == 0 else self._path.with_name(f"{self._path.stem}+{count + 1}{self._path.suffix}")
 
     def _add_file(self) -> Path:
-        place = self._get_place(len(self._recorded))
+        place = self._get_path(len(self._recorded))
         place.parent.mkdir(parents=True, exist_ok=True)
         written = place.with_name(f"{place.name}.new")
         written.unlink(missing_ok=True)
@@ -106,7 +107,7 @@ class DialRecording:
         return written
 
     def _replay(self, options: ClientOptions) -> DialClient:
-        place = self._get_place(len(self._replayed))
+        place = self._get_path(len(self._replayed))
         if not place.exists():
             raise ConfigError("there is no recording of this test", hint="run pytest --dial-record", path=str(place))
         provider = ScriptedProvider.from_file(place)
@@ -117,15 +118,15 @@ class DialRecording:
 
 
 def _check_prompts(path: Path, provider: ScriptedProvider) -> None:
-    """Compare what the user said in each request with the recording.
+    """Compare the user's messages in each request with the recording.
 
     Raises:
-        AssertionError: they differ.
+        AssertionError: The messages differ.
     """
     recorded = _read_prompts(path)
     for number, request in enumerate(provider.requests, 1):
         if number > len(recorded):
-            raise AssertionError(f"{path.name} has {len(recorded)} requests to the model, and the test more: {_HINT}")
+            raise AssertionError(f"{path.name} has {len(recorded)} requests to the model, the test made more: {_HINT}")
         prompts = [message.text for message in request.messages if message.role is Role.USER]
         expected = recorded[number - 1]
         if len(prompts) == len(expected) and all(map(_is_same, prompts, expected)):
@@ -143,7 +144,7 @@ def _check_count(path: Path, provider: ScriptedProvider) -> None:
     """Compare the number of requests with the recording.
 
     Raises:
-        AssertionError: the test made fewer.
+        AssertionError: The test made fewer requests.
     """
     made, recorded = len(provider.requests), len(_read_prompts(path))
     if made < recorded:
@@ -155,7 +156,7 @@ def _is_same(prompt: str, recorded: str) -> bool:
 
 
 def _read_prompts(path: Path) -> list[list[str]]:
-    """Return for each request of a recording the texts of the user's messages."""
+    """Return the texts of the user's messages for each request of a recording."""
     messages: list[Message] = []
     prompts = []
     for line in path.read_text(encoding="utf-8").splitlines():

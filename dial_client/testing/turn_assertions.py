@@ -1,4 +1,4 @@
-"""Assertions about turns, with messages that list what was called."""
+"""Assertions about turns; their messages list the tool calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dial_client.turn_data.turn_result import ToolCallRecord, Turn
 
 
 def calls(turn: Turn) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the calls of a turn in their order: ``[("add", {"a": 1, "b": 2})]``, by the names offered to the model."""
+    """Return the calls of a turn in order, with the names offered to the model: ``[("add", {"a": 1, "b": 2})]``."""
     return [(record.call.name, dict(record.call.arguments)) for record in turn.tool_calls]
 
 
@@ -18,12 +18,12 @@ def assert_called(turn: Turn, name: str, /, **arguments: Any) -> ToolCallRecord:
     """Check that a tool was called, and return the first such call with its result.
 
     Args:
-        turn: the turn.
-        name: the tool as it is offered to the model, or its own name at its server.
-        arguments: values that the call must have; it may have others.
+        turn: The turn.
+        name: The name that is offered to the model, or the tool's own name at its server.
+        arguments: Arguments that the call must have; it may have other arguments too.
 
     Raises:
-        AssertionError: there is no such call; the message lists all calls.
+        AssertionError: There is no such call; the message lists all calls.
     """
     for record in _find_calls(turn, name):
         if all(key in record.call.arguments and record.call.arguments[key] == arguments[key] for key in arguments):
@@ -33,10 +33,10 @@ def assert_called(turn: Turn, name: str, /, **arguments: Any) -> ToolCallRecord:
 
 
 def assert_not_called(turn: Turn, name: str, /) -> None:
-    """Check that a tool was not called, not even without success.
+    """Check that a tool was not called; a failed call counts as a call.
 
     Raises:
-        AssertionError: the tool was called; the message lists all calls.
+        AssertionError: The tool was called; the message lists all calls.
     """
     if _find_calls(turn, name):
         raise AssertionError(f"{name} was called. {_describe_calls(turn)}")
@@ -46,7 +46,7 @@ def assert_answered(turn: Turn) -> None:
     """Check that the model answered, and that no limit, refusal or cancellation ended the turn.
 
     Raises:
-        AssertionError: the turn ended otherwise; the message has the reason, the text and the calls.
+        AssertionError: The turn ended without an answer; the message has the reason, the text and the calls.
     """
     if turn.stop_reason is not StopReason.ANSWERED:
         raise AssertionError(

@@ -1,4 +1,4 @@
-"""Numbers of things in words."""
+"""Numbers with their nouns, in the singular or the plural."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line that names the error, in what programs and tools print: stack traces, logs, Markdown."""
+"""Finds the line that names the error in the output of programs and tools: stack traces, logs, Markdown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 MAX_JOINED = 4
-"""Lines that a reason is made of at most."""
+"""Maximum number of lines that are joined."""
 
 _DETAIL = re.compile(
     r"\s*(?:[\s{}()\[\],;^~]*|at .+|File \".+|\.{3} \d+ more|goroutine \d+ .*|exit status \d+"
@@ -16,9 +16,9 @@ _DETAIL = re.compile(
     r"|.*\.go:\d+(?: \+0x[0-9a-f]+)?|note: .*|For further information visit .*"
     r"|(?:Run|See) '.+'(?: for more information)?\.?|Try .+ for help\.?)\s*"
 )
-"""What stands behind an error: stack frames, members of the error, the version of the program, advice."""
+"""Lines after an error that do not name it: stack frames, members of the error, the program's version, advice."""
 _MARGIN = re.compile(r"[\s|+]+(?:-[-+ \d.]*)?")
-"""Stands before the lines of Python's exception groups."""
+"""The margin of the lines of Python's exception groups."""
 _BOX = re.compile(r"^[╭╰]─.*|^│\s*|\s*│$")
 """The frame that Typer draws around an error."""
 _ERROR = re.compile(
@@ -29,23 +29,23 @@ _ERROR = re.compile(
     r"|(?:Uncaught )?[\w.$]*(?:Error|Exception|ExceptionGroup|Rejection)(?: \[\w+\])?(?::.*| \{)?"
     r"|.{0,60}?\b(?:ERROR|CRITICAL|FATAL)\b.*)"
 )
-"""What names an error. A line of a log may begin with a time."""
+"""Lines that name an error. A line of a log may start with a time."""
 _UV_ERROR = "\u00d7"
 _TRACEBACK = "Traceback (most recent call last):"
 _NPM = re.compile(r"npm (?:error|ERR!) ?(.*)")
 _NPM_FIELD = re.compile(r"(?:code|errno|syscall|path|dest|signal|command|A complete log)\b.*|\S*\s*")
 _TREE = re.compile(r"\s*[╰├]─▶\s*|\s{4,}")
-"""Begins the lines in which uv goes on."""
+"""The start of the lines in which uv continues an error."""
 _IS_INCOMPLETE = re.compile(r".*:|.*validation errors? for .+|thread '.*' panicked .*")
 _MARKDOWN = re.compile(r"#{1,6}\s.*|[=\-*_]{3,}|[`~]{3,}\w*|>+")
 """Headings, rules and fences."""
 
 
 def find_error_line(lines: Sequence[str]) -> str:
-    """Return what is wrong, of the last lines that a program wrote: the last error that is named, else the last line.
+    """Return the error in the last lines that a program wrote: the last line that names an error, else the last line.
 
-    Stack frames, braces and versions are skipped; a line that ends in a colon is joined with the next. Empty for no
-    lines.
+    Stack frames, braces and versions are skipped. A line that ends in a colon is joined with the next line. Without
+    lines the result is empty.
     """
     if npm := _find_npm_error(lines):
         return npm
@@ -57,9 +57,9 @@ def find_error_line(lines: Sequence[str]) -> str:
 
 
 def summarize_error(text: str) -> str:
-    """Return the line of a tool's error that says what is wrong: the first, joined with the next after a colon.
+    """Return the first line of a tool's error; if it ends in a colon, it is joined with the next line.
 
-    Headings, rules and fences of Markdown are skipped, unless there is nothing else.
+    Headings, rules and fences of Markdown are skipped, unless the text has nothing else.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if not _MARKDOWN.fullmatch(line)] or [line.lstrip("# ") for line in lines]
@@ -73,19 +73,19 @@ def _without_margin(line: str) -> str:
 
 
 def _find_last_error(lines: Sequence[str]) -> int:
-    """Return the place of the last line that names an error; -1 for none."""
+    """Return the index of the last line that names an error; -1 if there is none."""
     return max((index for index, line in enumerate(lines) if _ERROR.fullmatch(line)), default=-1)
 
 
 def _find_exception(lines: Sequence[str]) -> int:
-    """Return the place of the line behind the last traceback of Python, whatever its exception is called."""
+    """Return the index of the line with the exception of the last Python traceback; -1 if there is none."""
     start = max((index for index, line in enumerate(lines) if line == _TRACEBACK), default=len(lines))
     behind = range(start + 1, len(lines))
     return next((index for index in behind if lines[index] and not lines[index].startswith(" ")), -1)
 
 
 def _find_npm_error(lines: Sequence[str]) -> str:
-    """Return the first sentence of npm's error; empty unless npm wrote the last line."""
+    """Return the first sentence of npm's error; empty if npm did not write the last line."""
     if not lines or not _NPM.match(lines[-1]):
         return ""
     errors = (found[1].strip() for line in lines if (found := _NPM.match(line)))
@@ -93,7 +93,7 @@ def _find_npm_error(lines: Sequence[str]) -> str:
 
 
 def _join(lines: Sequence[str], start: int) -> str:
-    """Return a line, with those behind it where it does not end a sentence."""
+    """Return a line, joined with the following lines as long as the sentence continues."""
     joined = [lines[start].strip()]
     is_tree = joined[0].startswith(_UV_ERROR)
     for line, following in pairwise(lines[start:]):

@@ -1,7 +1,7 @@
 """Invisible characters: ranges of code points from the Unicode Character Database, in hexadecimal.
 
-The page has the same tables (``serve/page/unseen.js``); a test holds them together. Python's ``unicodedata`` has none
-of these properties.
+The page has the same tables (``serve/page/unseen.js``); a test compares them. Python's ``unicodedata`` does not have
+these properties.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ DEFAULT_IGNORABLE = (
     "ad 34f 61c 115f-1160 17b4-17b5 180b-180f 200b-200f 202a-202e 2060-206f 3164 fe00-fe0f feff ffa0 fff0-fff8 "
     "1bca0-1bca3 1d173-1d17a e0000-e0fff"
 )
-"""``Default_Ignorable_Code_Point`` (DerivedCoreProperties.txt): not drawn; reserved code points included."""
+"""``Default_Ignorable_Code_Point`` (DerivedCoreProperties.txt): characters without a glyph; some are reserved."""
 
 BIDI_CONTROL = "61c 200e-200f 202a-202e 2066-2069"
-"""``Bidi_Control`` (PropList.txt): they change the direction of writing. All of them are ignorable, too."""
+"""``Bidi_Control`` (PropList.txt): they change the direction of text. All of them are in `DEFAULT_IGNORABLE` too."""
 
 CONTROL = "0-8 b-1f 7f-9f d800-dfff fff9-fffb"
-"""Controls but for tab and line feed, lone surrogates, and interlinear annotations (General_Category Cc, Cs, Cf)."""
+"""Controls except tab and line feed, lone surrogates, and interlinear annotations (General_Category Cc, Cs, Cf)."""
 
 PICTOGRAPHIC = (
     "a9 ae 203c 2049 2122 2139 2194-2199 21a9-21aa 231a-231b 2328 23cf 23e9-23f3 23f8-23fa 24c2 25aa-25ab 25b6 "
@@ -36,10 +36,10 @@ PICTOGRAPHIC = (
     "1f85a-1f85f 1f888-1f88f 1f8ae-1f8af 1f8bc-1f8bf 1f8c2-1f8cf 1f8d9-1f8ff 1f90c-1f93a 1f93c-1f945 "
     "1f947-1f9ff 1fa58-1fa5f 1fa6e-1faff 1fc00-1fffd"
 )
-"""``Extended_Pictographic`` (emoji-data.txt): what a variation selector or a joiner may make an emoji of."""
+"""``Extended_Pictographic`` (emoji-data.txt): characters that variation selectors and joiners turn into emoji."""
 
 EMOJI_MODIFIER = "1f3fb-1f3ff"
-"""``Emoji_Modifier`` (emoji-data.txt): the colours of skin."""
+"""``Emoji_Modifier`` (emoji-data.txt): the skin tones."""
 
 VIRAMA = (
     "94d 9cd a4d acd b4d bcd c4d ccd d3b-d3c d4d dca e3a eba f84 1039-103a 1714-1715 1734 17d2 1a60 1b44 "
@@ -47,7 +47,7 @@ VIRAMA = (
     "111c0 11235 112ea 1134d 113ce-113d0 11442 114c2 115bf 1163f 116b6 1172b 11839 1193d-1193e 119e0 11a34 11a47 11a99 "
     "11c3f 11d44-11d45 11d97 11f41-11f42 1612f"
 )
-"""``Canonical_Combining_Class=Virama`` (UnicodeData.txt): a joiner behind one changes how a syllable is drawn."""
+"""``Canonical_Combining_Class=Virama`` (UnicodeData.txt): a joiner after a virama changes the form of a syllable."""
 
 DUAL_JOINING = (
     "620 626 628 62a-62e 633-63f 641-647 649-64a 66e-66f 678-687 69a-6bf 6c1-6c2 6cc 6ce 6d0-6d1 6fa-6fc 6ff "
@@ -62,7 +62,7 @@ RIGHT_JOINING = (
 """``Joining_Type=Right_Joining`` (DerivedJoiningType.txt), of the Arabic script only."""
 
 TRANSPARENT = "610-61a 64b-65f 670 6d6-6dc 6df-6e4 6e7-6e8 6ea-6ed 897-89f 8ca-8e1 8e3-8ff"
-"""``Joining_Type=Transparent`` (DerivedJoiningType.txt), of the Arabic script only: its marks."""
+"""``Joining_Type=Transparent`` (DerivedJoiningType.txt), of the Arabic script only: the marks of its letters."""
 
 
 def parse_ranges(table: str) -> tuple[range, ...]:
@@ -72,7 +72,7 @@ def parse_ranges(table: str) -> tuple[range, ...]:
 
 
 def to_character_class(*tables: str, without: str = "") -> str:
-    """Return what stands between the brackets of a regular expression's character class, without some characters."""
+    """Return the content of a regular expression's character class for some tables, except the characters `without`."""
     ranges = [found for table in tables for found in parse_ranges(table)]
     for char in map(ord, without):
         ranges = [part for found in ranges for part in _split(found, char)]

@@ -1,4 +1,4 @@
-"""Fields of JSON that another program wrote: they may be absent, or of any type."""
+"""Reads fields of JSON from other programs, which may be absent or have any type."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 
 def to_text(value: Any) -> str:
-    """Return a text as it is, and an empty text for any other value."""
+    """Return a text unchanged, and an empty text for any other value."""
     return value if isinstance(value, str) else ""
 
 
 def expect_text(value: Any) -> str:
-    """Return a text.
+    """Return a text unchanged.
 
     Raises:
-        TypeError: the value is no text.
+        TypeError: The value is not a text.
     """
     if not isinstance(value, str):
         raise TypeError(f"text was expected, not {type(value).__name__}")
@@ -24,16 +24,20 @@ def expect_text(value: Any) -> str:
 
 
 def expect_optional_text(value: Any) -> str | None:
-    """Return a text, or None for None. Raises as `expect_text`."""
+    """Return a text or None unchanged.
+
+    Raises:
+        TypeError: The value is neither a text nor None.
+    """
     return None if value is None else expect_text(value)
 
 
 def expect_object(value: Any) -> dict[str, Any]:
-    """Return a JSON object, which may be written as a text.
+    """Return a JSON object; a text is parsed as JSON first, and an empty text is an empty object.
 
     Raises:
-        TypeError: the value is no object.
-        ValueError: the text is no JSON.
+        TypeError: The value is not an object.
+        ValueError: The text is not valid JSON.
     """
     if isinstance(value, str):
         value = json.loads(value or "{}")
@@ -43,10 +47,10 @@ def expect_object(value: Any) -> dict[str, Any]:
 
 
 def expect_span(value: Any) -> tuple[int, int] | None:
-    """Return two positions, or None for None.
+    """Return the start and the end of a span, or None for None.
 
     Raises:
-        TypeError, ValueError: the value is not a pair of numbers.
+        TypeError, ValueError: The value is not a pair of numbers.
     """
     if value is None:
         return None

@@ -13,7 +13,7 @@ PDF = "application/pdf"
 def media_type(mime_type: str) -> str:
     """Return a MIME type without its parameters, in lower case (RFC 9110, 8.3.1): ``Image/PNG; q=1`` is ``image/png``.
 
-    Two names that are in use without being registered become the registered ones.
+    Two common unregistered types are replaced by the registered types.
     """
     kind = mime_type.partition(";")[0].strip().lower()
     return _REGISTERED.get(kind, kind)

@@ -1,6 +1,6 @@
-"""Stems, stop words and synonyms of English, as names and descriptions of tools need them.
+"""Stems, stop words and synonyms of English, chosen for the names and descriptions of tools.
 
-No rule is for one server or product. Words of other languages only lose their diacritics.
+No rule is specific to a server or product. Words of other languages only lose their diacritics.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 MAX_WORD = 40
-"""Characters of a word; longer words are cut."""
+"""Maximum characters of a word; longer words are cut."""
 MAX_NAME = 200
-"""Characters of a name that are read."""
+"""Maximum characters of a name that are read."""
 
 WORD = re.compile(r"[^\W_]+")
 HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-"""Where the words of ``camelCase`` meet."""
+"""The boundaries between the words of ``camelCase``."""
 _MARKS = re.compile("[\u0300-\u036f]")
 
 _STOP_WORDS = """
@@ -35,12 +35,12 @@ _STOP_WORDS = """
 """
 
 PARTICLES = frozenset({"back", "down", "off", "on", "out", "over", "up"})
-"""Words with a meaning behind a verb, and mostly without elsewhere."""
+"""Words that have a meaning after a verb, and mostly none elsewhere."""
 
 QUESTIONS = frozenset(
     {"are", "did", "do", "does", "how", "is", "was", "were", "what", "when", "where", "which", "who", "whose", "why"}
 )
-"""A sentence that begins with one of these is a question: the tool most likely gets, lists or finds something."""
+"""The first words of questions, which most likely need a tool that gets, lists or finds something."""
 
 _SYNONYMS = """
 create add new insert
@@ -136,7 +136,7 @@ end tail
 """
 
 _ENDINGS = (("ing", 3), ("ed", 3), ("ion", 3), ("ment", 3), ("er", 4), ("ly", 5))
-"""English endings, and the letters that must be left without them."""
+"""English endings, each with the minimum number of letters of the word without it."""
 
 SAME_AS = {
     ("pull", "request"): ("pr",),
@@ -150,7 +150,7 @@ SAME_AS = {
     ("db",): ("databas",),
     ("k8s",): ("kubernet",),
 }
-"""Abbreviations and phrases in stems, with stems of the same meaning."""
+"""Abbreviations and phrases as stems, with the stems of their synonyms."""
 
 
 def significant_stem(word: str) -> str:
@@ -166,7 +166,7 @@ def _stop_words() -> frozenset[str]:
 
 @cache
 def synonyms() -> Mapping[str, Iterable[str]]:
-    """Return the stems with the same meaning, for each stem that has some."""
+    """Return the synonyms of each stem that has any, as stems."""
     groups = [[stem(word) for word in line.split()] for line in _SYNONYMS.strip().splitlines()]
     by_stem: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for group in groups:
@@ -176,7 +176,7 @@ def synonyms() -> Mapping[str, Iterable[str]]:
 
 
 def split_name(name: str) -> tuple[str, ...]:
-    """Return the words of ``createIssue``, ``create_issue`` or ``create-issue``; camel case also as one word."""
+    """Return the words of ``createIssue``, ``create_issue`` or ``create-issue``; for camel case also the whole word."""
     words: list[str] = []
     for chunk in WORD.findall(name[:MAX_NAME]):
         parts = HUMP.split(chunk)
@@ -194,13 +194,13 @@ def fold(text: str) -> str:
 
 
 def letter_pairs(word: str) -> set[str]:
-    """Return the pairs of neighbouring letters, beginning and end included."""
+    """Return the pairs of adjacent letters; the start and the end of the word count as letters."""
     framed = f"^{word}$"
     return {framed[index : index + 2] for index in range(len(framed) - 1)}
 
 
 def stem(word: str) -> str:
-    """Take an English word's commonest endings off; of words without them, nothing but a last ``e`` or ``s``."""
+    """Return an English word without its plural ``s``, its most common endings, and a final ``e``."""
     if not word.isascii() or len(word) < 4:
         return word
     word = _singular(word)

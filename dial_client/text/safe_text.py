@@ -1,15 +1,15 @@
-"""Text of models and servers made safe: no escape sequences, no control characters, no invisible characters.
+"""Makes text of models and servers safe: removes escape sequences, control characters and invisible characters.
 
-A terminal would act on them, and a model would read text that the user does not see: both get the same text.
+A terminal would execute the sequences, and a model would read text that the user does not see. Users and models
+therefore get the same cleaned text.
 
-Removed are: ECMA-48 control sequences (CSI, OSC, DCS, APC, PM, SOS, in 7 and 8 bit), C0 and C1 controls but for
+These are removed: ECMA-48 control sequences (CSI, OSC, DCS, APC, PM, SOS, in 7 and 8 bit), C0 and C1 controls except
 line feed and tab, carriage returns, lone surrogates, interlinear annotations, and every character of the tables in
-`invisible_characters`. A string (OSC, DCS, …) that does not end soon and on its line is no string: text in a wrong
-encoding often looks like the beginning of one, and must not get lost.
+`invisible_characters`. Of a control string (OSC, DCS, …) that does not end on the same line and within a limit, only
+the introducer is removed, because text in a wrong encoding often looks like the start of a control string.
 
-Kept are the emoji variation selector and joiners where they change what is drawn: in emoji sequences (UTS #51, section
-1.4), in conjuncts behind a virama, and between letters of the Arabic script that would join (RFC 5892, appendices A.1
-and A.2).
+The emoji variation selector and joiners are kept if they change the glyphs: in emoji sequences (UTS #51, section 1.4),
+in conjuncts after a virama, and between Arabic letters that would join (RFC 5892, appendices A.1 and A.2).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dial_client.text.invisible_characters import (
 )
 
 MAX_HELD = 4096
-"""Characters of a string that a stream holds back until its end comes."""
+"""Maximum characters of a control string; a stream holds back at most this many until the string ends."""
 
 _CSI = r"(?:\x1b\[|\x9b)[0-?]{0,64}+[ -/]{0,16}+"
 _STRING = r"(?:\x1b[\]P_^X]|[\x9d\x90\x9f\x9e\x98])"
@@ -41,24 +41,24 @@ _SEQUENCE = rf"{_CSI}[@-~]?|{_STRING}(?:{_PAYLOAD}(?:\x07|\x1b\\|\x9c))?|{_OTHER
 _OPEN = rf"{_CSI}\Z|{_STRING}{_PAYLOAD}\x1b?\Z|{_OTHER}\Z"
 
 _JOINERS = "\u200c\u200d\ufe0f"
-_UNWANTED = re.compile(f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL)}]")  # what begins a sequence is among them
+_UNWANTED = re.compile(f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL)}]")  # includes the starts of sequences
 _ALWAYS = f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL, without=_JOINERS)}]"
 _MARKS = to_character_class(TRANSPARENT)
 _UNDECIDED = f"[{_JOINERS}][{_MARKS}]{{0,2}}\\Z"
 _BEFORE = 3
-"""Characters before a joiner that decide about it."""
+"""Maximum number of characters before a joiner that decide whether it is kept."""
 
 
 @cache
 def _out_of_place() -> str:
-    """Return the pattern of joiners that join nothing."""
+    """Return the pattern of joiners and variation selectors that have no effect where they are."""
     pictographic, virama = to_character_class(PICTOGRAPHIC), to_character_class(VIRAMA)
     after_emoji = (
         rf"(?:(?<=[{pictographic}{to_character_class(EMOJI_MODIFIER)}]\u200d)|(?<=[{pictographic}]\ufe0f\u200d))"
     )
     dual, right = to_character_class(DUAL_JOINING), to_character_class(RIGHT_JOINING)
     after_letter = "|".join(rf"(?<=[{dual}]{f'[{_MARKS}]' * marks}\u200c)" for marks in range(_BEFORE))
-    # Bengali and Kannada write the joiner before the virama behind an initial r (Unicode Standard, chapter 12).
+    # In Bengali and Kannada, the joiner after an initial r precedes the virama (Unicode Standard, chapter 12).
     after_r = r"(?<=\u09b0\u200d)\u09cd|(?<=\u0cb0\u200d)\u0ccd"
     return (
         rf"\ufe0f(?<![{pictographic}]\ufe0f)(?!(?<=[0-9#*]\ufe0f)\u20e3)"
@@ -74,17 +74,17 @@ def _unseen() -> re.Pattern[str]:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern when it is first needed: that costs milliseconds, and clean text needs none of them."""
+    """Compile a pattern when it is first used, because this takes milliseconds, and clean text needs no pattern."""
     return re.compile(pattern)
 
 
 @dataclass(frozen=True, slots=True)
 class CleanText:
-    """Text as `safe` returns it, and how much of it is missing."""
+    """Text as `safe` returns it, with the number of removed characters."""
 
     text: str
     removed: int
-    """Characters that are not there any more; carriage returns at the ends of lines are not counted."""
+    """The number of removed characters, without carriage returns at the ends of lines."""
 
 
 def safe(text: str) -> str:
@@ -102,7 +102,7 @@ def clean(text: str) -> CleanText:
 
 
 def removed_note(count: int) -> str:
-    """Return a sentence on how much of a text was removed; empty for nothing."""
+    """Return a sentence with the number of removed characters; empty for 0."""
     if not count:
         return ""
     return f"{count:,} invisible {'character was' if count == 1 else 'characters were'} removed"
@@ -114,12 +114,12 @@ def visible(text: str) -> str:
 
 
 def count_unseen(text: str) -> int:
-    """Return how many characters `visible` writes out."""
+    """Return the number of characters that `visible` writes out."""
     return sum(1 for _ in _unseen().finditer(text))
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return the text as one line of at most `limit` characters, safe to show."""
+    """Return the text as one line of at most `limit` characters, safe to display."""
     line = " ".join(safe(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
@@ -130,7 +130,7 @@ def _without_sequences(text: str) -> str:
 
 
 def _without_joiners(text: str, start: int) -> str:
-    """Return the text from `start` on; what is before it decides about joiners behind it."""
+    """Return the text from `start` on without misplaced joiners; the text before `start` is context."""
     if _UNWANTED.search(text, start) is None:
         return text[start:]
     kept = []
@@ -141,18 +141,18 @@ def _without_joiners(text: str, start: int) -> str:
 
 
 class SafeStream:
-    """`safe` for text that comes in pieces: a sequence that is split over two pieces is removed too."""
+    """`safe` for text that arrives in fragments: a sequence that is split over two fragments is removed too."""
 
     def __init__(self) -> None:
         self._held = ""
-        """The possible beginning of a control sequence."""
+        """The possible start of a control sequence."""
         self._before = ""
         """The latest characters that were returned, or removed as a misplaced joiner."""
         self._undecided = ""
-        """A joiner whose next letter is not known yet."""
+        """A joiner whose next letter has not arrived yet."""
 
     def feed(self, text: str) -> str:
-        """Add text, and return what can be shown."""
+        """Add a fragment, and return the text that can be shown."""
         if not self._held and not self._undecided and _UNWANTED.search(text) is None:
             self._before = (self._before + text)[-_BEFORE:]
             return text
@@ -163,7 +163,7 @@ class SafeStream:
         return self._decide(text[:start], is_end=False)
 
     def finish(self) -> str:
-        """End the text, and return the rest of what can be shown."""
+        """End the text, and return the rest of it."""
         held, self._held = self._held, ""
         rest = self._decide(held, is_end=True)
         self._before = ""

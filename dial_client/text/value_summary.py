@@ -1,7 +1,7 @@
-"""Values shown in notebooks and in terminals with rich: a text, a table and a line below.
+"""Summaries of values for notebooks and for terminals with rich: a text, a table and a line below.
 
-Models and servers write these texts. All of them are shown as text: no markup, no HTML and no Markdown in them has an
-effect, so that a notebook loads no image and runs no script that a server has named.
+Models and servers write these texts. Markup, HTML and Markdown in them are escaped, so that a notebook does not load
+images or run scripts of a server.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from dial_client.text.safe_text import one_line, safe
 
 _MAX_CELL = 300
-"""Characters of a cell."""
+"""Maximum characters of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSummary:
-    """What is shown of a value. Empty parts are left out."""
+    """The displayed parts of a value. Empty parts are left out."""
 
     title: str = ""
     text: str = ""
@@ -40,7 +40,7 @@ class ValueSummary:
         return f"<div>{''.join(parts)}</div>"
 
     def to_rich(self) -> Any:
-        """Return a renderable of rich, in which no text is markup."""
+        """Return a rich renderable in which no text is interpreted as markup."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -69,6 +69,6 @@ def _to_row(cells: Sequence[str]) -> str:
 
 
 def _escape(text: str) -> str:
-    from html import escape  # it loads the table of all entities, which no start needs
+    from html import escape  # loads a large table of entities, which would slow down each start
 
     return escape(text)

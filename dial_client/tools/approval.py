@@ -1,4 +1,4 @@
-"""Which calls may run: a deny always wins, then what is allowed, then the approver is asked."""
+"""The approval of tool calls: a deny always wins, then rules and grants allow calls, then the approver is asked."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ class Decision(StrEnum):
     SESSION = "session"
     """Allow this tool until the client is closed."""
     ALWAYS = "always"
-    """Allow this tool in later runs too, until it changes or the grant is revoked; without a folder for grants the same
-    as `SESSION`."""
+    """Allow this tool in later runs too, until it changes or the grant is revoked. The same as `SESSION` if grants are
+    not stored."""
     DENY = "deny"
     """Deny this call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """An approver's answer: ``Approval("once")``, ``Approval("deny", "a reason the model is told")``.
+    """An approver's answer: ``Approval("once")``, ``Approval("deny", "a reason that the model reads")``.
 
     Raises:
-        ValueError: the decision is none of once, session, always, deny.
+        ValueError: The decision is not one of once, session, always, deny.
     """
 
     decision: Decision | str
     reason: str = ""
     decided_by: str = field(default="", compare=False)
-    """The source of the decision, for a record: ``policy rule 3 (servers.json)``, ``autoApprove of time``,
-    ``--allow time/*``, ``the user``, ``grant …``, ``no approver``; an approver may leave it empty for the user."""
+    """The source of the decision, for the audit log: ``policy rule 3 (servers.json)``, ``autoApprove of time``,
+    ``--allow time/*``, ``the user``, ``grant …``, ``no approver``. An empty text of an approver means the user."""
     arguments: Mapping[str, Any] | None = None
-    """Arguments to call the tool with, in place of the model's; None to leave them. They are checked against the
-    schema and the rules like the model's, and the model is told of them."""
+    """Arguments that replace the model's; None to keep the model's arguments. They are validated by the schema and the
+    rules in the same way, and the model reads a note about them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decision", Decision(self.decision))
@@ -82,7 +82,7 @@ class Approval:
 
 
 THE_USER, NO_APPROVER = "the user", "no approver"
-"""Sources of a decision: a person, or the lack of an approver."""
+"""Sources of a decision: the user, or the lack of an approver."""
 _FORBIDDEN = "a rule of the user forbids this tool"
 
 
@@ -91,43 +91,44 @@ class ApprovalContext:
     """The circumstances of a call that needs approval."""
 
     server: str
-    """The server the call reaches, by its name in the configuration."""
+    """The name in the configuration of the server that the call reaches."""
     change: str = ""
-    """The difference between the tool and the definition that was approved, as the lines of a diff; empty for none."""
+    """The difference between the tool's approved and its current definition, as lines of a diff; empty for none."""
     why_asked: str = ""
-    """The reason to ask whatever allows the call: a rule, or untrusted content; empty for none. An approval then holds
-    for this very call only."""
+    """The reason why the approver is asked although the call may be allowed otherwise: a policy's ask rule, or
+    untrusted content; empty for none. If set, an approval is valid only for calls with the same tool and arguments."""
     turn_id: str = ""
-    """The turn that makes the call; empty for a call outside of any."""
+    """The id of the turn that makes the call; empty for a call outside of a turn."""
     conversation_id: str = ""
-    """The conversation of the turn; empty for none."""
+    """The id of the turn's conversation; empty if it has none."""
 
 
 Approver = Callable[[ToolCallRequest, ToolSpec, ApprovalContext], Awaitable[Approval]]
-"""Decides about a call of a tool. It is asked about one call at a time, unless `ApprovalPolicy.concurrent` is set.
+"""Approves or denies a tool call. It is asked about one call at a time, unless `ApprovalPolicy.concurrent` is set.
 
-The turn's time limit does not count the wait for its answer. If the turn is cancelled, so is the approver.
+The timeout of the turn pauses while the approver decides. If the turn is cancelled, the approver is cancelled too.
 """
 
 
 class ApprovalChecker:
-    """The one place every call passes before it runs.
+    """Approves or denies every call before it runs.
 
-    A grant holds for the tool as it was at that time: the approver is asked again about a tool that has another
-    description or takes other arguments.
+    A grant is valid for the tool's definition at that time: if the tool's description or parameters change, the
+    approver is asked again.
 
-    A deny wins over everything. A policy's ask, and untrusted content in the conversation, lead to a question whatever
-    else would allow the call; the answer then holds for this very call only, also if it is given for longer.
+    A deny rule always wins. For a policy's ask rule, and for untrusted content in the conversation, the approver is
+    asked even if a rule or a grant would allow the call. Its answer is then valid only for calls with the same tool and
+    arguments, even if the answer is `SESSION` or `ALWAYS`.
 
     Args:
-        rules: decide without asking.
-        approve: is asked about calls that no rule decides; None allows them, and denies calls that have to be asked
-            about.
-        pins: definitions that were approved in earlier runs; None for none. The approver is asked about a tool that
-            differs from its pin, whatever the rules allow; without an approver it is denied.
-        entries: how each server is reached: paths and annotations are judged by that.
-        grants: tools that are allowed in later runs too; None where no grants are kept.
-        concurrent: the approver may be asked about several calls at the same time.
+        rules: The rules that decide without the approver.
+        approve: Is asked about calls that no rule decides. If None, these calls are allowed, and calls that need an
+            answer are denied.
+        pins: Tool definitions that were approved in earlier runs; None if there are no pins. If a tool differs from its
+            pin, the approver is asked, whatever the rules allow; without an approver the call is denied.
+        entries: The servers' entries, by which paths and annotations are judged.
+        grants: The tools that are allowed in later runs too; None if grants are not stored.
+        concurrent: Whether the approver may be asked about several calls at the same time.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class ApprovalChecker:
         concurrent: bool = False,
     ) -> None:
         self.rules = rules
-        """The rules that decide without asking."""
+        """The rules that decide without the approver."""
         self._approve = approve
         self._pins = pins
         self._entries = {} if entries is None else entries
@@ -159,20 +160,20 @@ class ApprovalChecker:
         """Return the decision about a call; None if the approver has to be asked.
 
         Args:
-            spec: the tool.
-            arguments: those of the call, as they are sent.
-            taint: the sources of untrusted content that the model had read when it asked for the call.
-            change: the difference between the tool and the same tool when this call was decided about before.
+            spec: The tool.
+            arguments: The arguments of the call, as they are sent.
+            taint: The sources of untrusted content that the model had read when it requested the call.
+            change: The difference between the tool's definition now and at an earlier decision about the same call.
         """
         call = self._propose(spec, arguments, taint)
         verdict = self.rules.verdict(call)
         if verdict is not None and verdict.effect is Effect.DENY:
             return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
         why = find_reason_to_ask(call, verdict)
-        if not spec.server and not why:  # the host's own read what the conversation has already seen, and touch nothing
+        if not spec.server and not why:  # the host's own tools only read content of the conversation and resources
             return Approval(Decision.ONCE, decided_by="the host's own tool")
         if why and self._approve is None:
-            return Approval(Decision.DENY, f"{why}, and nobody is there to be asked", NO_APPROVER)
+            return Approval(Decision.DENY, f"{why}, and there is no approver", NO_APPROVER)
         decided_by = self._find_call_grant(call) if why else self._find_permission(call, verdict)
         if not decided_by:
             return None
@@ -190,14 +191,14 @@ class ApprovalChecker:
         change: str = "",
         origin: Origin | None = None,
     ) -> Approval:
-        """Ask the approver, unless the decision is known by now; an approver that fails denies the call.
+        """Ask the approver, unless `decide` has a decision by now. If the approver fails, the call is denied.
 
         Args:
-            call: the call.
-            spec: as for `decide`.
-            taint: as for `decide`.
-            change: as for `decide`.
-            origin: the turn that makes the call; None for a call outside of any.
+            call: The call.
+            spec: The tool.
+            taint: The sources of untrusted content, as in `decide`.
+            change: The difference between the tool's definitions, as in `decide`.
+            origin: The turn that makes the call; None for a call outside of a turn.
         """
         async with self._question:
             if (known := self.decide(spec, call.arguments, taint, change)) is not None:
@@ -213,7 +214,7 @@ class ApprovalChecker:
         return answer if answer.decided_by else replace(answer, decided_by=THE_USER)
 
     def decide_changed(self, spec: ToolSpec, approval: Approval, taint: tuple[str, ...] = ()) -> Approval:
-        """Return the decision about a call whose arguments the approver has changed: a rule may deny the new ones."""
+        """Return the decision about a call whose arguments the approver has changed; a rule may deny the new values."""
         if not approval.allowed or approval.arguments is None:
             return approval
         verdict = self.rules.verdict(self._propose(spec, approval.arguments, taint))
@@ -222,14 +223,14 @@ class ApprovalChecker:
         return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
 
     def forget(self, server: str, tool: str | None = None) -> None:
-        """Drop the session's grants of a server's tools, or of one tool: another server may have its name next."""
+        """Drop the session grants of a server's tools, or of one tool, because another server may get the same name."""
         if tool is None:
             self._session.drop_server(server)
         else:
             self._session.drop_tool(server, tool)
 
     def add_rule(self, effect: Effect, pattern: str) -> None:
-        """Allow or deny the tools that a pattern names, as the options of the client do, until the client is closed."""
+        """Allow or deny the tools that match a pattern, like the client's options, until the client is closed."""
         allow = tuple(known for known in self.rules.allow if known != pattern)
         deny = tuple(known for known in self.rules.deny if known != pattern)
         if effect is Effect.ALLOW:
@@ -239,12 +240,12 @@ class ApprovalChecker:
         self.rules = replace(self.rules, allow=allow, deny=deny, typed=self.rules.typed | {pattern})
 
     def set_policy(self, policy: Policy) -> None:
-        """Decide by these rules of a policy from now on."""
+        """Replace the rules of the policy."""
         self.rules = replace(self.rules, policy=policy)
 
     @property
     def session_grants(self) -> tuple[tuple[str, str], ...]:
-        """Server and tool of each tool that is allowed until the client is closed."""
+        """The server and the tool's own name of each tool that is allowed until the client is closed."""
         return self._session.tools
 
     @property
@@ -253,9 +254,9 @@ class ApprovalChecker:
         return self._grants.all() if self._grants is not None else ()
 
     def revoke(self, which: str) -> tuple[str, ...]:
-        """Revoke rules by their pattern, and grants by their id, their tool or a pattern of tools; return their names.
+        """Revoke rules by their exact pattern, and grants by id, tool or pattern of tools; return what was revoked.
 
-        Also what the options of the client allow or deny is revoked, if `which` is that very pattern.
+        Patterns from the client's options are revoked too, if they are equal to `which`.
         """
         revoked = [pattern for pattern in (*self.rules.allow, *self.rules.deny) if pattern == which]
         allow, deny = (tuple(p for p in rules if p != which) for rules in (self.rules.allow, self.rules.deny))
@@ -272,7 +273,7 @@ class ApprovalChecker:
         return tuple(dict.fromkeys(revoked))
 
     def notes(self, servers: Mapping[str, Connection], functions: FunctionTools | None = None) -> tuple[str, ...]:
-        """Return a line for each pattern that matches none of these servers' tools and functions."""
+        """Return a warning for each pattern that matches none of the servers' tools and the functions."""
         tools = {
             name: tuple(tool.name for tool in server.tools) if server.status.state is ServerState.READY else None
             for name, server in servers.items()
@@ -292,17 +293,17 @@ class ApprovalChecker:
         return ApprovalContext(call.server, change, why, origin.turn, origin.conversation)
 
     async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
-        """Return the approver's answer; a denial that says why, if it fails, or is no answer."""
+        """Return the approver's answer; a denial with the reason if it fails, or returns a value of another type."""
         assert self._approve is not None
         try:
-            # Nobody has checked the answer of the embedding program: it may be of any type.
+            # The approver belongs to the embedding program, so its answer may be of any type.
             answer: object = self._approve(call, spec, context)
             if isinstance(answer, Awaitable):
                 answer = await answer
             else:
                 log.warning("approver_failed", tool=spec.name, is_async=False)
-                return _deny_unasked("the approver is no `async def` function")
-        except Exception as error:  # noqa: BLE001 - whatever the embedding program's approver raises: it fails closed
+                return _deny_unasked("the approver is not an `async def` function")
+        except Exception as error:  # noqa: BLE001 - any exception of the embedding program's approver denies the call
             log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
             return _deny_unasked(f"the approver raised {type(error).__name__}")
         if not isinstance(answer, Approval):
@@ -323,7 +324,7 @@ class ApprovalChecker:
             self._session.allow_tool(call.spec)
 
     def _store_grant(self, call: ProposedCall) -> bool:
-        """Store a grant for later runs; return False where that is not possible."""
+        """Store a grant for later runs; return False if that is not possible."""
         return self._grants is not None and call.settings is not None and self._grants.add(call.settings, call.spec)
 
     def _find_permission(self, call: ProposedCall, verdict: Verdict | None) -> str:
@@ -339,22 +340,22 @@ class ApprovalChecker:
         return self._find_call_grant(call) or ("" if self._approve is not None else NO_APPROVER)
 
     def _find_call_grant(self, call: ProposedCall) -> str:
-        """Return the source of an earlier permission for this very call; empty for none."""
+        """Return the source of a grant of the same tool with the same arguments; empty for none."""
         return GRANT if self._session.allows_call(call) else ""
 
     def _change_since_grant(self, call: ProposedCall) -> str:
-        """Return the difference between a tool and its stored grant; empty for none."""
+        """Return the difference between a tool's definition and its stored grant; empty for none."""
         if self._grants is None or call.settings is None:
             return ""
         return self._grants.change(call.settings, call.spec)
 
     def _change(self, spec: ToolSpec) -> str:
-        """Return the difference between a tool and the definition that was approved, in this run or before."""
+        """Return the difference between a tool's definition and its approved one, of this run or an earlier run."""
         return (self._pins.change(spec) if self._pins is not None else "") or self._session.change(spec)
 
 
 def find_reason_to_ask(call: ProposedCall, verdict: Verdict | None) -> str:
-    """Return why the approver has to be asked, whatever else allows the call; empty if there is no reason."""
+    """Return why the approver has to be asked even if the call is allowed otherwise; empty for no reason."""
     reasons = []
     if verdict is not None and verdict.effect is Effect.ASK:
         reasons.append(f"{verdict.decided_by} asks{f': {verdict.reason}' if verdict.reason else ''}")
@@ -371,7 +372,7 @@ def _deny_unasked(problem: str) -> Approval:
 def _deny_changed(spec: ToolSpec) -> Approval:
     log.warning("tool_changed", server=spec.server, tool=spec.tool)
     reason = (
-        f"{spec.server!r} describes its tool {spec.tool!r} otherwise than when it was approved, "
-        "and nobody is there to be asked about it"
+        f"{spec.server!r} has changed the definition of its tool {spec.tool!r} since it was approved, "
+        "and there is no approver"
     )
     return Approval(Decision.DENY, reason, "changed definition")

@@ -1,4 +1,4 @@
-"""The MCP Apps of all servers: their HTML, and the requests that an app makes while it is shown."""
+"""The MCP Apps of all servers: their HTML, and the requests that a displayed app sends."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Apps:
     """The MCP Apps of all servers: ``dial.apps``.
 
     Args:
-        connections: the servers.
-        catalog: returns the catalog of the moment.
-        executor: runs calls; its checks and approvals hold for the calls of apps too.
-        limits: of a call.
+        connections: The servers.
+        catalog: Returns the current catalog.
+        executor: Runs calls, so that the calls of apps are validated and approved too.
+        limits: The limits of a call.
     """
 
     def __init__(
@@ -45,18 +45,20 @@ class Apps:
         self._limits = limits
 
     async def read(self, server: str, uri: str) -> AppResource:
-        """Return the HTML of an app (`App.uri`), and the origins that it may reach.
+        """Return the HTML of an app (`App.uri`), and the origins that it may access.
 
         Raises:
-            ServerGone: the server is not available.
-            ServerError: there is no such server or resource, or it is not the HTML of an app.
+            ServerGone: The server is not available.
+            ServerError: There is no such server or resource, or the resource is not the HTML of an app.
         """
         return await read_app_resource(await wait_for_connection(self._connections, server), uri)
 
     async def read_resource(self, server: str, uri: str) -> dict[str, Any]:
-        """Return the ``ReadResourceResult`` of a resource, for ``resources/read`` of an app of that server.
+        """Return the ``ReadResourceResult`` of a resource, for a ``resources/read`` of an app of the same server.
 
-        Raises: as `read`.
+        Raises:
+            ServerGone: The server is not available.
+            ServerError: There is no such server or resource.
         """
         return await read_for_app(await wait_for_connection(self._connections, server), uri)
 
@@ -65,23 +67,23 @@ class Apps:
     ) -> dict[str, Any]:
         """Call a tool for an app of the same server, and return the ``CallToolResult`` for ``tools/call``.
 
-        The call needs the approval that a call of the model needs. A call that is not allowed or fails is a result with
-        ``isError``. The model is told nothing of the call.
+        The call needs the same approval as a call of the model. If it is denied or fails, the result has ``isError``.
+        The model does not see the call.
 
         Args:
-            server: the server of the app, by its name in the configuration.
-            tool: the tool's own name at that server.
-            arguments: of the call.
-            origin: the conversation, for the approver and the audit log.
+            server: The name of the app's server in the configuration.
+            tool: The tool's own name at that server.
+            arguments: The arguments of the call.
+            origin: The ids of the conversation and turn, for the approver and the audit log.
 
         Raises:
-            ServerError: the server has no such tool, or it is not for apps.
+            ServerError: The server has no such tool, or apps may not call it.
         """
         connection = await wait_for_connection(self._connections, server)
         route = self._catalog().app_routes.get((server, tool))
         if route is None:
             raise ServerError(server, f"it has no tool {tool!r} for apps")
-        spec = replace(route.spec, app_uri=f"ui://{server}")  # any: the whole result is wanted
+        spec = replace(route.spec, app_uri=f"ui://{server}")  # any app URI makes the executor return the whole result
         routes = {spec.name: replace(route, spec=spec)}
         taint = Taint((f"{server}/{tool}",)) if is_untrusted(connection) else None
         executor = self._executor.derive(lambda: Catalog(routes=routes), CallScope(taint=taint), origin or Origin())
@@ -93,8 +95,8 @@ class Apps:
     def describe_tool(self, server: str, tool: str) -> dict[str, Any] | None:
         """Return the definition of a tool as its server lists it, for ``hostContext.toolInfo``; None if unknown."""
         connection = self._connections.get(server)
-        found = next((known for known in connection.tools if known.name == tool), None) if connection else None
-        return found.model_dump(mode="json", by_alias=True, exclude_none=True) if found is not None else None
+        definition = next((listed for listed in connection.tools if listed.name == tool), None) if connection else None
+        return definition.model_dump(mode="json", by_alias=True, exclude_none=True) if definition is not None else None
 
 
 async def _discard(event: Event) -> None:

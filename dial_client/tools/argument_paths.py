@@ -1,9 +1,9 @@
-"""Paths in the arguments of a call, and the folders they lie in.
+"""Paths in the arguments of a call, and whether they are inside given folders.
 
-One text can mean several files: a server may resolve ``..`` before or after symbolic links, expand ``~``, decode a
-``file:`` URI, or do nothing of that. So a path is looked at in all these ways. What is to be allowed has to lie in the
-folder in every one of them, and a restriction holds where one of them leads into its folder. What cannot be
-known from outside stays unknown: hard links, and links that are changed between the decision and the call.
+Servers interpret the same text as different files: they may resolve ``..`` before or after symbolic links, expand
+``~``, decode a ``file:`` URI, or do none of this. A path is therefore checked in all these interpretations. An allow
+rule matches only if every interpretation is inside the folder; a restriction matches if any interpretation is. Hard
+links, and links that change between the decision and the call, are not detected.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import Any
 from urllib.parse import unquote
 
 MAX_PATH = 8192
-"""Characters of a path that some system opens; Linux takes 4096."""
+"""Maximum characters of a path that any system opens; Linux accepts 4096."""
 MAX_DECODED = 4
-"""How often percent-encoding is decoded."""
+"""Maximum number of times that percent-encoding is decoded."""
 
 _FILE_URI = re.compile(r"file:", re.IGNORECASE)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-"""Of a URI (RFC 3986, 3.1), or the host of ``host:path``; one letter is a drive."""
+"""The scheme of a URI (RFC 3986, 3.1), or the host of ``host:path``. A single letter is a drive instead."""
 _GLOB = re.compile(r"[*?\[]")
 _AROUND = " \t\r\n\"'"
 
 
 def current_folder() -> str:
-    """Return the folder the host runs in; empty where it has been deleted."""
+    """Return the working folder of the host; empty if it has been deleted."""
     try:
         return os.getcwd()  # noqa: PTH109 - a text
     except OSError:
@@ -40,28 +40,29 @@ def current_folder() -> str:
 
 
 def lies_within(value: Any, folders: Iterable[str], bases: Iterable[str]) -> bool:
-    """Return True if a value is a path, or a list of paths, that certainly lie in these folders.
+    """Return whether a value consists of one or more paths that are certainly inside one of the folders.
 
     Args:
-        value: of an argument, of JSON types. A list or an object needs every text in it to be such a path.
-        folders: absolute paths; ``*`` and ``?`` stand for parts of a name, ``**`` for any number of folders.
-        bases: absolute folders a relative path may begin in; without any, no relative path lies anywhere.
+        value: The value of an argument, in JSON types. Every text in a list or an object has to be such a path.
+        folders: Absolute paths; ``*`` and ``?`` match parts of a name, ``**`` matches any number of folders.
+        bases: The absolute folders against which a relative path may be resolved; if empty, no relative path is inside
+            a folder.
     """
     texts, folders, bases = list(_walk(value)), tuple(folders), tuple(bases)
     return bool(texts) and all(isinstance(text, str) and _is_within(text, folders, bases) for text in texts)
 
 
 def may_reach(value: Any, folders: Iterable[str], bases: Iterable[str]) -> bool:
-    """Return True if a value may be, or hold, a path into one of these folders. Arguments as for `lies_within`.
+    """Return whether a value may be or contain a path into one of the folders. The arguments are as in `lies_within`.
 
-    The case of letters makes no difference, and a path that no system can resolve reaches everything.
+    Case is ignored, and a path that cannot be resolved counts as a path into every folder.
     """
     folders, bases = tuple(folders), tuple(bases)
     return any(isinstance(text, str) and _may_reach(text, folders, bases) for text in _walk(value))
 
 
 def _walk(value: Any) -> Iterator[Any]:
-    """Yield the values within lists and objects; of an object its keys too."""
+    """Yield the values within lists and objects, including the keys of objects."""
     pending = [value]
     while pending:
         current = pending.pop()
@@ -80,7 +81,7 @@ def _is_within(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> b
         return False
     readings = _find_readings(text)
     if is_uri and ".." not in re.split(r"[/\\]", unquote(text)) and "%" not in unquote(text):
-        readings = {reading for reading in readings if not _FILE_URI.match(reading)}  # no server takes it for a name
+        readings = {reading for reading in readings if not _FILE_URI.match(reading)}  # not a file name for any server
     paths = [_to_absolute(reading, bases) for reading in readings]
     try:
         places = {place for path in set().union(*paths) for place in _find_places(path)}
@@ -104,8 +105,8 @@ def _may_reach(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> b
 
 
 def _find_readings(text: str) -> set[str]:
-    """Return the paths that a text may mean."""
-    if len(text) > MAX_PATH:  # a server that resolves ``..`` itself may make a short path of it
+    """Return the paths that a server may understand by a text."""
+    if len(text) > MAX_PATH:  # a server that resolves ``..`` itself may shorten the path
         long = [text, unquote(text), *(_from_uri(text[uri.start() :]) for uri in [_FILE_URI.search(text)] if uri)]
         shorter = [os.path.normpath(path) for path in long]
         return {reading for path in shorter if len(path) <= MAX_PATH for reading in _find_readings(path)}
@@ -119,7 +120,7 @@ def _find_readings(text: str) -> set[str]:
             found.add(decoded := unquote(decoded))
     found |= {path.replace("\\", "/") for path in found}
     found |= {os.path.expandvars(path) for path in found}
-    found |= {os.path.expanduser(path) for path in found}  # noqa: PTH111 - a user there may not be
+    found |= {os.path.expanduser(path) for path in found}  # noqa: PTH111 - Path.expanduser raises for unknown users
     return {path for path in found if path}
 
 
@@ -131,21 +132,21 @@ def _from_uri(uri: str) -> str:
 
 
 def _to_absolute(path: str, bases: tuple[str, ...]) -> set[str]:
-    """Return a path from the root on, for each folder it may begin in."""
+    """Return the absolute path for each folder against which it may be resolved."""
     if os.path.isabs(path):  # noqa: PTH117 - texts are compared
         return {path}
     return {os.path.join(base, path) for base in bases if base}  # noqa: PTH118 - ``..`` and ``//`` stay
 
 
 def _find_places(path: str) -> set[str]:
-    """Return the targets of a path: as it is written, with its links resolved, and with ``..`` resolved first."""
+    """Return the targets of a path: normalized as text, and with links resolved before and after ``..``."""
     lexical = os.path.normpath(path)
     resolved = {os.path.realpath(written) for written in (path, lexical) if len(written) <= MAX_PATH}
     return {_normalize(place) for place in (lexical, *resolved)}
 
 
 def _find_variants(folder: str) -> set[str]:
-    """Return a folder as it is written and with its links resolved; before globs only the part up to them."""
+    """Return a folder as written and with its links resolved; in a glob only links before the first wildcard."""
     parts = PurePath(folder).parts
     fixed = next((at for at, part in enumerate(parts) if _GLOB.search(part)), len(parts))
     if not fixed:
@@ -155,18 +156,18 @@ def _find_variants(folder: str) -> set[str]:
 
 
 def _normalize(path: str) -> str:
-    """Return a path in the form for comparisons: on POSIX systems ``//etc`` is ``/etc``."""
+    """Return a path in its form for comparisons; on POSIX systems ``//etc`` becomes ``/etc``."""
     return re.sub(r"^//+", "/", path) if sys.platform != "win32" else os.path.normcase(path)
 
 
 def _is_in(path: str, folder: str) -> bool:
-    """Return True if a path is a folder or lies in it; neither has ``..``."""
+    """Return whether a path is the folder or inside it; neither may contain ``..``."""
     parts, pattern = PurePath(path).parts, PurePath(folder).parts
     return _is_matched(parts, pattern) if _GLOB.search(folder) else parts[: len(pattern)] == pattern
 
 
 def _is_matched(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Return True if the beginning of a path matches a pattern, part for part."""
+    """Return whether the first parts of a path match a pattern."""
     reached = _skip_wildcards({0}, pattern)
     for part in parts:
         if len(pattern) in reached:
@@ -178,7 +179,7 @@ def _is_matched(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
 
 
 def _skip_wildcards(reached: set[int], pattern: tuple[str, ...]) -> set[int]:
-    """Add the positions in a pattern that are reached if ``**`` stands for nothing."""
+    """Add the positions in a pattern that are reached if ``**`` matches no folder."""
     for at, part in enumerate(pattern):
         if part == "**" and at in reached:
             reached.add(at + 1)
@@ -197,7 +198,7 @@ def _find_identity(path: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_below(place: str, identities: set[tuple[int, int]]) -> bool:
-    """Return True if a path is one of these folders or lies in one, also by another name: mounted, or shortened."""
+    """Return whether a path is one of the folders or inside one, even under a mounted or shortened name."""
     if len(place) > MAX_PATH:
         return False
     return any(

@@ -1,4 +1,4 @@
-"""The checks of a call before it is approved: its tool exists, and its arguments fit the tool's schema."""
+"""The validation of a call before approval: its tool exists, and its arguments fit the tool's schema."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dial_client.schema import tool_arguments
 from dial_client.tools.catalog import Catalog, Route
 
 MAX_NAMED = 20
-"""Parameters that an error names."""
+"""Maximum number of parameters that an error names."""
 MAX_TOOLS = 30
-"""Tools that an error names."""
+"""Maximum number of tools that an error names."""
 
 
 def normalize_arguments(call: ToolCallRequest, route: Route) -> ToolCallRequest:
-    """Return the call with arguments that are no JSON parsed, and with harmless mismatches of types corrected.
+    """Return the call with invalid JSON of its arguments repaired, and harmless type mismatches corrected.
 
-    A call that still does not fit is returned as it is: `find_problem` reports it.
+    A call that still does not fit is returned unchanged; `find_problem` reports it.
     """
     if call.unreadable is not None:
         parsed = tool_arguments.parse_arguments(call.unreadable)
@@ -31,7 +31,7 @@ def normalize_arguments(call: ToolCallRequest, route: Route) -> ToolCallRequest:
 
 
 def find_problem(call: ToolCallRequest, route: Route | None, catalog: Catalog) -> ToolCallResult | None:
-    """Return the failure of a call that cannot be made; None if it can."""
+    """Return the failure of an invalid call; None for a valid call."""
     if route is None:
         return ToolCallResult.failed(call.id, Failure.UNKNOWN_TOOL, _describe_unknown_tool(call.name, catalog))
     if call.unreadable is not None:

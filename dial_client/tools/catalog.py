@@ -1,6 +1,6 @@
-"""The tools of all servers under the names the model knows them by.
+"""The tools of all servers, under the names that are offered to the model.
 
-Names are never parsed back: `Catalog.routes` is the only way home.
+Offered names are never parsed: `Catalog.routes` maps them to servers and tools.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
 
 MAX_NAME = 64
-"""Characters of an offered name: the limit of OpenAI's APIs; other APIs take more."""
+"""Maximum characters of an offered name: the limit of OpenAI's APIs; other APIs accept more."""
 MAX_DESCRIPTION = 8_000
-"""Characters of a tool's description: no server may fill the model's context."""
+"""Maximum characters of a tool's description, so that no server can fill the model's context."""
 CUT_MARK = "[The rest of this description is left out: it is too long.]"
 
 READ_RESULT, SEARCH_TOOLS = "read_result", "search_tools"
 LIST_RESOURCES, READ_RESOURCE = "list_resources", "read_resource"
 RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE})
-"""The names of the host's own tools: a server's tool of such a name is offered with its server's."""
+"""The names of the host's own tools. A server's tool with such a name is offered as ``server__tool``."""
 
 _MAX_PATTERN_CHARS = 100
-"""Characters of a pattern in a note."""
+"""Maximum characters of a pattern in a note."""
 _SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?=\s)|\u3002|\n")
 
 Key = tuple[str, str]
-"""A server's name in the configuration, and the tool's own name there."""
+"""A server's name in the configuration, and the tool's own name at this server."""
 
 
 class ToolBackend(Protocol):
-    """Answers calls: the connection to a server, the program's own functions, or the host itself."""
+    """Runs tool calls: the connection to a server, the program's functions, or the host itself."""
 
     @property
     def name(self) -> str:
@@ -57,22 +57,22 @@ class ToolBackend(Protocol):
 
     @property
     def settings(self) -> ServerSettings | None:
-        """The server's entry in the configuration; None without one."""
+        """The server's entry in the configuration; None if it has none."""
         ...
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress
     ) -> CallToolResult | ToolCallResult:
-        """Call a tool by its own name; where no server was asked, return the result for the model, without an id."""
+        """Call a tool by its own name, and return its result; a `ToolCallResult` has an empty call id."""
         ...
 
 
 class ToolServer(ToolBackend, Protocol):
-    """A backend with tools of its own: the connection to a server, or the program's own functions."""
+    """A backend that lists tools: the connection to a server, or the program's functions."""
 
     @property
     def tools(self) -> Sequence[Tool | FunctionDefinition]:
-        """The definitions of its tools."""
+        """The definitions of the tools."""
         ...
 
 
@@ -85,50 +85,50 @@ class Route:
 
     @cached_property
     def check(self) -> ArgumentCheck:
-        """The check of arguments against the original schema, compiled on first use."""
+        """The validator of arguments by the original schema, compiled on first use."""
         return ArgumentCheck(self.spec.original_schema)
 
     @cached_property
     def output_check(self) -> ArgumentCheck:
-        """The check of structured results against the output schema, compiled on first use."""
+        """The validator of structured results by the output schema, compiled on first use."""
         return ArgumentCheck(self.spec.output_schema or {})
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """The tools on offer at one moment; a change of any server makes a new one."""
+    """The tools of all servers at one moment; each change of a server's tools needs a new catalog."""
 
     tools: tuple[ToolSpec, ...] = ()
-    """Sorted by name, so that what is sent is the same from run to run and prompt caches hit."""
+    """The tools sorted by name, so that requests are the same in each run and prompt caches are used."""
     routes: Mapping[str, Route] = field(default_factory=dict)
     """The routes of the names that models may call."""
     app_routes: Mapping[Key, Route] = field(default_factory=dict)
-    """The routes of the tools that the apps of their server may call."""
+    """The routes of the tools that the MCP Apps of the same server may call."""
     notes: tuple[str, ...] = ()
-    """The tools that were left out, and why."""
+    """Notes for the user on tools that were left out or changed, with the reasons."""
 
 
 def build_catalog(connections: Iterable[ToolServer], *, has_apps: bool = False) -> Catalog:
     """Return the catalog of all servers' enabled tools, with unique names and adapted schemas, sorted by name.
 
     Args:
-        connections: the servers.
-        has_apps: the client shows MCP Apps. Tools that are for apps alone are not offered to models in any case.
+        connections: The servers.
+        has_apps: Whether the client shows MCP Apps. Tools that only apps may call are never offered to models.
     """
     notes: list[str] = []
-    found: dict[Key, tuple[ToolServer, Tool | FunctionDefinition]] = {}
+    tools_by_key: dict[Key, tuple[ToolServer, Tool | FunctionDefinition]] = {}
     for connection in connections:
         for tool in connection.tools:
             if not is_enabled(tool.name, connection):
                 continue
-            if (connection.name, tool.name) in found:
-                notes.append(f"{connection.name}: the tool {tool.name!r} is there twice; the first one is used")
+            if (connection.name, tool.name) in tools_by_key:
+                notes.append(f"{connection.name}: the tool {tool.name!r} is listed twice; the first one is used")
                 continue
-            found[connection.name, tool.name] = (connection, tool)
+            tools_by_key[connection.name, tool.name] = (connection, tool)
     routes: dict[str, Route] = {}
     app_routes: dict[Key, Route] = {}
-    for key, name in assign_names(found).items():
-        connection, tool = found[key]
+    for key, name in assign_names(tools_by_key).items():
+        connection, tool = tools_by_key[key]
         try:
             spec, changes = _build_spec(name, connection.name, tool, has_apps=has_apps)
             route = Route(connection, spec)
@@ -144,7 +144,7 @@ def build_catalog(connections: Iterable[ToolServer], *, has_apps: bool = False) 
 
 
 def is_enabled(tool: str, connection: ToolBackend) -> bool:
-    """True if the configuration enables a server's tool."""
+    """Return whether the configuration enables a server's tool."""
     settings = connection.settings
     if settings is None:
         return True
@@ -153,10 +153,10 @@ def is_enabled(tool: str, connection: ToolBackend) -> bool:
 
 
 def build_tool_spec(name: str, server: str, tool: Tool | FunctionDefinition) -> ToolSpec:
-    """Return a server's tool as it is offered by this name.
+    """Return a server's tool as offered to the model under `name`.
 
     Raises:
-        Unsupported: no provider would take its schema.
+        Unsupported: No provider accepts the tool's schema.
     """
     return _build_spec(name, server, tool)[0]
 
@@ -164,7 +164,7 @@ def build_tool_spec(name: str, server: str, tool: Tool | FunctionDefinition) -> 
 def _build_spec(
     name: str, server: str, tool: Tool | FunctionDefinition, *, has_apps: bool = False
 ) -> tuple[ToolSpec, list[str]]:
-    """Return a server's tool as it is offered by this name, and notes on what the model is not given."""
+    """Return a server's tool as offered to the model under `name`, and notes on what was changed or left out."""
     fit = provider_schema.adapt(tool.input_schema)
     hints = tool.annotations
     text = _shorten_description(tool.description or "")
@@ -192,7 +192,7 @@ def _build_spec(
 
 
 def _shorten_description(text: str) -> str:
-    """Return a description; one that is too long ends behind a sentence, or else a word, and says so."""
+    """Return a description; if it is too long, cut it after a sentence or a word, and append `CUT_MARK`."""
     if len(text) <= MAX_DESCRIPTION:
         return text
     head = text[:MAX_DESCRIPTION]
@@ -204,7 +204,7 @@ def _shorten_description(text: str) -> str:
 def _describe_changes(
     tool: Tool | FunctionDefinition, fit: provider_schema.AdaptedSchema, *, is_cut: bool
 ) -> list[str]:
-    """Return notes on what the model is not given of a tool, or in other words."""
+    """Return notes on parts of a tool that the model does not get, or gets in another form."""
     notes = []
     if is_cut:
         notes.append(
@@ -215,17 +215,18 @@ def _describe_changes(
         pattern, count_more = fit.dropped_patterns[0], len(fit.dropped_patterns) - 1
         more = f" and {count_more} more" if count_more else ""
         notes.append(
-            f"the tool {tool.name!r} has a pattern that providers do not take as a regular expression; the model reads "
-            f"it in the description: {one_line(pattern, _MAX_PATTERN_CHARS)!r}{more}"
+            f"the tool {tool.name!r} has a pattern that providers do not accept as a regular expression; the model "
+            f"reads it in the description: {one_line(pattern, _MAX_PATTERN_CHARS)!r}{more}"
         )
     return notes
 
 
 def assign_names(keys: Iterable[Key]) -> dict[Key, str]:
-    """Return for each tool a name that matches ``^[a-zA-Z0-9_-]{1,64}$``, unique and the same from run to run.
+    """Return for each tool a unique name that matches ``^[a-zA-Z0-9_-]{1,64}$`` and is the same in each run.
 
-    A tool's own name if only one server has it, else ``server__tool``. A name that is too long, or not unique, is cut
-    and gets a short hash of server and tool. These names are chosen first: no server can take one by forging it.
+    The name is the tool's own name if only one server has it, otherwise ``server__tool``. A name that is too long, or
+    not unique, is cut and gets a short hash of server and tool. Names with a hash are assigned first, so that no server
+    can take such a name by forging it.
     """
     keys = sorted(set(keys))
     plain = Counter(_clean(tool) for _, tool in keys)

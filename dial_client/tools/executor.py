@@ -1,4 +1,7 @@
-"""Runs the calls of one round: each is checked, approved, made and shortened. A failure is a result too."""
+"""Runs the calls of one round: validates, approves and makes each call, and shortens its result.
+
+A failed call has a result too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -23,7 +25,7 @@ from dial_client.text.safe_text import safe
 from dial_client.tools.approval import Approval, ApprovalChecker
 from dial_client.tools.call_validation import find_problem, normalize_arguments
 from dial_client.tools.catalog import Catalog, Route
-from dial_client.tools.changed_arguments import tell_of_changes
+from dial_client.tools.changed_arguments import add_note_of_changes
 from dial_client.tools.server_calls import find_app, make_call
 from dial_client.tools.taint import Taint, find_taint_source
 from dial_client.tools.tool_selection import Keep, shorten
@@ -32,44 +34,41 @@ from dial_client.turn_data.call_context import CallContext, Spend
 from dial_client.turn_data.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.turn_data.limits import Limits
 
-if TYPE_CHECKING:
-    pass
-
 log = get_logger(__name__)
 
 MAX_ERROR_CHARS = 500
-"""Characters of a failure's one line; the model reads more of it."""
+"""Maximum characters of the one-line text of a failure; the model reads a longer text."""
 
 _MAX_CHANGES = 3
-"""How often a call is checked anew because its tool has changed."""
+"""Maximum number of times a call is validated and approved if its tool keeps changing."""
 _CANCELLED_TASK = "The call failed: a task that it waited for was cancelled."
 _TIME_IS_OVER = "Stopped: the time for this turn is over."
 
 
 @dataclass(frozen=True, slots=True)
 class CallScope:
-    """What calls share with the turn they are for."""
+    """The objects that calls share with their turn."""
 
     keep: Keep | None = None
-    """Stores whole results that are too long for the model; None where nobody could read them."""
+    """Stores the full text of results that are too long for the model; None if the model cannot read stored results."""
     unallowed: set[str] = field(default_factory=set)
-    """The ids of calls that wait for permission, also when they are cancelled there."""
+    """The ids of calls that wait for approval, or were cancelled during this wait."""
     spend: Spend | None = None
-    """Receives the tokens that servers make a model read and write for a call."""
+    """Receives the tokens of sampling requests that servers send during a call."""
     taint: Taint | None = None
-    """The taint of the conversation; grows with the results of calls. None for calls a person makes."""
+    """The taint of the conversation, to which the results of calls add. None for calls that the user makes."""
 
 
 class ToolExecutor:
-    """Runs calls against the catalog of the moment.
+    """Runs calls of the tools in the current catalog.
 
     Args:
-        catalog: returns the catalog.
-        approvals: the check every call passes before it runs.
-        limits: of the turn.
-        scope: the turn the calls are for.
-        audit: records each decision and each call.
-        middleware: is around each call that may run.
+        catalog: Returns the current catalog.
+        approvals: Approves or denies each call before it runs.
+        limits: The limits of the turn.
+        scope: The objects that the calls share with their turn.
+        audit: Records each decision and each call.
+        middleware: Wraps each call within the limit of calls per round.
     """
 
     def __init__(
@@ -94,20 +93,20 @@ class ToolExecutor:
         return ToolExecutor(catalog, self._approvals, self._limits, scope, audit, self._middleware)
 
     def add_taint(self, source: str) -> None:
-        """Add a source of untrusted content that came without a call of this executor's; an empty text is none."""
+        """Add a source of untrusted content that is not a call of this executor; an empty text is ignored."""
         if self._scope.taint is not None:
             self._scope.taint.add(source)
 
     async def execute_all(
         self, calls: Sequence[ToolCallRequest], emit: Emit, deadline: Deadline
     ) -> tuple[ToolCallResult, ...]:
-        """Run the calls of a round side by side, at most `Limits.max_parallel` at once.
+        """Run the calls of a round concurrently, at most `Limits.max_parallel` at once.
 
-        Returns one result for each call, in their order. Raises nothing for a tool; when the turn's time is over, the
-        calls that still run are cancelled at their servers, which their results state.
+        Returns one result for each call, in the order of the calls. Does not raise if a tool fails. At the timeout of
+        the turn, running calls are cancelled at their servers, and their results say so.
         """
         results: dict[int, ToolCallResult] = {}
-        # The model asked for all calls of a round before it had read any of their results.
+        # The model requested all calls of a round before it read any of their results.
         taint = self._scope.taint.sources if self._scope.taint is not None else ()
         slots = anyio.CapacityLimiter(self._limits.max_parallel)
 
@@ -148,7 +147,7 @@ class ToolExecutor:
                 else await make_attempt(call, route, emit, deadline, taint)
             )
         except anyio.get_cancelled_exc_class():
-            # An approver or a middleware can await a task that was cancelled; the turn goes on if itself is not.
+            # An approver or a middleware may await a cancelled task; the turn continues unless it is cancelled itself.
             await anyio.lowlevel.checkpoint_if_cancelled()
             attempt = _Attempt(ToolCallResult.failed(call.id, Failure.TOOL, _CANCELLED_TASK), began)
         result = self._shorten(attempt.result)
@@ -161,7 +160,7 @@ class ToolExecutor:
     async def _attempt_in_middleware(
         self, call: ToolCallRequest, route: Route | None, emit: Emit, deadline: Deadline, taint: tuple[str, ...]
     ) -> _Attempt:
-        """Let the middleware change, make or answer a call within the time of the turn; its id stays."""
+        """Let the middleware change, make or answer a call within the timeout of the turn; the call's id stays."""
         attempts: list[_Attempt] = []
         is_begun = False
 
@@ -180,18 +179,18 @@ class ToolExecutor:
         origin = self.audit.origin
         spec = route.spec if route else None
         with deadline.scope():
-            given = ToolCall(request=call, spec=spec, turn_id=origin.turn, conversation_id=origin.conversation)
-            result = await self._middleware.call_tool(given, attempt)
+            tool_call = ToolCall(request=call, spec=spec, turn_id=origin.turn, conversation_id=origin.conversation)
+            result = await self._middleware.call_tool(tool_call, attempt)
         if not is_begun:
             self._audit_answer(call, spec, result)
-        # A middleware may answer with an earlier result of the tool, or change the text of strangers.
+        # A middleware may answer with an earlier result of the tool, or change an untrusted text.
         sources = [attempt.result.taint for attempt in attempts] or [find_taint_source(call, result, route)]
         source = result.taint or next(filter(None, sources), "")
         last = attempts[-1] if attempts else _Attempt(result, began)
         return replace(last, result=replace(result, tool_call_id=call.id, taint=source))
 
     def _audit_answer(self, call: ToolCallRequest, spec: ToolSpec | None, result: ToolCallResult) -> None:
-        """Record a call that a middleware answered or refused, so that the call was not made."""
+        """Record a call that was not made because a middleware answered or refused it."""
         with self.audit.call(call, spec) as audit:
             audit.decided(is_allowed=result.failure is not Failure.DENIED, decided_by="middleware")
             audit.finished(result)
@@ -199,7 +198,7 @@ class ToolExecutor:
     async def _attempt(
         self, call: ToolCallRequest, route: Route | None, emit: Emit, deadline: Deadline, taint: tuple[str, ...]
     ) -> _Attempt:
-        """Check, approve and make one call within the time of the turn, and record that."""
+        """Validate, approve, make and audit one call within the timeout of the turn."""
         cleared: _Cleared | None = None
         result = ToolCallResult.failed(call.id, Failure.TIMEOUT, _TIME_IS_OVER)
         started_at = time.monotonic()
@@ -210,7 +209,7 @@ class ToolExecutor:
                 result = refusal or result
                 if cleared is not None:
                     answer = await self._call(cleared.call, cleared.route, emit, deadline)
-                    result = tell_of_changes(answer, call, cleared.call)
+                    result = add_note_of_changes(answer, call, cleared.call)
             audit.finished(result)
         source = find_taint_source(call, result, cleared.route if cleared is not None else None)
         return _Attempt(replace(result, taint=source), started_at, cleared)
@@ -218,11 +217,11 @@ class ToolExecutor:
     async def _clear(
         self, call: ToolCallRequest, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
     ) -> tuple[_Cleared, None] | tuple[None, ToolCallResult]:
-        """Return the route of a call that may run, and the call itself: the approver may have changed its arguments.
+        """Return the route of a call that may run, and the call, whose arguments the approver may have changed.
 
-        Else return the result that says why it may not run.
+        If the call may not run, return the result with the reason instead.
 
-        While a person decides, or a lazy server starts, the tool may change: then the call is checked again.
+        While the user decides, or a lazy server starts, the tool may change. The call is then checked again.
         """
         change = ""
         for _ in range(_MAX_CHANGES):
@@ -243,11 +242,11 @@ class ToolExecutor:
                 await route.connection.wake()
             current = self._catalog().routes.get(call.name)
             if current is None:
-                return _Cleared(route, call), None  # a server or a tool that is gone reports that itself
+                return _Cleared(route, call), None  # the call itself then fails, because the server or tool is gone
             change = difference(definition(route.spec), definition(current.spec)) if current is not route else ""
             if not change:
                 return _Cleared(current, call), None
-        return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool does not stop changing.")
+        return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool keeps changing.")
 
     async def _approve(
         self,
@@ -274,8 +273,8 @@ class ToolExecutor:
         return approval
 
     async def _call(self, call: ToolCallRequest, route: Route, emit: Emit, deadline: Deadline) -> ToolCallResult:
-        """Make a call, for as long as its own time lasts; the server's progress starts that anew."""
-        await anyio.lowlevel.checkpoint_if_cancelled()  # nothing is begun when the time is over
+        """Make a call within its own timeout, which each progress notification of the server restarts."""
+        await anyio.lowlevel.checkpoint_if_cancelled()  # no call starts after the timeout of the turn
         timeout = self._timeout(route)
         call_deadline = Deadline(timeout, max(timeout, self._limits.tool_timeout_max))
         context = CallContext(deadline, call_deadline, self._scope.spend, self.audit.origin)
@@ -309,7 +308,7 @@ class ToolExecutor:
         return _Attempt(result, time.monotonic())
 
     def _shorten(self, result: ToolCallResult) -> ToolCallResult:
-        """Shorten a result to the sizes that the model and a log line take."""
+        """Shorten a result to the limits for the model and for a log line."""
         error = result.error
         if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
             error = " ".join(error[:MAX_ERROR_CHARS].split())
@@ -325,7 +324,7 @@ class ToolExecutor:
 
 @dataclass(frozen=True, slots=True)
 class _Cleared:
-    """A call that may run."""
+    """A call that may run, with the route to its tool."""
 
     route: Route
     call: ToolCallRequest
@@ -337,24 +336,24 @@ class _Attempt:
 
     result: ToolCallResult
     started_at: float
-    """The time when the wait for permission was over."""
+    """The time, by `time.monotonic`, when the wait for approval ended."""
     ran: _Cleared | None = None
-    """The call as it was made; None for one that did not run."""
+    """The call as it was made; None if it did not run."""
 
 
 def _build_end(
-    result: ToolCallResult, duration: float, call: ToolCallRequest, place: tuple[str, str], attempt: _Attempt
+    result: ToolCallResult, duration: float, call: ToolCallRequest, target: tuple[str, str], attempt: _Attempt
 ) -> ToolCallFinished:
-    """Return the event at the end of a call; it names what ran, where a middleware or an approver changed the call.
+    """Return the event at the end of a call; it names the changes if a middleware or an approver changed the call.
 
     Args:
-        result: of the call.
-        duration: in seconds.
-        call: as it began.
-        place: the server and the tool of that call.
-        attempt: how it was made.
+        result: The result of the call.
+        duration: The duration of the call in seconds.
+        call: The call as in its `ToolCallStarted`.
+        target: The server and the tool of `call`.
+        attempt: The call as it was made.
     """
-    server, tool = place
+    server, tool = target
     if (ran := attempt.ran) is None:
         return ToolCallFinished(result, server, duration)
     changed = dict(ran.call.arguments) if ran.call.arguments != call.arguments else None
@@ -364,5 +363,5 @@ def _build_end(
 
 
 def _finite(number: float | None) -> float | None:
-    """Return a number that JSON has: servers may send others."""
+    """Return a finite number; None for infinity and NaN, which servers may send but JSON does not allow."""
     return number if number is not None and math.isfinite(number) else None

@@ -1,7 +1,7 @@
-"""What a call would change in a file, as a diff: the old text is among the arguments, or in a file that can be read.
+"""Diffs of the file changes that a call would make; the old text is in the arguments, or in a file that can be read.
 
-The names of the arguments are those of the usual tools for files; a tool that means something else by them is shown
-with its arguments as they are behind "view all".
+Arguments are recognized by the names that file tools commonly use. If a tool uses such a name for something else, the
+approver can still show the original arguments with "view all".
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from dial_client.text.safe_text import visible
 from dial_client.tools.argument_paths import current_folder, lies_within
 
 MAX_BYTES = 256 * 1024
-"""Of a file that is compared."""
+"""Maximum size of a file that is compared, in bytes."""
 MAX_LINES = 1_000
-"""Lines that differ, before and after; more are not compared, because that would take long."""
+"""Maximum lines, from the first difference on, of each text in a comparison; longer texts would take too long."""
 CONTEXT = 3
+"""Unchanged lines shown around each change."""
 _PATHS = ("path", "file_path", "filePath", "filepath", "file", "filename", "file_name", "target_file", "relative_path")
 _CONTENTS = ("content", "contents", "text", "file_text", "new_content")
 _PAIRS = (
@@ -39,20 +40,20 @@ class FileChange:
     argument: str
     title: str
     lines: tuple[str, ...]
-    """As `difflib.unified_diff` marks them: " ", "+", "-" or "@" before each line."""
+    """The lines of the diff, each with the mark of `difflib.unified_diff`: " ", "+", "-" or "@"."""
     replaces: tuple[str, ...] = ()
-    """Further arguments that it shows."""
+    """The names of further arguments whose values the diff contains."""
     unchanged: int = 0
-    """Unchanged lines of the arguments that are too far from a change to be among the lines."""
+    """The number of unchanged lines that are not in `lines`, because they are too far from a change."""
 
 
 def find_changes(arguments: Mapping[str, Any], settings: ServerSettings | None) -> list[FileChange]:
-    """Return the changes that a call would make, as far as they are known. Reads the file that is named.
+    """Return the known changes that a call would make; reads the file that the arguments name.
 
     Args:
-        arguments: of the call.
-        settings: of the server; files are read in its roots, in the folders among its arguments, and in the
-            current folder.
+        arguments: The arguments of the call.
+        settings: The server's entry. Files are read only in its working folder, its roots, the folders among its
+            arguments, and the current folder.
     """
     changes = [change for pair in _find_pairs(arguments) if (change := _compare(*pair)) is not None]
     changes += [change for name, items in arguments.items() if (change := _compare_edits(name, items)) is not None]
@@ -67,7 +68,7 @@ def find_changes(arguments: Mapping[str, Any], settings: ServerSettings | None) 
 
 
 def names_same_file(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return True if changed arguments name the same file as before, by the usual names of such arguments."""
+    """Return whether changed arguments name the same file as before, in the arguments with common names for paths."""
     return all(before.get(name) == after.get(name) for name in _PATHS)
 
 
@@ -79,7 +80,7 @@ def _find_pairs(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, str, s
 
 
 def _compare(old: str, new: str, before: str, after: str) -> FileChange | None:
-    """Return the change of a replacement; None if the arguments themselves are to be shown."""
+    """Return the change of a replacement; None if the arguments should be shown instead."""
     lines = diff(before, after)
     if lines is None:
         return None
@@ -87,9 +88,9 @@ def _compare(old: str, new: str, before: str, after: str) -> FileChange | None:
 
 
 def find_edits(asked: Mapping[str, Any], edited: Mapping[str, Any]) -> list[FileChange]:
-    """Return the arguments that a person has changed, beside those that the model asked for.
+    """Return the arguments that the user has changed, compared with those that the model requested.
 
-    One that is too long to be compared is missing.
+    Arguments that are too long to be compared are left out.
     """
     texts = [(name, _to_text(asked[name]), _to_text(value)) for name, value in edited.items() if name in asked]
     compared = ((name, before, after, diff(before, after)) for name, before, after in texts)
@@ -105,7 +106,7 @@ def _to_text(value: Any) -> str:
 
 
 def _compare_edits(name: str, items: Any) -> FileChange | None:
-    """Return the change of a list of edits; None if an argument is none."""
+    """Return the change of a list of edits; None if the argument is not a list of edits."""
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
         return None
     lines: list[str] = []
@@ -125,14 +126,14 @@ def _compare_edits(name: str, items: Any) -> FileChange | None:
 
 
 def _count_left_out(old: str, new: str, lines: Sequence[str]) -> int:
-    """Return how many lines of the new text are not among the lines of its diff: each of them is unchanged."""
+    """Return the number of lines of the new text that are not in the diff; they are all unchanged."""
     return len(_split(old, new)[1]) - sum(line[0] in " +" for line in lines)
 
 
 def _split(old: str, new: str) -> tuple[list[str], list[str]]:
     """Return the lines of both texts, with invisible characters written out.
 
-    A line break at the end of a text begins an empty line only where the other text does not end in one.
+    If both texts end in a line break, it is removed; if only one does, it counts as the start of an empty line.
     """
     ends = all(text.endswith("\n") for text in (old, new) if text)
     before, after = ((visible(text).removesuffix("\n") if ends else visible(text)) for text in (old, new))
@@ -142,7 +143,7 @@ def _split(old: str, new: str) -> tuple[list[str], list[str]]:
 def diff(old: str, new: str) -> list[str] | None:
     """Return the lines of a diff, with invisible characters written out.
 
-    None if it would be too long, and if there is no difference: then it would hide the text.
+    None if it would be too long, or if there is no difference, because an empty diff would hide the text.
     """
     before, after = _split(old, new)
     start = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), 0)
@@ -152,21 +153,21 @@ def diff(old: str, new: str) -> list[str] | None:
     if max(len(before), len(after)) - start > MAX_LINES:
         return None
     lines = difflib.unified_diff(before[start:], after[start:], n=CONTEXT, lineterm="")
-    found = [line for at, line in enumerate(lines) if at > 1 and not line.startswith("@@")]
-    return found or None
+    shown = [line for at, line in enumerate(lines) if at > 1 and not line.startswith("@@")]
+    return shown or None
 
 
 def _read(path: str, settings: ServerSettings | None) -> str | None:
-    """Return the text of a file that the server may be meant to change; None if it is not to be read."""
-    own = settings.cwd if settings is not None else None
-    bases = [own or current_folder()]
+    """Return the text of a file in the folders of the server; None if it must not or cannot be read."""
+    working_folder = settings.cwd if settings is not None else None
+    bases = [working_folder or current_folder()]
     folders = [*bases, current_folder(), *_server_folders(settings)]
     try:
         if not lies_within(path, [folder for folder in folders if folder], bases):
             return None
         file = Path(bases[0], path)
-        found = file.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
             return None
         return file.read_bytes()[:MAX_BYTES].decode("utf-8").replace("\r\n", "\n")
     except (OSError, ValueError):

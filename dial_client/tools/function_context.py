@@ -1,4 +1,4 @@
-"""What a function that is a tool knows of its call, and can ask for while it runs."""
+"""The `Context` of a function that is a tool: its call, progress reports, and questions to the user."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from dial_client.turn_data import call_context
 from dial_client.turn_data.call_context import CallContext
 
 FUNCTIONS = "functions"
-"""The name that functions have in place of a server's: in events, in patterns of approval, in the audit log."""
+"""The server name of functions in events, in approval patterns and in the audit log."""
 
 
 class CallCancelled(Exception):
-    """The call of a function is over: its turn was cancelled, or the time of the call is up."""
+    """The call of a function has ended: its turn was cancelled, or the timeout of the call has passed."""
 
 
 class Context:
-    """The call that a function answers. A parameter with this annotation receives it; the model does not see that.
+    """The call that a function answers, passed to a parameter with this annotation, which the model does not see.
 
-    The methods whose names end in ``_sync`` are for functions without ``async``, which run in a thread of their own.
+    The methods whose names end in ``_sync`` are for functions without ``async``, which run in a thread.
 
     Args:
-        tool: the name of the function's tool.
-        on_progress: receives the progress.
-        features: the callbacks of the client.
+        tool: The name of the function's tool.
+        on_progress: Receives the progress.
+        features: The callbacks of the client.
     """
 
     def __init__(self, tool: str, on_progress: OnProgress, features: ClientFeatures) -> None:
@@ -44,55 +44,55 @@ class Context:
 
     @property
     def turn_id(self) -> str:
-        """The id of the turn that makes the call; empty for a call outside of any."""
+        """The id of the turn that makes the call; empty for a call outside of a turn."""
         return self._origin.turn
 
     @property
     def conversation_id(self) -> str:
-        """The id of the turn's conversation; empty for none."""
+        """The id of the turn's conversation; empty if it has none."""
         return self._origin.conversation
 
     @property
     def is_cancelled(self) -> bool:
-        """True if the call was cancelled or has ended. A thread cannot be stopped: long functions look here."""
+        """Whether the call was cancelled or has ended. Long functions in threads have to check it and return."""
         return self._is_over
 
     def raise_if_cancelled(self) -> None:
-        """Raise an error if `is_cancelled`.
+        """Raise an error if the call was cancelled or has ended.
 
         Raises:
-            CallCancelled: the call is over.
+            CallCancelled: The call was cancelled or has ended.
         """
         if self._is_over:
             raise CallCancelled("the call is over")
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report the progress: a `ToolCallProgress` for readers, and the time of the call begins anew.
+        """Report progress: emit a `ToolCallProgress`, and restart the timeout of the call.
 
         Args:
-            progress: what is done, in any unit; it grows.
-            total: what is to be done, in the same unit; None if unknown.
-            message: the current activity, for people.
+            progress: The completed amount, in any unit; it has to increase with each report.
+            total: The total amount, in the same unit; None if unknown.
+            message: The current activity, for the user.
         """
         self.raise_if_cancelled()
         await self._on_progress(progress, total, message)
 
     def report_progress_sync(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report the progress from a thread, as `report_progress`."""
+        """Report progress from a thread, as `report_progress` does."""
         self.raise_if_cancelled()
         from_thread.run(self.report_progress, progress, total, message)
 
     async def elicit(self, message: str, schema: Mapping[str, Any] | type[Any]) -> ElicitationAnswer:
-        """Ask the user by the ``elicit`` callback of the client, and return the answer; no time limit runs meanwhile.
+        """Ask the user with the ``elicit`` callback of the client, and return the answer; timeouts pause meanwhile.
 
         Args:
-            message: the question.
-            schema: the form: a flat JSON Schema, or a pydantic model or dataclass with fields of simple types.
+            message: The question.
+            schema: The form: a flat JSON Schema, or a pydantic model or dataclass with fields of simple types.
 
         Raises:
-            CallCancelled: the call is over.
-            RuntimeError: the client has no such callback.
-            ValueError: the answer does not fit the form.
+            CallCancelled: The call was cancelled or has ended.
+            RuntimeError: The client has no ``elicit`` callback.
+            ValueError: The answer does not fit the form.
         """
         self.raise_if_cancelled()
         action = "failed"
@@ -104,7 +104,7 @@ class Context:
         return answer
 
     def elicit_sync(self, message: str, schema: Mapping[str, Any] | type[Any]) -> ElicitationAnswer:
-        """Ask the user from a thread, and return the answer, as `elicit`."""
+        """Ask the user from a thread, as `elicit` does."""
         self.raise_if_cancelled()
         return from_thread.run(self.elicit, message, schema)
 

@@ -21,35 +21,35 @@ from dial_client.tools.function_signature import (
 
 @dataclass(frozen=True)
 class FunctionTool:
-    """A function as a tool, where more is to be said of it than its name, docstring and annotations say.
+    """A function as a tool, with more information than its name, docstring and annotations contain.
 
     Args:
-        function: a function, a method, or any other callable; with ``async`` or without.
+        function: A function, a method, or any other callable; with ``async`` or without.
     """
 
     function: Function
     _: KW_ONLY
     name: str = ""
-    """The tool's name; empty for the name of the function."""
+    """The tool's name; if empty, the name of the function."""
     description: str = ""
-    """For the model; empty for the docstring."""
+    """The description for the model; if empty, the docstring of the function."""
     title: str | None = None
-    """A name for people."""
+    """The name shown to users."""
     read_only: bool = False
-    """The function changes nothing."""
+    """Whether the function changes nothing."""
     idempotent: bool = False
-    """A second call has no further effect."""
+    """Whether a repeated call has no further effect."""
     destructive: bool | None = None
-    """The function may destroy data; None without a claim, which counts as True."""
+    """Whether the function may destroy data; None if not declared, which counts as True."""
     open_world: bool | None = None
-    """The function reaches other systems, such as the web; None without a claim."""
+    """Whether the function reaches other systems, such as the web; None if not declared, which counts as True."""
 
 
 FunctionT = TypeVar("FunctionT", bound=Function)
 
 
 class FunctionOptions(TypedDict, total=False):
-    """The fields of `FunctionTool` but the function, for the decorator."""
+    """The fields of `FunctionTool` without the function, for the decorator."""
 
     name: str
     description: str
@@ -62,7 +62,7 @@ class FunctionOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class _Annotations:
-    """The hints of a tool, by the names of MCP's annotations."""
+    """The hints of a tool, with the names of MCP's annotations."""
 
     title: str | None
     read_only_hint: bool
@@ -73,7 +73,7 @@ class _Annotations:
 
 @dataclass(frozen=True)
 class FunctionDefinition:
-    """The definition of one function, with the attributes that definitions of servers' tools have."""
+    """The definition of one function, with the same attributes as the definition of a server's tool."""
 
     options: FunctionTool
     name: str
@@ -97,7 +97,7 @@ class FunctionDefinition:
 
     @cached_property
     def is_async(self) -> bool:
-        """True if the function runs in the event loop."""
+        """Whether the function is ``async``, and so runs in the event loop."""
         function = self.options.function
         return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(unwrap(function))
 
@@ -106,14 +106,14 @@ def define(tool: FunctionTool) -> FunctionDefinition:
     """Return the definition of a tool.
 
     Raises:
-        TypeError: the function cannot be a tool.
+        TypeError: The function cannot be a tool.
     """
     function: object = tool.function
     if not callable(function) or inspect.isclass(function):
         raise TypeError(f"expected a function as a tool, not {function!r}")
     inner = unwrap(function)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
-        raise TypeError(f"{describe_function(inner)} yields its results: a tool returns one, such as a list")
+        raise TypeError(f"{describe_function(inner)} is a generator: a tool must return its result, such as a list")
     name = tool.name or _find_name(tool.function)
     if name == "<lambda>":
         raise TypeError("a lambda has no name: use FunctionTool(…, name=…)")
@@ -123,7 +123,7 @@ def define(tool: FunctionTool) -> FunctionDefinition:
 
 
 def _find_name(function: Function) -> str:
-    """Return the name of a function, or of the class of another callable."""
+    """Return the name of a function; for any other callable, the name of its class."""
     while isinstance(function, functools.partial):
         function = function.func
     return function.__name__ if inspect.isroutine(function) else type(function).__name__

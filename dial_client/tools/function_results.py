@@ -1,4 +1,4 @@
-"""The value that a function returns, as content for the model."""
+"""Converts the value that a function returns to content for the model."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _SIGNATURES = (
     (b"GIF8", "image/gif"),
     (b"%PDF-", PDF),
 )
-"""The first bytes of the files that models take."""
+"""The first bytes of each file format that models accept, and its media type."""
 
 
 @runtime_checkable
 class _Drawable(Protocol):
-    """An object that notebooks show as an image, by the protocol of IPython."""
+    """An object that notebooks show as an image, by IPython's display protocol."""
 
     def _repr_png_(self) -> Any: ...
 
 
 def to_content(value: Any) -> Content:
-    """Return a value as content: text as it is, images and parts as parts, anything else as JSON.
+    """Return a value as content: text unchanged, images, documents and parts as parts, anything else as JSON.
 
-    Images are bytes of PNG, JPEG, GIF or WebP, and objects that notebooks show as an image (Pillow's, Matplotlib's).
-    A list or tuple with such parts in it becomes one part for each item.
+    Images are bytes in PNG, JPEG, GIF or WebP format, and objects that notebooks show as an image, such as those of
+    Pillow and Matplotlib. A list or tuple that contains such parts becomes one part for each item.
 
     Raises:
-        ValueError: the value holds itself, or cannot be written as JSON.
+        ValueError: The value contains itself, or cannot be written as JSON.
     """
     part = _to_part(value)
     if part is not None:
@@ -72,5 +72,5 @@ def _to_text(value: Any) -> str:
         return safe(value) or NO_OUTPUT
     from pydantic_core import to_json
 
-    # Pydantic writes models, dataclasses, dates, enums, sets; the rest as its text.
+    # Pydantic writes models, dataclasses, dates, enums and sets; the fallback writes other objects as text.
     return safe(to_json(value, fallback=str, bytes_mode="base64", inf_nan_mode="constants").decode())

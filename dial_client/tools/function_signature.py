@@ -1,4 +1,4 @@
-"""The parameters of a function as a JSON Schema, and the check of arguments against its annotations, by pydantic."""
+"""The parameters of a function as a JSON Schema, and the validation of arguments by pydantic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 
 
 class WrongArguments(Exception):
-    """The arguments do not fit the annotations of the function. Never leaves the package."""
+    """The arguments do not fit the annotations of the function. Users never see this error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +29,22 @@ class FunctionSignature:
     schema: Mapping[str, Any]
     """The JSON Schema of the arguments."""
     adapter: TypeAdapter[Any]
-    """Returns the values of the arguments by the names of their parameters."""
+    """Validates a JSON object of arguments; returns the values by the names of their parameters."""
     positional: tuple[str, ...]
-    """Parameters that have no name for a caller."""
+    """The positional-only parameters."""
     context: str
-    """The parameter that receives the `Context`; empty for none."""
+    """The parameter that receives the `Context`; empty if there is none."""
 
     def bind(self, arguments: Mapping[str, Any], context: Context) -> tuple[list[Any], dict[str, Any]]:
-        """Return the positional and the named values of a call: dates, models and the like, made from JSON.
+        """Return the positional and the keyword values of a call, such as dates and models built from JSON.
 
         Raises:
-            WrongArguments: they do not fit the annotations.
+            WrongArguments: The arguments do not fit the annotations.
         """
         from pydantic import ValidationError
 
         try:
-            # As JSON, because strict annotations take fewer types from Python.
+            # Validate JSON text, because strict annotations accept fewer Python values.
             values = dict(self.adapter.validate_json(json.dumps(dict(arguments))))
         except ValidationError as error:
             raise WrongArguments("; ".join(_describe_problems(error))) from None
@@ -57,11 +57,11 @@ def read_signature(function: Function, descriptions: Mapping[str, str]) -> Funct
     """Return the parameters of a function.
 
     Args:
-        function: any callable; what a `functools.partial` has set is no parameter any more.
-        descriptions: of its parameters, for those whose annotations have none.
+        function: Any callable; parameters that a `functools.partial` has set are excluded.
+        descriptions: Descriptions of parameters, used if their annotations have no description.
 
     Raises:
-        TypeError: a parameter has no form in JSON, or an annotation cannot be found.
+        TypeError: JSON Schema cannot describe a parameter, or an annotation is not defined.
     """
     parameters = list(_read_parameters(function))
     context = next((parameter.name for parameter in parameters if _is_context(parameter.annotation)), "")
@@ -90,17 +90,17 @@ def unwrap(function: Function) -> Function:
 
 
 def _read_parameters(function: Function) -> Iterator[inspect.Parameter]:
-    """Yield the parameters a caller can give, with their annotations in place of the texts of annotations."""
+    """Yield the parameters a caller can set, with annotations that are resolved from their texts."""
     hints = _read_hints(function)
     try:
         signature = inspect.signature(function)
     except ValueError:
-        raise TypeError(f"{describe_function(function)} does not tell its parameters: wrap it in a function") from None
+        raise TypeError(f"{describe_function(function)} has no signature: wrap it in a function") from None
     bound = function.keywords if isinstance(function, functools.partial) else {}
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
             raise TypeError(
-                f"{describe_function(function)} takes *{name}, which has no form in JSON: take a list in its place"
+                f"{describe_function(function)} takes *{name}, which has no JSON Schema: use a list parameter instead"
             )
         if name not in bound:
             annotation = hints.get(name, Any)
@@ -108,7 +108,7 @@ def _read_parameters(function: Function) -> Iterator[inspect.Parameter]:
 
 
 def _read_hints(function: Function) -> dict[str, Any]:
-    """Return the annotations of the parameters. That of the result may be unknown while the program runs."""
+    """Return the annotations of the parameters. The annotation of the result is ignored, as it may be undefined."""
     inner = unwrap(function)
     annotations = {name: hint for name, hint in inspect.get_annotations(inner).items() if name != "return"}
     source = inspect.unwrap(inner.__func__ if isinstance(inner, types.MethodType) else inner)
@@ -117,8 +117,8 @@ def _read_hints(function: Function) -> dict[str, Any]:
         return get_type_hints(types.SimpleNamespace(__annotations__=annotations), names, include_extras=True)
     except NameError as error:
         raise TypeError(
-            f"the annotation {error.name!r} of {describe_function(function)} is not known: import or define it "
-            "at the top of the module, where the program runs it too"
+            f"the annotation {error.name!r} of {describe_function(function)} is not defined: import or define it "
+            "at the top of the module, outside of `if TYPE_CHECKING`"
         ) from None
     except (AttributeError, SyntaxError) as error:
         raise TypeError(f"an annotation of {describe_function(function)} cannot be read: {error}") from None
@@ -138,7 +138,7 @@ def _build_schema(parameters: list[inspect.Parameter], function: Function) -> tu
     from pydantic.json_schema import GenerateJsonSchema
 
     class WithoutFieldTitles(GenerateJsonSchema):
-        """Leaves out titles that only repeat the names of fields."""
+        """A generator of schemas without the titles that only repeat the names of fields."""
 
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
             return False
@@ -146,7 +146,7 @@ def _build_schema(parameters: list[inspect.Parameter], function: Function) -> tu
     def arguments(**values: Any) -> dict[str, Any]:
         return values
 
-    # A function with the same parameters, by name: pydantic takes any names in it, as in no model.
+    # Build a function with the same parameters, all keyword-only. A model would restrict the names of its fields.
     named = [
         parameter if parameter.kind is parameter.VAR_KEYWORD else parameter.replace(kind=parameter.KEYWORD_ONLY)
         for parameter in parameters

@@ -1,4 +1,4 @@
-"""Python functions as tools: the calls that reach them."""
+"""Python functions as tools: their registration and their calls."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from dial_client.tools.function_signature import Function, WrongArguments
 log = get_logger(__name__)
 
 MAX_THREADS = 40
-"""Functions without ``async`` that run at the same time; one that does not end keeps its thread."""
+"""Maximum number of functions without ``async`` that run at the same time, each in a thread until it ends."""
 
 _CANCELLED_TASK = "a task that the function awaited was cancelled"
 
 
 class FunctionTools:
-    """The functions of a client. They are called as the tools of a server are.
+    """The functions of a client, which are called like the tools of a server.
 
     Args:
-        functions: functions, or `FunctionTool`s.
-        features: the callbacks that functions can use.
+        functions: Functions, or `FunctionTool`s.
+        features: The callbacks that functions can use.
 
     Raises:
-        TypeError: a function cannot be a tool.
+        TypeError: A function cannot be a tool.
     """
 
     name = FUNCTIONS
@@ -59,14 +59,14 @@ class FunctionTools:
 
     @property
     def revision(self) -> int:
-        """A value that differs after each new function."""
+        """A number that changes with each new function."""
         return len(self._definitions)
 
     def add(self, function: Function | FunctionTool) -> None:
-        """Add a function: it is on offer in the next round, of running turns too.
+        """Add a function. It is offered from the next round on, also in running turns.
 
         Raises:
-            TypeError: it cannot be a tool, or there is one of its name.
+            TypeError: The function cannot be a tool, or there is a tool with its name.
         """
         tool = function if isinstance(function, FunctionTool) else FunctionTool(function)
         definition = define(tool)
@@ -77,17 +77,17 @@ class FunctionTools:
         self._definitions[definition.name] = definition
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> ToolCallResult:
-        """Call a function, and return its result without an id; an error in it is a failure."""
+        """Call a function, and return its result without an id; an exception in the function is a failure."""
         definition = self._definitions[tool]
         context = Context(tool, on_progress, self._features)
         try:
-            given, named = definition.signature.bind(arguments, context)
+            positional, keywords = definition.signature.bind(arguments, context)
         except WrongArguments as wrong:
             return ToolCallResult.failed("", Failure.BAD_ARGUMENTS, f"The arguments do not fit: {safe(str(wrong))}.")
         try:
-            value = await self._run(definition, partial(definition.options.function, *given, **named))
+            value = await self._run(definition, partial(definition.options.function, *positional, **keywords))
             return ToolCallResult("", success=True, content=function_results.to_content(value))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a function raises is its result
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception of a function is its result
             log.debug("function_failed", tool=tool, error=type(error).__name__)
             return _to_failure(error)
         finally:
@@ -97,7 +97,7 @@ class FunctionTools:
         """Return the value of a function.
 
         Raises:
-            RuntimeError: a task that the function awaited was cancelled, and the call was not.
+            RuntimeError: A task that the function awaited was cancelled, and the call was not.
         """
         try:
             return await self._await_value(definition, run)
@@ -108,13 +108,13 @@ class FunctionTools:
     async def _await_value(self, definition: FunctionDefinition, run: Callable[[], Any]) -> Any:
         if definition.is_async:
             return await run()
-        # A thread that is left behind must not keep its turn from ending.
+        # A thread that does not end must not block the end of its turn.
         [value] = await to_thread.run_sync(lambda: [run()], abandon_on_cancel=True, limiter=self._threads)
         return await value if inspect.isawaitable(value) else value
 
 
 def _to_failure(error: Exception | SystemExit) -> ToolCallResult:
-    """Return the failure that tells the model the type and the text of an error."""
+    """Return a failure with the type and the text of an error, for the model to read."""
     text = safe(str(error)).strip()
     content = f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}."
     return ToolCallResult("", success=False, content=content, error=content, failure=Failure.TOOL)

@@ -1,8 +1,8 @@
 """The verdict of the user's rules on a call: patterns of tools, and the rules of a policy.
 
-Rules are tried in their order. Any deny that matches wins, wherever it stands; else the first allow or ask that matches
-decides. A restriction (deny, ask) is read generously, and what allows is read strictly: an argument that could be meant
-in two ways is denied, and is not allowed.
+A matching deny rule wins, whatever its position; otherwise the first matching allow or ask rule decides. Restrictions
+(deny, ask) match if an argument possibly fits, and allow rules only if it certainly fits: an ambiguous argument matches
+a deny rule, and does not match an allow rule.
 """
 
 from __future__ import annotations
@@ -31,56 +31,56 @@ class ProposedCall:
     settings: ServerSettings | None = None
     """The entry of the server; None for an in-process server."""
     taint: tuple[str, ...] = ()
-    """The sources of untrusted content that is in the conversation."""
+    """The sources of untrusted content in the conversation."""
 
     @property
     def server(self) -> str:
-        """The server the call reaches; for the host's own tools the server whose resource is read."""
+        """The server that the call reaches; for the host's resource tools, the server in the arguments."""
         return self.spec.server or str(self.arguments.get("server", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A decision without a person: an effect, and its source."""
+    """A decision by a rule: its effect, and its source."""
 
     effect: Effect
     decided_by: str
-    """For a record: ``policy rule 2 (servers.json)``, ``/approve time/*``, ``autoApprove of time``."""
+    """The source, for the audit log: ``policy rule 2 (servers.json)``, ``/approve time/*``, ``autoApprove of time``."""
     reason: str = ""
-    """Why, in the user's words."""
+    """The reason that the user wrote in the rule."""
     though_tainted: bool = False
-    """The rule is for tainted conversations: untrusted content is no reason to ask."""
+    """Whether the rule is for tainted conversations, so that untrusted content is no reason to ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRules:
-    """All rules that decide without asking, apart from grants.
+    """All rules that decide without the approver, apart from grants.
 
-    Patterns name ``server/tool``, as in `settings.tool_patterns`; a pattern of a deny without ``/`` is a tool's own
-    name at any server.
+    Patterns match ``server/tool``, as in `settings.tool_patterns`. A deny pattern without ``/`` matches the own name of
+    a tool at any server.
     """
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     auto_approve: Mapping[str, tuple[str, ...]] | None = None
-    """For each server, with or without any, the patterns of its own tool names that its configuration approves."""
+    """The ``autoApprove`` patterns of each server's entry, which match the own names of the server's tools."""
     policy: Policy = ()
     typed: frozenset[str] = frozenset()
-    """The patterns that were added by ``/approve`` and ``/deny``."""
+    """The patterns that were added by the commands ``/approve`` and ``/deny``."""
 
     def name_source(self, effect: Effect, pattern: str) -> str:
-        """Return what the user wrote a pattern behind: an option, or a command of the conversation."""
+        """Return the option or command with which the user added a pattern, such as ``--allow`` or ``/deny``."""
         is_allowed = effect is Effect.ALLOW
         if pattern in self.typed:
             return "/approve" if is_allowed else "/deny"
         return "--allow" if is_allowed else "--deny"
 
     def denies(self, spec: ToolSpec) -> bool:
-        """Return True if a pattern of a deny matches the tool, whatever its arguments are."""
+        """Return whether a deny pattern matches the tool, for any arguments."""
         return self._denial(spec) is not None
 
     def allows(self, spec: ToolSpec) -> bool:
-        """Return True if the server's entry or an allow matches the tool."""
+        """Return whether ``autoApprove`` of the server's entry or an allow pattern matches the tool."""
         return self._permission(spec) is not None
 
     def verdict(self, call: ProposedCall) -> Verdict | None:
@@ -88,10 +88,11 @@ class PolicyRules:
         spec = call.spec
         if (pattern := self._denial(spec)) is not None:
             return Verdict(Effect.DENY, f"{self.name_source(Effect.DENY, pattern)} {pattern}")
-        found = [rule for rule in self.policy if _is_about(rule, spec) and is_rule_met(rule, call)]
-        decides = next((rule for rule in found if rule.effect is Effect.DENY), None) or next(iter(found), None)
-        if decides is not None:
-            return Verdict(decides.effect, f"policy {decides.name}", decides.reason, decides.tainted is True)
+        matching = [rule for rule in self.policy if _is_about(rule, spec) and is_rule_met(rule, call)]
+        denials = (rule for rule in matching if rule.effect is Effect.DENY)
+        decisive = next(denials, None) or next(iter(matching), None)
+        if decisive is not None:
+            return Verdict(decisive.effect, f"policy {decisive.name}", decisive.reason, decisive.tainted is True)
         permission = self._permission(spec)
         return None if permission is None else Verdict(Effect.ALLOW, permission)
 
@@ -99,7 +100,7 @@ class PolicyRules:
         return next((pattern for pattern in self.deny if restricts(pattern, spec.server, spec.tool)), None)
 
     def _permission(self, spec: ToolSpec) -> str | None:
-        """Return the source of a permission: an option, or the server's entry; None for none."""
+        """Return the source of a permission: an option, a command or the server's entry; None if there is none."""
         allowed = next((pattern for pattern in self.allow if matches(pattern, spec.server, spec.tool)), None)
         if allowed is not None:
             return f"{self.name_source(Effect.ALLOW, allowed)} {allowed}"
@@ -108,12 +109,12 @@ class PolicyRules:
 
 
 def _is_about(rule: PolicyRule, spec: ToolSpec) -> bool:
-    """Return True if a rule applies to a tool; of the host's own tools it restricts the one that asks servers."""
+    """Return whether rules apply to a tool: to servers' tools and, except for allow rules, to `read_resource`."""
     return bool(spec.server) or (spec.tool == READ_RESOURCE and rule.effect is not Effect.ALLOW)
 
 
 def is_rule_met(rule: PolicyRule, call: ProposedCall) -> bool:
-    """Return True if every condition of a rule holds for a call."""
+    """Return whether every condition of a rule is met by a call."""
     is_strict = rule.effect is Effect.ALLOW
     names = matches if is_strict else restricts
     if not any(names(pattern, call.server, call.spec.tool) for pattern in rule.tools):
@@ -127,7 +128,7 @@ def is_rule_met(rule: PolicyRule, call: ProposedCall) -> bool:
 
 
 def _is_annotated(rule: PolicyRule, call: ProposedCall, *, is_strict: bool) -> bool:
-    """Return True if the tool's hints are those of the rule; for servers that are not trusted the defaults count."""
+    """Return whether the tool's hints match the rule. For untrusted servers MCP's default hints are used."""
     is_trusted = not call.spec.server or (call.settings is not None and call.settings.trusted)
     if is_strict and not is_trusted:
         return False
@@ -141,7 +142,7 @@ _DEFAULTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": F
 
 
 def to_annotations(spec: ToolSpec) -> dict[str, bool]:
-    """Return the hints of a tool, with the defaults of MCP for those it does not have."""
+    """Return the hints of a tool, with MCP's defaults for missing hints."""
     return {
         "readOnlyHint": spec.read_only,
         "destructiveHint": spec.destructive is not False and not spec.read_only,
@@ -151,11 +152,11 @@ def to_annotations(spec: ToolSpec) -> dict[str, bool]:
 
 
 def can_act_or_send(call: ProposedCall) -> bool:
-    """Return True if a call may change data or send data to another system.
+    """Return whether a call may change data or send data to another system.
 
-    Only a tool of a trusted server that says it is read-only, and says in so many words that its world is closed,
-    does neither: an open world is what MCP assumes, and whatever is asked of the web tells the web something. Of the
-    host's own tools the one that reads resources sends: the model writes the URI that a server is asked for.
+    Only a tool of a trusted server that declares ``readOnlyHint`` true and ``openWorldHint`` false does neither: MCP's
+    default is an open world, and a request to the web sends data to the web. Of the host's own tools, `read_resource`
+    may send data, in the URI that the model writes.
     """
     is_believed = call.settings is not None and call.settings.trusted
     if not call.spec.server:
@@ -164,7 +165,7 @@ def can_act_or_send(call: ProposedCall) -> bool:
 
 
 def _certainly_holds(rule: PolicyRule, call: ProposedCall) -> bool:
-    """Return True if every argument of the rule is there, and each of its values fits."""
+    """Return whether every argument of the rule is present, and all its values certainly fit."""
     for name, globs in rule.arguments.items():
         values = _find_values(name, call.arguments)
         texts = [text for value in values for text in _walk_texts(value)]
@@ -179,7 +180,7 @@ def _certainly_holds(rule: PolicyRule, call: ProposedCall) -> bool:
 
 
 def _may_hold(rule: PolicyRule, call: ProposedCall) -> bool:
-    """Return True if a value of each argument of the rule fits, or may be read as a value that does."""
+    """Return whether some value of each argument of the rule fits, or can be interpreted as a value that fits."""
     for name, globs in rule.arguments.items():
         values = _find_values(name, call.arguments)
         texts = {
@@ -200,7 +201,7 @@ def _find_values(name: str, arguments: Mapping[str, Any]) -> list[Any]:
 
 
 def _walk_texts(value: Any) -> Iterator[str]:
-    """Yield the names and values within lists and objects as texts; other types as JSON."""
+    """Yield the texts within a value, including the names in objects; other types as JSON."""
     pending = [value]
     while pending:
         current = pending.pop()
@@ -221,7 +222,7 @@ def _is_like(text: str, glob: str) -> bool:
 
 
 def _is_certainly_like(text: str, glob: str) -> bool:
-    """Return True if a text fits a glob, and is no list of texts that a server may split."""
+    """Return whether a text fits a glob, and is not a list that a server may split at separators."""
     return _is_like(text, glob) and (glob == "*" or not any(char in text and char not in glob for char in _SEPARATORS))
 
 
@@ -230,7 +231,7 @@ def _fold(text: str) -> str:
 
 
 def _find_bases(settings: ServerSettings | None) -> tuple[str, ...]:
-    """Return the folders where relative paths of a server begin; none are known for a URL."""
+    """Return the folders that a server resolves relative paths against; empty for a URL, where they are unknown."""
     if settings is not None and settings.url is not None:
         return ()
     return ((settings.cwd if settings is not None else None) or current_folder(),)

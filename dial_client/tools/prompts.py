@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PromptArgument:
-    """An argument of a prompt; always text."""
+    """An argument of a prompt; its value is always text."""
 
     name: str
     title: str | None = None
@@ -46,7 +46,7 @@ class Prompt:
     server: str
     """The server's name in the configuration."""
     name: str
-    """As the server writes it: make it safe before it is shown."""
+    """The name as the server sent it: make it safe before display."""
     title: str | None = None
     description: str = ""
     arguments: tuple[PromptArgument, ...] = ()
@@ -72,24 +72,25 @@ class Prompts:
         self._listed = ListCache(connections, Listing.PROMPTS, _read_prompts)
 
     async def list(self, server: str | None = None) -> tuple[Prompt, ...]:
-        """Return the prompts of a server, or of all servers. As `Resources.list`.
+        """Return the prompts of a server, or of all servers, with the rules of `Resources.list`.
 
         Raises:
-            ServerError: there is no such server, or its list cannot be read.
+            ServerError: There is no such server, or its list cannot be read.
         """
         return await self._listed.get(server)
 
     async def get(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
-        """Return a prompt that is filled in: messages to begin or to continue a conversation with.
+        """Return the messages of a prompt with its arguments filled in, to start or continue a conversation.
 
         Args:
-            server: whose prompt it is.
-            name: the prompt's own name.
-            arguments: the values of its arguments.
+            server: The server that lists the prompt.
+            name: The prompt's own name.
+            arguments: The values of its arguments.
 
         Raises:
-            ServerGone: the server is not available.
-            ServerError: there is no such server or prompt, the arguments are not right, or it was not there in time.
+            ServerGone: The server is not available.
+            ServerError: There is no such server or prompt, the arguments are invalid, or the server did not answer in
+                time.
         """
 
         async def request(client: Client) -> tuple[Message, ...]:
@@ -103,17 +104,17 @@ class Prompts:
     async def complete(
         self, server: str, name: str, argument: str, typed: str = "", given: Mapping[str, str] | None = None
     ) -> tuple[str, ...]:
-        """Return values for an argument of a prompt, at most a hundred; none where the server offers none.
+        """Return at most 100 possible values for an argument of a prompt; empty if the server suggests none.
 
         Args:
-            server: whose prompt it is.
-            name: the prompt's own name.
-            argument: to be completed.
-            typed: the beginning of its value.
-            given: the values of other arguments.
+            server: The server that lists the prompt.
+            name: The prompt's own name.
+            argument: The name of the argument to complete.
+            typed: The start of its value.
+            given: The values of other arguments.
 
         Raises:
-            ServerError: there is no such server, or it refused.
+            ServerError: There is no such server, or it refused the request.
         """
         from mcp_types import PromptReference
 
@@ -126,7 +127,7 @@ def _message(role: str, block: Any) -> Message:
     part = result_content.to_part(block)
     if isinstance(part, TextPart):
         return Message(Role(role), part.text)
-    # No model takes an image or a document as words of its own.
+    # No model accepts an image or a document in an assistant message.
     return Message(Role.USER, (part,)) if role == Role.USER else Message.assistant(f"[{describe(part)}]")
 
 

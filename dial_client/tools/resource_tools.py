@@ -1,7 +1,7 @@
-"""Two tools of the host's own, for models that may list and read the resources of servers.
+"""Two of the host's own tools, which list and read the resources of servers for the model.
 
-They are on offer where the configuration says so of a server (``"resources": "tools"``): resources are for the user to
-choose, unless the user says otherwise. That is permission enough; a deny of one of their names takes it away.
+They are offered if the configuration enables them for a server (``"resources": "tools"``), because by default only the
+user chooses resources. Their calls need no approval; a deny rule with the name of one of them denies it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
 MAX_ABOUT = 200
-"""Characters of the description of one resource."""
+"""Maximum characters of the description of one resource."""
 
 
 class ResourceTools:
-    """Answers `list_resources` and `read_resource`, as a connection answers a server's tools.
+    """The backend of the tools `list_resources` and `read_resource`.
 
     Args:
-        resources: of all servers.
-        connections: to them; their settings say which of them the model may look into.
-        for_all: the model may look into all of them.
+        resources: The resources of all servers.
+        connections: The connections to the servers; their settings enable resources for the model.
+        for_all: Whether the model may read the resources of all servers, whatever their settings.
     """
 
     name = ""
@@ -43,12 +43,12 @@ class ResourceTools:
         self._for_all = for_all
 
     def routes(self) -> tuple[Route, ...]:
-        """Return the tools with their routes; none where there is no server to look into."""
+        """Return the routes of both tools; empty if the model may read the resources of no server."""
         servers = sorted(self._servers())
         return tuple(Route(self, spec) for spec in _specs(servers)) if servers else ()
 
     def _servers(self) -> list[str]:
-        """Return the servers the model may look into."""
+        """Return the names of the servers whose resources the model may read."""
         return [
             server.name
             for server in self._connections.values()
@@ -57,16 +57,16 @@ class ResourceTools:
         ]
 
     def untrusted(self, server: object = None) -> list[str]:
-        """Return the servers that bring in untrusted content, among all that can be looked into or the one named."""
+        """Return which of the servers (all that the model may read, or only `server`) return untrusted content."""
         names = (name for name in self._servers() if server is None or name == server)
         settings = {name: self._connections[name].settings for name in names}
         return [name for name, entry in settings.items() if entry is not None and entry.untrusted]
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:  # noqa: ARG002
-        """Answer a call.
+        """Run a call of one of the tools.
 
         Raises:
-            ServerError: there is no such resource, or its server is not available.
+            ServerError: There is no such resource, or its server is not available.
         """
         from mcp_types import CallToolResult
 
@@ -80,7 +80,7 @@ class ResourceTools:
         from mcp_types import TextContent
 
         servers = {server} if server else set(self._servers())
-        # A single server that fails is an error. Among all servers it must not spoil the lists of the rest.
+        # If one server is named, its failure is an error. If all are listed, a failed server is left out.
         resources = [resource for resource in await self._resources.list(server) if resource.server in servers]
         templates = [template for template in await self._resources.templates(server) if template.server in servers]
         lines = [*map(_describe, resources), *map(_describe, templates)]
@@ -102,7 +102,7 @@ class ResourceTools:
 
 
 def _describe(resource: Resource | ResourceTemplate) -> str:
-    """Return a line about a resource. The URI is whole: the model has to write it."""
+    """Return a line about a resource, with its full URI, which the model has to repeat."""
     if isinstance(resource, ResourceTemplate):
         uri = resource.uri_template
         extra = f"put in {', '.join(resource.variables)}" if resource.variables else None

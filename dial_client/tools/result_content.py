@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def to_content(result: CallToolResult, remark: str = "") -> Content:
-    """Turn a result into content: text, images and PDF documents as they are, the rest as a line.
+    """Convert a result to content: text, images and PDF documents are kept, any other block becomes a line of text.
 
-    The line says what there was, where, and how large it is.
+    The line names the kind of content, its URI or type, and its size.
 
-    Structured content is used only where there is no text: servers send both to say the same thing
+    Structured content is used only if there is no text, because servers send the same content in both forms
     (MCP 2026-07-28, server/tools: structured content SHOULD be mirrored as text).
 
     Args:
-        result: as the server sent it.
-        remark: a note for the model, behind everything else.
+        result: The result as the server sent it.
+        remark: A note for the model, appended to the content.
     """
     parts = [to_part(block) for block in result.content]
     has_text = any(isinstance(part, TextPart) and part.text.strip() for part in parts)
@@ -46,7 +46,7 @@ def _joined(parts: Iterable[Part]) -> Content:
 
 
 def to_part(block: Any) -> Part:
-    """Turn one block of content into a part: text, an image or a PDF document, else a line that says what it is."""
+    """Convert a content block to a part: text, an image or a PDF document, or a line that describes the block."""
     match block.type:
         case "text":
             return TextPart(safe(block.text))
@@ -64,7 +64,7 @@ def to_part(block: Any) -> Part:
 
 
 def resource_to_part(resource: Any) -> Part:
-    """Turn what was read of a resource (it has `uri`, `mime_type`, and `text` or `blob`) into a part, as `to_part`."""
+    """Convert the contents of a resource (with `uri`, `mime_type`, and `text` or `blob`) to a part, like `to_part`."""
     text = getattr(resource, "text", None)
     if text is not None:
         return TextPart(safe(f"[resource {resource.uri}]\n{text}"))
@@ -78,7 +78,7 @@ def resource_to_part(resource: Any) -> Part:
 
 
 def _name(uri: str) -> str:
-    """Return the last part of a URI's path, the file name; the URI where there is no path."""
+    """Return the last part of a URI's path, the file name; the URI if it has no path."""
     try:
         path = urlsplit(uri).path
     except ValueError:  # what servers send need not be a URI
@@ -91,12 +91,12 @@ def _size(base64: str) -> str:
 
 
 def cut(content: Content, max_chars: int, more: str = "") -> Content:
-    """Cut the text of a result to a head and a tail that are `max_chars` characters together, and say its true size.
+    """Cut the text of a result to its start and end, `max_chars` characters together, with a note of its full size.
 
     Args:
-        content: the result.
-        max_chars: characters of its text that are kept.
-        more: how the rest can be had; said where it is missing.
+        content: The result.
+        max_chars: Maximum characters of its text.
+        more: A hint how to read the rest, added to the note.
     """
     if isinstance(content, str):
         return _cut_text(content, max_chars, more)

@@ -1,4 +1,4 @@
-"""Stores whole results that were too long for the model, for it to read page by page or to search."""
+"""Stores the full text of results that are too long for the model, which can read pages of them or search them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import secrets
 from collections import OrderedDict
 
 MAX_CHARS = 32_000_000
-"""Characters of all texts together; beyond that the least recently read text is dropped."""
+"""Maximum characters of all texts together; above it, the least recently read text is dropped."""
 MAX_MATCHES = 20
 _CONTEXT = 150
 """Characters shown on both sides of a match."""
 
 
 class ResultStore:
-    """Texts under random ids: conversations that share a client cannot read each other's.
+    """Texts with random ids, so that conversations that share a client cannot read each other's texts.
 
-    Nothing is written to a disk; the texts are lost when the client ends.
+    The texts are kept in memory only, and lost when the client ends.
     """
 
     def __init__(self, max_chars: int = MAX_CHARS) -> None:
@@ -30,7 +30,7 @@ class ResultStore:
         return len(self._texts)
 
     def keep(self, text: str) -> str | None:
-        """Store a text, and return its id; None if it is longer than the whole store may be."""
+        """Store a text, and return its id; None if the text alone exceeds the size of the store."""
         if len(text) > self._max_chars:
             return None
         key = secrets.token_hex(6)
@@ -42,12 +42,12 @@ class ResultStore:
         return key
 
     def page(self, key: str, offset: int, length: int) -> str | None:
-        """Return a page, below a line with its place and that of the next page; None if the text is not stored.
+        """Return a page below a line with its offsets and the offset of the next page; None if the text is not stored.
 
         Args:
-            key: the id that `keep` returned.
-            offset: characters before the page; a negative one counts from the end.
-            length: characters of the page.
+            key: The id that `keep` returned.
+            offset: Characters before the page; a negative number counts from the end.
+            length: Characters of the page.
         """
         text = self._find(key)
         if text is None:
@@ -58,12 +58,12 @@ class ResultStore:
         return f"[characters {begin:,} to {end:,} of {len(text):,}{next_page}]\n{text[begin:end]}"
 
     def matches(self, key: str, words: str, length: int) -> str | None:
-        """Return the places of some words, in any case, each with the text around it; None if the text is not stored.
+        """Return all matches of some words, ignoring case, with the text around them; None if the text is not stored.
 
         Args:
-            key: the id that `keep` returned.
-            words: as they stand in the text; no pattern.
-            length: characters of all that is shown.
+            key: The id that `keep` returned.
+            words: The exact words to find, not a pattern.
+            length: Maximum characters of the returned text.
         """
         text = self._find(key)
         if text is None:
@@ -90,7 +90,7 @@ class ResultStore:
 
 
 def _find_places(text: str, words: str) -> list[int]:
-    """Return the offsets of all places; of overlapping places the first. Case counts if lower case is longer."""
+    """Return the offsets of all matches that do not overlap. Case counts if lower case changes the text's length."""
     lowered, looked_for = text.lower(), words.lower()
     if len(lowered) != len(text):
         lowered, looked_for = text, words

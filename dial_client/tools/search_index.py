@@ -1,9 +1,9 @@
 """A search index of tools, for the search tool that models call.
 
 BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) over weighted fields. Words are compared by
-their stems; a few that mean the same in this field stand for one another, for less than themselves; a word that no tool
-has stands for those spelled most like it. Names, descriptions and schemas are servers' text and queries a model's: each
-is read once and only so far.
+their stems. Synonyms match with a lower weight. A query word that no tool contains matches the words with the most
+similar spelling. Servers write the names, descriptions and schemas, and models write the queries, so each text is read
+only up to a limit.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from dial_client.text.normalization import (
 )
 
 MAX_QUERY = 500
-"""Characters of a query that are read."""
+"""Maximum characters of a query that are read."""
 MAX_TERMS = 24
-"""Different words of a query that count: the first ones."""
+"""Maximum number of different words of a query; later words are ignored."""
 MAX_UNKNOWN = 6
-"""Words of a query that are looked up by their spelling, because no tool has them."""
+"""Maximum number of unknown words of a query for which similar spellings are searched."""
 MAX_ALIKE = 5
-"""Words an unknown one may be taken for."""
+"""Maximum number of similar words that match an unknown word."""
 MAX_TEXT = 2_000
-"""Characters of one text of a tool that are read."""
+"""Maximum characters of one text of a tool that are read."""
 MAX_DETAIL = 300
-"""Characters of the description of one parameter that are read."""
+"""Maximum characters of one parameter's description that are read."""
 MAX_SCHEMAS = 80
-"""Parts of one tool's schema that are read, itself included."""
+"""Maximum number of subschemas of one tool that are read, including the schema itself."""
 MAX_VALUES = 40
-"""Values of one ``enum`` that are read."""
+"""Maximum number of values of one ``enum`` that are read."""
 
-# The weight of a field, its usual number of words, and how much a longer one counts less (BM25's b).
+# The weight of a field, its average number of words, and BM25's b (how much longer fields count less).
 _Field = tuple[float, float, float]
 _NAME: _Field = (4.0, 3.0, 0.4)
 _TITLE: _Field = (2.0, 3.0, 0.4)
@@ -57,17 +57,17 @@ _PARAMETERS: _Field = (1.2, 5.0, 0.4)
 _DETAILS: _Field = (0.3, 20.0, 0.4)
 
 _SATURATION = 4.0
-"""BM25's k1: from here on, more of the same word says little more."""
+"""BM25's k1: above this weight, further occurrences of a word change the score little."""
 _SYNONYM = 0.7
-"""The share of a word that the query does not have but that means the same as one of its words."""
+"""The weight of a synonym of a query word."""
 _PARTICLE = 0.3
-"""The share of a word that may be part of a verb ("turn on") or mean nothing ("on Monday")."""
+"""The weight of a word that may be part of a verb ("turn on") or have no meaning of its own ("on Monday")."""
 _ASKED = 0.5
-"""The share of words such as get, list or find, if the query is a question."""
+"""The weight of words such as get, list or find, which are added if the query is a question."""
 _LIKENESS = 0.55
-"""The least two words' spellings have in common (Dice's coefficient of their pairs of letters) to be taken as one."""
+"""The minimum similarity of two words with different spellings: Dice's coefficient of their pairs of letters."""
 _NAMED = 1_000.0
-"""The score for a tool's own name: more than any words can reach."""
+"""The score for a tool's name in the query, which is higher than any score of words."""
 
 _NAME_LIKE = re.compile(r"[\w.-]+")
 
@@ -76,10 +76,10 @@ _INNER = dict.fromkeys((*_BY_NAME, "items", "anyOf", "oneOf", "allOf")).keys()
 
 
 class SearchIndex:
-    """An index of a catalog's tools, made anew when the catalog changes.
+    """A search index of a catalog's tools; each new catalog needs a new index.
 
     Args:
-        tools: the tools to search. Of two with the same offered name the first one counts.
+        tools: The tools to search. If two tools have the same offered name, the second is ignored.
     """
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
@@ -99,11 +99,11 @@ class SearchIndex:
                 self._spelled[pair].append(word)
 
     def search(self, query: str, limit: int = 5) -> tuple[ToolSpec, ...]:
-        """Return the tools that fit best, the best first; tools that fit equally well are sorted by name.
+        """Return the best matching tools, the best first; tools with equal scores are sorted by name.
 
         Args:
-            query: words, a question or a tool's name; only its first `MAX_QUERY` characters are read.
-            limit: of the tools. There may be fewer, and none if nothing fits.
+            query: Words, a question or a tool's name; only the first `MAX_QUERY` characters are read.
+            limit: Maximum number of tools. The result may have fewer tools, or none.
         """
         query = query[:MAX_QUERY]
         scores: defaultdict[int, float] = defaultdict(float)
@@ -128,7 +128,7 @@ class SearchIndex:
         return math.log(1 + (len(self._tools) - found + 0.5) / (found + 0.5))
 
     def _terms(self, query: str) -> Iterator[dict[str, float]]:
-        """Yield for each word of a query the words that may stand in its place, with their shares."""
+        """Yield for each query word the word itself and its synonyms and similar words, with their weights."""
         unknown = 0
         if QUESTIONS.intersection(WORD.findall(query.casefold())[:1]):
             yield dict.fromkeys(("get", "list", "search", "find", "read"), _ASKED)
@@ -154,31 +154,31 @@ class SearchIndex:
         return list(words)
 
     def _split(self, chunk: str) -> list[str]:
-        """Return ``GitHub`` as one word if tools have it as one, else its parts."""
+        """Return the parts of a word such as ``GitHub``; the whole word if a tool contains it."""
         whole = fold(chunk)
         return [whole] if significant_stem(whole) in self._weights else [fold(part) for part in HUMP.split(chunk)]
 
     def _find_similar(self, word: str) -> dict[str, float]:
-        """Return the known words most like an unknown word, which may be misspelled or inflected."""
+        """Return the known words most similar to an unknown word, which may be misspelled or inflected."""
         if len(word) < 5:
             return {}
         shared: Counter[str] = Counter()
         for pair in letter_pairs(word):
             shared.update(self._spelled.get(pair, ()))
-        # A word has one pair more than letters, its two ends included.
+        # A word has one pair more than it has letters, because its start and end count as letters.
         likeness = {known: 2 * count / (len(word) + len(known) + 2) for known, count in shared.items()}
         alike = sorted((-value, known) for known, value in likeness.items() if value >= _LIKENESS)
         return {known: value**2 for value, known in alike[:MAX_ALIKE]}
 
     def _find_names(self, query: str) -> set[int]:
-        """Return the tools whose names are in a query. A name of one plain word must be the whole query."""
+        """Return the indexes of tools named in a query. A name of a single plain word has to be the whole query."""
         candidates = (name.strip(".-") for name in _NAME_LIKE.findall(query))
         names = {name for name in candidates if not name.isalpha() or HUMP.search(name)} | {query.strip()}
         return {at for name in names for at in self._named.get(name.casefold(), ())}
 
 
 class _Stems:
-    """Stems that were computed while an index is made: many tools share words and names."""
+    """A cache of stems while an index is built, because many tools share words and names."""
 
     def __init__(self) -> None:
         self.significant_stem = cache(significant_stem)
@@ -188,10 +188,10 @@ class _Stems:
 def _weigh(tool: ToolSpec, read: _Stems) -> dict[str, float]:
     """Return the words of a tool with their weights."""
     parameters, details = _parameter_texts(tool.input_schema)
-    own = read.name(tool.name)
+    name_words = read.name(tool.name)
     weights: defaultdict[str, float] = defaultdict(float)
     for (weight, usual, shortened), words in (
-        (_NAME, [*own, *(word for word in read.name(tool.tool) if word not in own)]),
+        (_NAME, [*name_words, *(word for word in read.name(tool.tool) if word not in name_words)]),
         (_TITLE, _words(tool.title or "")),
         (_SERVER, read.name(tool.server)),
         (_DESCRIPTION, _words(tool.description)),
@@ -210,7 +210,7 @@ def _parameter_texts(schema: Any) -> tuple[list[str], list[str]]:
     names: list[str] = []
     details: list[Any] = []
     waiting: list[Any] = [dict(schema)] if isinstance(schema, Mapping) else []
-    for part in waiting:  # the list grows meanwhile
+    for part in waiting:  # the loop appends to the list
         details.append(part.get("description"))
         if isinstance(values := part.get("enum"), list):
             details += values[:MAX_VALUES]

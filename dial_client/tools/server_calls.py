@@ -1,4 +1,4 @@
-"""One call at its server: its answer as a result, also where the server fails, and the MCP App that shows it."""
+"""One call of a server's tool: its result, including failures of the server, and the MCP App that shows it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_REASON = "The tool failed without saying why."
 
 
 def find_app(call: ToolCallRequest, route: Route) -> App | None:
-    """Return the app that shows a call; None if there is none."""
+    """Return the MCP App that shows a call; None if its tool has none."""
     spec = route.spec
     return App(call.id, spec.server, spec.tool, spec.app_uri, call.arguments) if spec.app_uri else None
 
@@ -31,7 +31,7 @@ def find_app(call: ToolCallRequest, route: Route) -> App | None:
 async def make_call(
     call: ToolCallRequest, route: Route, on_progress: OnProgress, app: App | None = None
 ) -> ToolCallResult:
-    """Return the result of a call; an error of the server or of its connection is a result too."""
+    """Return the result of a call; an error of the server or of its connection becomes a failed result."""
     try:
         answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
         if isinstance(answer, ToolCallResult):
@@ -40,7 +40,7 @@ async def make_call(
         app = app and app.with_result(answer.model_dump(mode="json", by_alias=True, exclude_none=True))
     except ServerError as error:
         return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
-    except Exception as error:  # noqa: BLE001 - a mistake in one call must not take the others with it
+    except Exception as error:  # noqa: BLE001 - an unexpected error in one call must not end the others
         log.warning("tool_call_broke", tool=call.name, error=type(error).__name__)
         return ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")
     if not answer.is_error:
@@ -54,7 +54,7 @@ async def make_call(
 
 
 def _output_problem(answer: CallToolResult, route: Route) -> str:
-    """Return how a structured result breaks the tool's output schema; the tool has run, and its text counts."""
+    """Return a note if a structured result does not fit the tool's output schema; the result is used anyway."""
     structured = answer.structured_content
     if answer.is_error or structured is None or not route.spec.output_schema:
         return ""

@@ -1,4 +1,4 @@
-"""Grants that hold until the client is closed: for a tool as it is described, or for one call."""
+"""Grants that are valid until the client is closed: for a tool with its current definition, or for one call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dial_client.servers.tool_pins import definition, difference
 from dial_client.tools.policy import ProposedCall
 
 GRANT = "grant for the session"
-"""Who decided, for a record."""
+"""The source of decisions by a session grant, for the audit log."""
 
 
 class SessionGrants:
@@ -18,38 +18,38 @@ class SessionGrants:
 
     def __init__(self) -> None:
         self._definitions: dict[tuple[str, str], str] = {}
-        """For each granted tool its definition at that time."""
+        """The definition of each granted tool at the time of the grant."""
         self._calls: dict[tuple[str, str], set[str]] = {}
-        """For each tool the digests of the calls that were allowed although they had to be asked about."""
+        """For each tool, the digests of the calls that were granted one by one."""
 
     def allow_tool(self, spec: ToolSpec) -> None:
         """Allow all calls of a tool, until its definition changes."""
         self._definitions[_key(spec)] = definition(spec)
 
     def allow_call(self, call: ProposedCall) -> None:
-        """Allow this very call."""
+        """Allow all calls with the tool and arguments of this call."""
         self._calls.setdefault(_key(call.spec), set()).add(_digest(call))
 
     def allows_tool(self, spec: ToolSpec) -> bool:
-        """True if the tool is granted, and has not changed since."""
+        """Return whether the tool is granted, and has not changed since."""
         return self._definitions.get(_key(spec)) == definition(spec)
 
     @property
     def tools(self) -> tuple[tuple[str, str], ...]:
-        """Server and tool of each grant of a tool."""
+        """The server and the tool's own name of each granted tool."""
         return tuple(self._definitions)
 
     def drop_tool(self, server: str, tool: str) -> None:
-        """Drop the grants of a tool, and of single calls of it."""
+        """Drop the grant of a tool, and the grants of its single calls."""
         self._definitions.pop((server, tool), None)
         self._calls.pop((server, tool), None)
 
     def allows_call(self, call: ProposedCall) -> bool:
-        """True if this very call was allowed before."""
+        """Return whether a call with the same tool and arguments was granted before."""
         return _digest(call) in self._calls.get(_key(call.spec), ())
 
     def change(self, spec: ToolSpec) -> str:
-        """Return the difference between a tool and its grant; empty if there is none."""
+        """Return the difference between a tool's definition and its grant; empty for no difference or no grant."""
         granted = self._definitions.get(_key(spec))
         return difference(granted, definition(spec)) if granted is not None else ""
 
@@ -69,6 +69,6 @@ def _key(spec: ToolSpec) -> tuple[str, str]:
 
 
 def _digest(call: ProposedCall) -> str:
-    """Return a digest that differs for other arguments, and for a tool that has changed."""
+    """Return a digest of the call's arguments and the tool's definition."""
     text = json.dumps([definition(call.spec), dict(call.arguments)], sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()

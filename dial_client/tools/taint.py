@@ -1,9 +1,10 @@
 """Untrusted content in a conversation: its sources, and its effect on approval.
 
-Web pages, mail and issues are written by strangers, and a model may do what they say. A server's entry marks what
-brings in such text (``"untrusted": true``, or the names of tools). From such a result on the conversation is tainted,
-for as long as the text is in its history: what can act or send is asked about again, whatever had allowed it. That is
-the rule against what Simon Willison calls the lethal trifecta: private data, untrusted content, and a way out.
+Web pages, mail and issues are written by strangers, and a model may follow instructions in them. A server's entry marks
+the tools that return such text (``"untrusted": true``, or the names of tools). After such a result the conversation is
+tainted, as long as the text is in its history: calls that can act or send need approval again, even if a rule or grant
+allows them. This prevents what Simon Willison calls the lethal trifecta: private data, untrusted content, and a way to
+send data out.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from dial_client.settings.tool_patterns import any_name
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.resource_tools import ResourceTools
 
-_OURS = frozenset({Failure.UNKNOWN_TOOL, Failure.BAD_ARGUMENTS, Failure.DENIED, Failure.NOT_RUN, Failure.TIMEOUT})
-"""Failures with texts of the host's own, without any text of a server."""
+_HOST_FAILURES = frozenset(
+    {Failure.UNKNOWN_TOOL, Failure.BAD_ARGUMENTS, Failure.DENIED, Failure.NOT_RUN, Failure.TIMEOUT}
+)
+"""Failures whose text the host writes, without any text of a server."""
 MAX_NAMED = 3
-"""Sources that are named to people and models."""
+"""Maximum number of sources that are named to users and models."""
 
 
 class Taint:
-    """The sources of untrusted content in one conversation, in the order in which they came.
+    """The sources of untrusted content in one conversation, in the order of their first content.
 
     Args:
-        sources: those it begins with.
+        sources: The sources so far.
     """
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
@@ -40,20 +43,20 @@ class Taint:
         return tuple(self._sources)
 
     def add(self, source: str) -> None:
-        """Add a source; an empty text is none."""
+        """Add a source; an empty text is ignored."""
         if source:
             self._sources[source] = None
 
 
 def find_taint_source(call: ToolCallRequest, result: ToolCallResult, route: Route | None) -> str:
-    """Return the source that makes a result untrusted, ``server/tool``; empty for none.
+    """Return the source that makes a result untrusted, ``server/tool``; empty if the result is trusted.
 
     Args:
-        call: its arguments name the server whose resource the host's own tools have read.
-        result: of the call. A failure counts too if its text may come from a server.
-        route: to the tool.
+        call: The call. If it calls a resource tool of the host, its arguments name the server.
+        result: The result of the call. A failure is untrusted too if its text may come from a server.
+        route: The route to the tool.
     """
-    return "" if route is None or result.failure in _OURS else _untrusted(route, call.arguments)
+    return "" if route is None or result.failure in _HOST_FAILURES else _untrusted(route, call.arguments)
 
 
 def find_taint(
@@ -61,15 +64,15 @@ def find_taint(
 ) -> Taint:
     """Return the taint of a conversation.
 
-    Messages carry a mark, which outlives changed names and removed servers. Results without one, of another program or
-    an earlier version, are judged by the name they were called by; where that leads nowhere any more, and some
-    server brings in untrusted content, it is taken to have been that one.
+    Untrusted messages have a mark, which stays valid if a tool's name changes or a server is removed. Results that may
+    lack the mark, because another program or an earlier version stored them, are judged by the name of their tool. If
+    no tool has this name any more, and any server returns untrusted content, the result counts as untrusted.
 
     Args:
-        messages: the conversation.
-        catalog: the tools of now.
-        servers: of the client.
-        own: names of the caller's own tools, whose results are trusted.
+        messages: The conversation.
+        catalog: The current tools.
+        servers: The servers of the client.
+        own: The names of client-side tools, whose results are trusted.
     """
     taint = Taint(message.taint for message in messages if message.taint)
     if not any(is_untrusted(server) for server in servers):
@@ -78,7 +81,7 @@ def find_taint(
     for message in messages:
         call = called.get(message.tool_call_id or "")
         name = message.name or (call.name if call is not None else "")
-        if message.role is not Role.TOOL or message.taint or name in own or _is_ours(message):
+        if message.role is not Role.TOOL or message.taint or name in own or _is_from_host(message):
             continue
         route = catalog.routes.get(name)
         if route is not None:
@@ -89,19 +92,19 @@ def find_taint(
 
 
 def is_untrusted(connection: Connection | None) -> bool:
-    """Return True if a server brings in untrusted content: its resources and prompts then count as such."""
+    """Return whether a server returns untrusted content; its resources and prompts are then untrusted too."""
     return connection is not None and connection.settings is not None and bool(connection.settings.untrusted)
 
 
 def describe_sources(sources: Sequence[str]) -> str:
-    """Return the sources as a text for people and models; servers choose their names, so they are quoted."""
+    """Return the sources as a text for users and models. Servers choose the names of tools, so the names are quoted."""
     more = f" and {len(sources) - MAX_NAMED} more" if len(sources) > MAX_NAMED else ""
     named = ", ".join(quote_name(source, notes=False) for source in sources[:MAX_NAMED])
     return f"untrusted content from {named}{more}"
 
 
-def _is_ours(message: Message) -> bool:
-    """Return True if the host wrote a result itself, for a call that was not made or has no result."""
+def _is_from_host(message: Message) -> bool:
+    """Return whether the host wrote a result itself, because the call was not made or has no result."""
     return message.is_error and message.text.startswith((NOT_ALLOWED, "Not run:", "Interrupted:"))
 
 

@@ -1,4 +1,4 @@
-"""The tools a turn offers the model: the servers' tools, all or those that were found, and the host's own."""
+"""The tools that a turn offers to the model: all servers' tools or only the found tools, and the host's own tools."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ Keep = Callable[[str], str | None]
 """Stores a text that is too long for the model, and returns its id."""
 
 MAX_OFFERED = 128
-"""Tools in one request: the limit of OpenAI's chat completions."""
+"""Maximum number of tools in one request: the limit of OpenAI's chat completions."""
 MAX_DEFERRED = 1_000
-"""Tools that are left to an endpoint's own search; above that the host searches."""
+"""Maximum number of tools for an endpoint's own tool search; above it the host searches."""
 FOUND_AT_ONCE = 5
+"""Maximum number of tools that one search finds."""
 _HEAD_CHARS = 300
-"""Characters of a page that are kept free for the line with its place."""
+"""Characters of a page that are reserved for the line with its offsets."""
 _WINDOW_SHARE = 4
-"""Tools may take a quarter of the context window; if they take more, the model searches for them."""
+"""Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools."""
 _BYTES_PER_TOKEN = 3
 
 _KEPT = re.compile(r'read_result\(id="([0-9a-f]{12})"')
@@ -73,12 +74,12 @@ class ToolSnapshot:
 
     catalog: Catalog = Catalog()  # noqa: RUF009 - frozen
     pinned: frozenset[str] = frozenset()
-    """Servers whose tools are always on offer."""
+    """Servers whose tools are always offered."""
     own: tuple[Route, ...] = ()
-    """Tools of the host's own that are always on offer, besides those of the turn itself."""
+    """The host's own tools that are always offered, besides the tools that each turn adds."""
 
     def is_long(self, limits: Limits, window: int | None) -> bool:
-        """True for too many tools to offer all, or too large ones: for the limits, or a context window in tokens."""
+        """Return whether the tools are too many or too large, by the limits or by the context window in tokens."""
         if len(self.catalog.tools) > limits.max_tools:
             return True
         size = sum(self.sizes.values())
@@ -87,19 +88,19 @@ class ToolSnapshot:
 
     @cached_property
     def index(self) -> SearchIndex:
-        """The index for searches."""
+        """The search index of the tools."""
         return SearchIndex(self.catalog.tools)
 
     @cached_property
     def always(self) -> tuple[ToolSpec, ...]:
-        """The tools of the servers that are pinned."""
+        """The tools of the pinned servers, which are always offered."""
         return tuple(tool for tool in self.catalog.tools if tool.server in self.pinned)
 
     def deferred(self, shown: frozenset[str]) -> tuple[ToolSpec, ...]:
-        """Return all tools for an endpoint that searches among them itself.
+        """Return all tools for an endpoint with its own tool search, most of them marked as deferred.
 
         Args:
-            shown: names of tools, besides those of pinned servers, that the model is to see at once.
+            shown: The names of tools that are not deferred; the tools of pinned servers are never deferred.
         """
         return tuple(
             tool if tool.server in self.pinned or tool.name in shown else replace(tool, deferred=True)
@@ -118,7 +119,7 @@ class ToolSnapshot:
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """The bytes of each tool in a request, by its name."""
+        """The size of each tool in a request in bytes, by its name."""
         return {tool.name: _size_of(tool) for tool in self.catalog.tools}
 
 
@@ -128,13 +129,13 @@ def _size_of(tool: ToolSpec) -> int:
 
 
 class ToolSnapshots:
-    """Makes a new `ToolSnapshot` whenever the tools of a server have changed.
+    """Builds a new `ToolSnapshot` whenever the tools of a server have changed.
 
     Args:
-        servers: the servers.
-        resource_tools: the host's own tools that are always on offer.
-        functions: the program's own.
-        has_apps: the client shows MCP Apps.
+        servers: The servers.
+        resource_tools: The host's own tools that list and read resources.
+        functions: The program's functions that are tools.
+        has_apps: Whether the client shows MCP Apps.
     """
 
     def __init__(
@@ -148,13 +149,13 @@ class ToolSnapshots:
         self._servers = servers
         self._has_apps = has_apps
         self.functions = functions or FunctionTools()
-        """The program's own functions."""
+        """The program's functions that are tools."""
         self._resource_tools = resource_tools
         self._current = ToolSnapshot()
         self._revision: tuple[int, ...] | None = None
 
     def current(self) -> ToolSnapshot:
-        """Return the servers' tools of this moment."""
+        """Return the servers' current tools."""
         revision = (self.functions.revision, *self._servers.revision)
         if revision != self._revision:
             pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
@@ -164,20 +165,20 @@ class ToolSnapshots:
         return self._current
 
     def catalog(self) -> Catalog:
-        """Return the catalog of this moment."""
+        """Return the current catalog."""
         return self.current().catalog
 
 
 class TurnTools:
-    """The tools on offer in one turn. It also answers the host's own tools, as a connection answers a server's.
+    """The tools that one turn offers, and the backend of the host's own tools.
 
     Args:
-        snapshot: returns the servers' tools of the moment: a tool that a server adds is on offer in the next round.
-        results: stores results that were too long.
-        limits: of the turn.
-        history: the conversation before it; tools it has called stay on offer.
-        window: the model's context window in tokens; None if unknown.
-        is_searched: returns True if the endpoint searches among tools itself: then all tools are offered to it.
+        snapshot: Returns the servers' current tools, so that a tool that a server adds is offered in the next round.
+        results: Stores results that are too long.
+        limits: The limits of the turn.
+        history: The conversation before the turn; tools that were called in it stay offered.
+        window: The model's context window in tokens; None if unknown.
+        is_searched: Returns whether the endpoint searches tools itself; all tools are then offered to it.
     """
 
     name = ""
@@ -197,18 +198,19 @@ class TurnTools:
         self._limits = limits
         self._window = window
         self._is_searched = is_searched
-        # An endpoint that searches remembers its findings in its echoes; another model's findings are lost to it.
+        # The echoes of an endpoint with its own search contain the tools it found. The tools that another model called
+        # are not in them, so they are not deferred.
         self._shown = frozenset(_called_names(message for message in history if message.echo is None))
         self._found = dict.fromkeys(_called_names(history))
         self._can_read_results = any(key in results for key in _result_ids(history))
         self._current = _Offer()
         self._last_tools: tuple[ToolSpec, ...] = ()
-        """The tools the model was told of last."""
+        """The tools that were offered last."""
         self._meanings: dict[str, Key] = {}
-        """The tools that the names meant when the model was told of them: servers that come and go may change names."""
+        """The tool of each name when it was offered: a tool's name may change when servers are added or removed."""
 
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Return the tools on offer: the same tuple for as long as nothing changes, in a stable order."""
+        """Return the offered tools in a stable order; the same tuple object while nothing changes."""
         offer = self._offer()
         if offer.tools is not self._last_tools:
             self._last_tools = offer.tools
@@ -217,17 +219,17 @@ class TurnTools:
         return self._last_tools
 
     def catalog(self) -> Catalog:
-        """Return the routes of all names: tools on offer, tools that have to be searched for, the host's own."""
+        """Return the catalog with the routes of offered tools, of tools not found yet, and of the host's own tools."""
         return self._offer().catalog
 
     def keep(self, text: str) -> str | None:
-        """Store a result that is too long, and return its id; None if it cannot be stored."""
+        """Store the full text of a result that is too long, and return its id; None if it cannot be stored."""
         key = self._results.keep(text)
         self._can_read_results = self._can_read_results or key is not None
         return key
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:  # noqa: ARG002
-        """Answer a call of one of the host's own tools, as `Connection.call` does for a server's."""
+        """Run a call of one of the host's own tools, as `Connection.call` runs a call of a server's tool."""
         from mcp_types import CallToolResult, TextContent
 
         text = self._search(arguments["query"]) if tool == SEARCH_TOOLS else self._read_result(arguments)
@@ -237,7 +239,7 @@ class TurnTools:
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
     def _offer(self) -> _Offer:
-        """Return the offer of the moment, made anew if something has changed."""
+        """Return the current offer, rebuilt if something has changed."""
         snapshot = self._snapshot()
         state = (snapshot, tuple(self._found), self._can_read_results, self._is_searched())
         if self._current.state != state:
@@ -246,21 +248,21 @@ class TurnTools:
         return self._current
 
     def _select(self, snapshot: ToolSnapshot) -> tuple[ToolSpec, ...]:
-        """Return the tools to offer: all, all to an endpoint that searches, or those that were found."""
-        own = (*(route.spec for route in snapshot.own), *((_READ,) if self._can_read_results else ()))
+        """Return the tools to offer: all tools, all tools with most of them deferred, or only the found tools."""
+        own_tools = (*(route.spec for route in snapshot.own), *((_READ,) if self._can_read_results else ()))
         tools = snapshot.catalog.tools
         if not snapshot.is_long(self._limits, self._window):
-            return (*tools, *own) if own else tools
+            return (*tools, *own_tools) if own_tools else tools
         if self._is_searched() and len(tools) <= MAX_DEFERRED:
-            return (*snapshot.deferred(self._shown), *own)
-        fixed = (snapshot.search, *own, *snapshot.always)[:MAX_OFFERED]
+            return (*snapshot.deferred(self._shown), *own_tools)
+        fixed = (snapshot.search, *own_tools, *snapshot.always)[:MAX_OFFERED]
         routes = snapshot.catalog.routes
         found = [routes[name].spec for name in self._found if name in routes]
         found = [tool for tool in found if tool not in snapshot.always]
         return (*fixed, *self._newest(found, snapshot, self._limits.max_tools - len(fixed)))[:MAX_OFFERED]
 
     def _newest(self, found: Sequence[ToolSpec], snapshot: ToolSnapshot, most: int) -> Sequence[ToolSpec]:
-        """Return the tools that were found last: as many as fit, and at least those of one search."""
+        """Return the most recently found tools: as many as fit, and at least as many as one search finds."""
         room = self._limits.max_tool_bytes - sum(snapshot.sizes[tool.name] for tool in snapshot.always)
         count = 0
         for tool in reversed(found[-max(FOUND_AT_ONCE, most) :]):
@@ -273,7 +275,7 @@ class TurnTools:
     def _catalog_for(self, snapshot: ToolSnapshot, tools: tuple[ToolSpec, ...]) -> Catalog:
         """Return the catalog with the host's own tools.
 
-        A name leads to the tool the model was told of, or nowhere; never to another tool.
+        A name that was offered stays the name of the same tool. It has no route if that tool is gone.
         """
         routes = dict(snapshot.catalog.routes)
         by_key = {(route.spec.server, route.spec.tool): route for route in snapshot.catalog.routes.values()}
@@ -282,12 +284,12 @@ class TurnTools:
                 routes[name] = by_key[key]
             else:
                 routes.pop(name, None)
-        own = {route.spec.name: route for route in snapshot.own}
-        own |= {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is snapshot.search}
-        return replace(snapshot.catalog, routes={**routes, **own})
+        own_routes = {route.spec.name: route for route in snapshot.own}
+        own_routes |= {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is snapshot.search}
+        return replace(snapshot.catalog, routes={**routes, **own_routes})
 
     def _search(self, query: str) -> str:
-        """Put the tools that fit on offer, and return a list of them."""
+        """Offer the tools that match a query, and return a list of them as text."""
         snapshot = self._snapshot()
         tools = snapshot.index.search(query, FOUND_AT_ONCE)
         if not tools:
@@ -309,10 +311,10 @@ class TurnTools:
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """The tools on offer in one state of the turn."""
+    """The offered tools in one state of the turn."""
 
     state: object = None
-    """Everything the offer depends on; equal states have equal offers."""
+    """All inputs of the offer; equal states have equal offers."""
     tools: tuple[ToolSpec, ...] = ()
     catalog: Catalog = Catalog()  # noqa: RUF009 - frozen
 
@@ -322,12 +324,12 @@ def _called_names(messages: Iterable[Message]) -> Iterable[str]:
 
 
 def shorten(content: Content, max_chars: int, keep: Keep | None) -> Content:
-    """Return content that is cut to a head and a tail if it is too long, with a hint how to read on.
+    """Return the content; a text that is too long is cut to its start and end, with a hint how to read the rest.
 
     Args:
-        content: for the model.
-        max_chars: characters of its text that are kept.
-        keep: stores the whole text; None if nobody could read it.
+        content: The content for the model.
+        max_chars: Maximum characters of its text.
+        keep: Stores the full text; None if the model cannot read stored texts.
     """
     text = text_of(content)
     key = keep(text) if len(text) > max_chars and keep is not None else None
@@ -337,5 +339,5 @@ def shorten(content: Content, max_chars: int, keep: Keep | None) -> Content:
 
 def _result_ids(messages: Iterable[Message]) -> Iterable[str]:
     for message in messages:
-        if message.role in (Role.TOOL, Role.USER):  # what a person attaches may be too long as well
+        if message.role in (Role.TOOL, Role.USER):  # a resource that the user attaches may be too long as well
             yield from _KEPT.findall(message.text)

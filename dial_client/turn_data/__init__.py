@@ -1,4 +1,4 @@
-"""What a turn takes and what it gives, as data: `limits` and `call_context` go in, `events` and `turn_result` come out.
+"""The data of a turn: `limits` and `call_context` are its input, `events` and `turn_result` its output.
 
-`token_usage` is what the model calls of a turn, and of the calls within it, have used.
+`token_usage` counts the tokens of a turn's model calls, and of the sampling requests during its tool calls.
 """

@@ -1,7 +1,6 @@
-"""The context of a tool call: the deadlines that stop while a person is asked, and the turn that pays for sampling.
+"""The context of a tool call: the deadlines that pause while the user is asked, and the turn that pays for sampling.
 
-A server's request may reach the host in the caller's task or in another one, so the context travels beside the
-arguments.
+The context is a context variable and not an argument, so that code far below the call can read it.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from dial_client.runtime.deadline import Deadline
 from dial_client.turn_data.token_usage import Usage
 
 Spend = Callable[[Usage, float | None], None]
-"""Receives the tokens that were used, and their price in US dollars where it is known."""
+"""Receives the tokens that were used, and their price in US dollars; None if the price is unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallContext:
-    """One call, for the requests its server makes meanwhile."""
+    """The context of one call, for the requests that its server sends during the call."""
 
     turn: Deadline
-    """The deadline of the whole turn; one turn has one."""
+    """The deadline of the whole turn; it identifies the turn."""
     call: Deadline
     """The deadline of this call."""
     spend: Spend | None = None
@@ -33,13 +32,13 @@ class CallContext:
 
     @property
     def clocks(self) -> tuple[Deadline, Deadline]:
-        """The deadlines that stop while a person is asked."""
+        """The deadlines that pause while the user is asked."""
         return (self.turn, self.call)
 
 
 @contextmanager
 def waiting_for_a_person(contexts: Iterable[CallContext]) -> Iterator[None]:
-    """Stop the deadlines of these calls and of their turns for as long as this lasts."""
+    """Pause the deadlines of the calls and of their turns within the ``with`` block."""
     with ExitStack() as stopped:
         for clock in {clock for context in contexts for clock in context.clocks}:
             stopped.enter_context(clock.waiting_for_a_person())
@@ -51,7 +50,7 @@ _CURRENT: ContextVar[CallContext | None] = ContextVar("call_context", default=No
 
 @contextmanager
 def on(context: CallContext) -> Iterator[None]:
-    """Set the context of the calls in this block."""
+    """Set the current context within the ``with`` block."""
     token = _CURRENT.set(context)
     try:
         yield
@@ -60,5 +59,5 @@ def on(context: CallContext) -> Iterator[None]:
 
 
 def current() -> CallContext | None:
-    """Return the context of the current call; None for a call without one."""
+    """Return the context of the current call; None outside of a call."""
     return _CURRENT.get()

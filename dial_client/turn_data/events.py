@@ -1,20 +1,20 @@
-"""The events of a turn: one closed union, begin and end in pairs.
+"""The events of a turn: one closed union. Each event that starts something has an event that ends it.
 
-    RoundStarted                        once a level
+    RoundStarted                        once per level of the recursion
       StatusChanged*                    the current activity, as a sentence; again with the first text
-      ReasoningDelta*  TextDelta*       as the model writes
-      OutputDelta*                      as a typed answer becomes valid; its text follows whole, as one `TextDelta`
-      MessageCompleted                  the assistant's message is whole
+      ReasoningDelta*  TextDelta*       while the model writes
+      OutputDelta*                      partial values of a typed answer; its whole text follows as one `TextDelta`
+      MessageCompleted                  the assistant's message is complete
       ToolCallStarted                   for each call
-        AppOpened                       for a call with an MCP App, once it may run
+        AppOpened                       for a call with an MCP App, once it is approved
         ToolCallProgress*
-      ToolCallFinished                  always, whatever the result
+      ToolCallFinished                  for each call, including failed calls
       MessageCompleted                  each call's result, in the order of the calls
     Finished                            last, with the `Turn`
 
-Calls that the model's endpoint runs itself (``by_endpoint``) start and finish before the assistant's message is whole,
-and have no message of their own. `ServerChanged` may come anywhere between. So may `InputRequested` and
-`InputReceived`, which come from a program that embeds the client and asks people in its own way.
+Calls that the model's endpoint runs itself (``by_endpoint``) start and finish before the assistant's message is
+complete, and have no message of their own. `ServerChanged` may occur at any point. So may `InputRequested` and
+`InputReceived`, which a program emits if it embeds the client and asks the user itself.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from dial_client.turn_data.turn_result import Turn, output_to_json
 
 @dataclass(frozen=True, slots=True)
 class RoundStarted:
-    """The model is about to be asked."""
+    """A new round starts with a request to the model."""
 
     depth: int
-    """Rounds of tool calls before this one."""
+    """Number of rounds of tool calls before this round."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusChanged:
-    """The current activity, as a sentence for people."""
+    """The current activity, as a sentence for the user."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More of the model's answer, ready to be shown."""
+    """A fragment of the model's answer, safe to display."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """More of the model's reasoning; not part of the answer."""
+    """A fragment of the model's reasoning, which is not part of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class OutputDelta:
-    """The typed answer so far: complete in the last of these events, and of its type in all of them."""
+    """The typed answer so far. Each value is valid for the type; the value of the last `OutputDelta` is complete."""
 
     output: Any
 
@@ -74,22 +74,22 @@ class MessageCompleted:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
-    """A call begins; it may still need approval."""
+    """A call starts; it may still need approval."""
 
     call: ToolCallRequest
     server: str
-    """The server's name in the configuration; empty for a tool nobody offers."""
+    """The server's name in the configuration; empty for an unknown tool."""
     tool: str = ""
     """The tool's own name at that server."""
     by_endpoint: bool = False
-    """The model's endpoint runs the tool itself, and `server` is its name: the call needs no approval here."""
+    """Whether the model's endpoint runs the tool itself. `server` is then its name, and the call needs no approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppOpened:
-    """A call that has an MCP App may run, and begins: the app can be shown, and its result comes when the call is over.
+    """A call with an MCP App is approved and starts: the app can be shown.
 
-    The result is in ``ToolCallFinished.result.app``. A call that is not allowed opens no app.
+    The app's result follows in ``ToolCallFinished.result.app``. A call that is not approved opens no app.
     """
 
     app: App
@@ -107,19 +107,19 @@ class ToolCallProgress:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallFinished:
-    """A call is over."""
+    """A call has ended."""
 
     result: ToolCallResult
     server: str
     duration: float
-    """Seconds."""
+    """The duration of the call in seconds, without the wait for approval."""
     by_endpoint: bool = False
     """As in `ToolCallStarted`."""
     changed_arguments: Mapping[str, Any] | None = None
     """The arguments the call ran with, if an approver or a middleware changed those of `ToolCallStarted`; else None."""
     changed_tool: str | None = None
     """The own name of the tool that ran, if a middleware changed the tool of `ToolCallStarted`; else None. `server` is
-    the server of that tool."""
+    then the server of the tool that ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,24 +128,24 @@ class ServerChanged:
 
     name: str
     status: str
-    """As in `ServerState`; ``restarting`` for one that has died and will be back."""
+    """A value of `ServerState`; ``restarting`` for a server that died and is being restarted."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputRequested:
-    """The turn waits for a person's input."""
+    """The turn waits for the user's input."""
 
     id: str
     """Unique among all requests for input."""
     kind: str
     """``approval`` for a call, ``question`` for an elicitation."""
     about: Mapping[str, Any]
-    """The details for the person; JSON types only."""
+    """The details to show to the user; JSON types only."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputReceived:
-    """A request for input is over, with or without an answer."""
+    """A request for input has ended, with or without an answer."""
 
     id: str
     kind: str
@@ -155,7 +155,7 @@ class InputReceived:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The turn is over."""
+    """The turn has ended."""
 
     turn: Turn
 
@@ -186,7 +186,7 @@ def type_name(event: Event) -> str:
 
 
 def to_dict(event: Event) -> dict[str, Any]:
-    """Return ``{"type": name, …fields}`` in JSON types only: one line of ``--output jsonl``."""
+    """Return ``{"type": name, …fields}`` in JSON types only, as in one line of ``--output jsonl``."""
     if isinstance(event, OutputDelta):
         return {"type": type_name(event), "output": output_to_json(event.output)}
     values = {field.name: _to_json(getattr(event, field.name)) for field in fields(event)}

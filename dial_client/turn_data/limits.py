@@ -21,7 +21,7 @@ class StopReason(StrEnum):
     INVALID_OUTPUT = "invalid_output"
     """The answer was not of the turn's ``output_type``, and the model did not correct it."""
     CLIENT_TOOL_CALLS = "client_tool_calls"
-    """The model called tools of the caller, who answers them and starts the next turn."""
+    """The model called client-side tools. The caller sends their results in the next turn."""
 
     @property
     def is_limit(self) -> bool:
@@ -30,17 +30,17 @@ class StopReason(StrEnum):
 
     @property
     def is_callers(self) -> bool:
-        """True if the caller ended the turn, or is to continue it."""
+        """True if the caller ended the turn, or has to continue it."""
         return self in (StopReason.CANCELLED, StopReason.CLIENT_TOOL_CALLS)
 
     @property
     def ends_the_calls(self) -> bool:
-        """True for a limit that leaves the model time for a last message."""
+        """True for a limit that ends the tool calls, but leaves the model time for a last message."""
         return self in _ENDS_THE_CALLS
 
     @property
     def sentence(self) -> str:
-        """The reason as a sentence for people, without a full stop."""
+        """The reason as a sentence for the user, without a full stop."""
         return _SENTENCES[self]
 
 
@@ -64,44 +64,44 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one turn. Whatever limit is met, the turn ends with a message.
+    """The limits of one turn. A turn that meets a limit still ends with a message.
 
     Raises:
-        ValueError: a limit is not greater than 0, or `max_depth` is not from 0 to 100.
+        ValueError: A limit is not greater than 0, or `max_depth` is not from 0 to 100.
     """
 
     max_depth: int = 10
-    """Rounds of tool calls."""
+    """Maximum number of rounds of tool calls."""
     max_consecutive_errors: int = 3
-    """Rounds in a row in which every call failed."""
+    """Maximum number of consecutive rounds in which every call failed."""
     max_repeats: int = 3
-    """Rounds in which the same call (tool, arguments) was made with the same result, in a row or not."""
+    """Maximum number of rounds, consecutive or not, in which the same call (tool, arguments) has the same result."""
     max_calls_per_round: int = 32
-    """Calls of one reply that are run; the model is told that the others were not."""
+    """Maximum number of calls of one reply that are run; the model is told that the others were not run."""
     max_tools: int = 40
-    """Tools on offer at once; if the servers have more, the model searches for them."""
+    """Maximum number of tools offered at once. If the servers have more, the model searches for tools."""
     max_tool_bytes: int = 60_000
-    """Bytes of the names, descriptions and schemas on offer; beyond that the model searches for tools too. Every
-    request repeats them: 60,000 are about 20,000 tokens, or 40 tools of 1,500 bytes."""
+    """Maximum bytes of the offered names, descriptions and schemas. If the servers' tools have more, the model searches
+    for tools. Every request repeats these bytes: 60,000 are about 20,000 tokens, or 40 tools of 1,500 bytes."""
     max_tokens_total: int | None = None
-    """Tokens of all requests of a turn, input and output; checked between rounds. None for no budget."""
+    """Maximum tokens of all requests of a turn, input and output, checked between rounds. None for no limit."""
     timeout: float = 120.0
-    """Seconds for the whole turn; waiting for a person does not count."""
+    """Timeout of the whole turn in seconds; time spent waiting for the user does not count."""
     tool_timeout: float = 60.0
-    """Seconds for one call; progress restarts them."""
+    """Timeout of one call in seconds; each progress notification restarts it."""
     tool_timeout_max: float = 600.0
-    """Seconds for one call, whatever progress it reports."""
+    """Timeout of one call in seconds that progress notifications do not restart."""
     max_parallel: int = 8
-    """Calls of one round that run at the same time."""
+    """Maximum number of calls of one round that run at the same time."""
     max_result_chars: int = 50_000
-    """Characters of one result that the model is given."""
+    """Maximum characters of one result that the model reads."""
     max_sampling_requests: int = 5
-    """Sampling requests of one server in a turn, where sampling is on."""
+    """Maximum number of sampling requests of one server in a turn, if sampling is enabled."""
     max_sampling_tokens: int = 10_000
-    """Tokens of those requests, input and output."""
+    """Maximum tokens of one server's sampling requests in a turn, input and output."""
 
     def __post_init__(self) -> None:
-        # The recursion is real: a level is a few frames of Python's stack, which ends at a thousand.
+        # Each level of the recursion takes a few frames of Python's stack, which is limited to 1,000 by default.
         if not 0 <= self.max_depth <= 100:
             raise ValueError("max_depth must be from 0 to 100")
         for name, value in asdict(self).items():

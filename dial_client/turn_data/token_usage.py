@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, as the provider counted them; 0 where it reports none."""
+    """Token counts, as the provider reports them; 0 for a count that it does not report."""
 
     input_tokens: int = 0
     """All tokens of the request, cached or not."""
@@ -20,9 +20,9 @@ class Usage:
     reasoning_tokens: int = 0
     """The part of `output_tokens` that was reasoning."""
     cache_write_tokens: int = 0
-    """The part of `input_tokens` that was put into the provider's cache, at a price of its own."""
+    """The part of `input_tokens` that was written to the provider's cache, which has a separate price."""
     server_tool_calls: int = 0
-    """Calls of tools that the endpoint ran itself, and may bill beside the tokens."""
+    """Number of tool calls that the endpoint ran itself, and may bill separately from tokens."""
 
     def __add__(self, usage: Usage) -> Usage:
         return Usage(
@@ -35,7 +35,7 @@ class Usage:
         )
 
     def to_dict(self) -> dict[str, int]:
-        """Return the counts by their names; the rare ones only if there are any."""
+        """Return the counts by name; `cache_write_tokens` and `server_tool_calls` only if they are not 0."""
         counts = {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
@@ -47,15 +47,15 @@ class Usage:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Usage:
-        """Read the form of `to_dict`; other names in it are left alone.
+        """Build a usage from the form of `to_dict`; unknown names are ignored.
 
         Raises:
-            ValueError: this is not a usage.
+            ValueError: `data` does not describe a usage.
         """
         try:
             counts = {field.name: data.get(field.name, 0) for field in fields(cls)}
         except AttributeError as error:
             raise ValueError(f"not a usage: {error!r}") from error
         if wrong := [name for name, count in counts.items() if type(count) is not int]:
-            raise ValueError(f"not a usage: {wrong[0]} is no whole number")
+            raise ValueError(f"not a usage: {wrong[0]} is not an integer")
         return cls(**counts)

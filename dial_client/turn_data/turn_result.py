@@ -43,12 +43,12 @@ class ToolCallRecord:
     server: str
     """The server's name in the configuration; empty for a tool that no server offers."""
     tool: str
-    """The tool's own name at that server. Where a middleware changed the tool, `server` and `tool` are those that ran,
+    """The tool's own name at that server. If a middleware changed the tool, `server` and `tool` name the tool that ran,
     and `call` has the name that the model called."""
     duration: float
-    """Seconds the call took, to the tenth of a millisecond; waiting for permission is not counted."""
+    """The duration of the call in seconds, rounded to 0.1 ms, without the wait for approval."""
     by_endpoint: bool = False
-    """The model's endpoint ran the tool itself; `server` is its name."""
+    """Whether the model's endpoint ran the tool itself; `server` is then its name."""
     changed_arguments: Mapping[str, Any] | None = None
     """The arguments the call ran with, if an approver or a middleware has changed those of `call`; else None."""
 
@@ -73,7 +73,7 @@ class ToolCallRecord:
         return self.result.failure is Failure.DENIED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types only, without empty fields; `from_dict` reads them back to an equal record."""
+        """Return the record in JSON types, without empty fields; `from_dict` builds an equal record from it."""
         call, result = self.call, self.result
         rare = {
             "error": result.error,
@@ -99,10 +99,10 @@ class ToolCallRecord:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToolCallRecord:
-        """Read the form of `to_dict`.
+        """Build a record from the form of `to_dict`.
 
         Raises:
-            ValueError: this is not the record of a call.
+            ValueError: `data` is not the record of a call.
         """
         try:
             changed = data.get("changed_arguments")
@@ -126,29 +126,29 @@ class ToolCallRecord:
 
 @dataclass(frozen=True, slots=True)
 class Turn(Generic[OutputT_co]):
-    """One turn: a message, and everything that was done to answer it."""
+    """The result of one turn: its last message, and all messages and calls that led to it."""
 
     message: Message
-    """The last message: an answer, or the findings so far and why the turn stopped."""
+    """The last message: an answer, or the text so far and the reason why the turn stopped."""
     messages: tuple[Message, ...]
-    """All messages of this turn, in order, to be stored. Behind the caller's messages they are a valid history."""
+    """All messages of this turn, in order. Appended to the caller's messages, they form a valid history to store."""
     stop_reason: StopReason
     depth: int
-    """Rounds of tool calls."""
+    """Number of rounds of tool calls."""
     usage: Usage
     """The tokens of all requests to the model together."""
     tool_calls: tuple[ToolCallRecord, ...] = ()
     notes: tuple[str, ...] = ()
-    """Deviations, as sentences for people: servers that are missing, tools left out, results cut."""
+    """Sentences for the user about what deviates: missing servers, tools that are not offered, shortened results."""
     request_usages: tuple[Usage, ...] = ()
-    """The tokens of each request to the model, in their order."""
+    """The tokens of each request to the model, in the order of the requests."""
     cost_usd: float | None = None
-    """The price of all requests in US dollars; None where it is not known (see `prices`)."""
+    """The price of all requests in US dollars; None if it is unknown (see `prices`)."""
     client_tool_calls: tuple[ToolCallRequest, ...] = ()
-    """Calls of the caller's tools, for it to answer (`StopReason.CLIENT_TOOL_CALLS`); they are in `messages`."""
+    """Calls of client-side tools, for the caller to answer (`StopReason.CLIENT_TOOL_CALLS`); also in `messages`."""
     output: OutputT_co = _NO_OUTPUT
-    """The answer as a value of the turn's ``output_type``; `text` is the same as JSON. None without such a type, and
-    where the turn ended without a valid answer."""
+    """The answer as a value of the turn's ``output_type``; `text` is the same value as JSON. None without an
+    ``output_type``, and if the turn ended without a valid answer."""
 
     @property
     def text(self) -> str:
@@ -157,23 +157,23 @@ class Turn(Generic[OutputT_co]):
 
     @property
     def apps(self) -> tuple[App, ...]:
-        """The MCP Apps of the calls, with their results; empty where the client does not show apps."""
+        """The MCP Apps of the calls, with their results; empty if the client does not show apps."""
         return tuple(record.result.app for record in self.tool_calls if record.result.app is not None)
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """The sources of `text`, with their spans in it."""
+        """The sources of `text`, with the spans of `text` that they support."""
         return self.message.citations
 
     def usage_to_dict(self) -> dict[str, Any]:
-        """Return the counts of `usage` and of each request, and ``cost_usd``, which is null where it is not known."""
+        """Return the counts of `usage` and of each request, and ``cost_usd``, which is None if it is unknown."""
         rounds = [usage.to_dict() for usage in self.request_usages]
         return {**self.usage.to_dict(), "rounds": rounds, "cost_usd": self.cost_usd}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types only: the output of ``dial-chat --output json``.
+        """Return the turn in JSON types, as in the output of ``dial-chat --output json``.
 
-        `from_dict` reads them back to an equal turn. ``message`` is there only if it is not the last of ``messages``.
+        `from_dict` builds an equal turn from it. ``message`` is included only if it is not the last of ``messages``.
         """
         client_tool_calls = [call.to_dict() for call in self.client_tool_calls]
         citations = [citation.to_dict() for citation in self.citations]
@@ -212,10 +212,10 @@ class Turn(Generic[OutputT_co]):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Turn:
-        """Read the form of `to_dict`. Fields that a newer release has added are left alone; `output` is of JSON types.
+        """Build a turn from the form of `to_dict`. Unknown fields are ignored; `output` consists of JSON types.
 
         Raises:
-            ValueError: this is not a turn.
+            ValueError: `data` is not a turn.
         """
         try:
             messages = tuple(Message.from_dict(message) for message in data["messages"])
@@ -240,7 +240,7 @@ class Turn(Generic[OutputT_co]):
 
 
 def output_to_json(output: Any) -> Any:
-    """Return a typed answer, which may be a pydantic model or a dataclass, in JSON types only."""
+    """Return a typed answer, such as a pydantic model or a dataclass, in JSON types only."""
     try:
         return json.loads(json.dumps(output))
     except TypeError:

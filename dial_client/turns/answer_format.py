@@ -1,7 +1,7 @@
-"""The form of the answer that one turn requests from its model: how it is requested, and where it is read.
+"""The typed answer of one turn: how it is requested from the model, and how it is read from the reply.
 
-An endpoint with structured output is held to the schema. Elsewhere the model is offered a tool for its answer, where it
-has tools of its own; where tools are text, the answer is text, and a grammar where the endpoint takes one.
+An endpoint with structured output enforces the schema. Other models with native tool calls get a tool for the answer.
+If tool calls are text, the answer is text too; a grammar constrains it if the endpoint supports grammars.
 """
 
 from __future__ import annotations
@@ -48,39 +48,41 @@ This answer does not satisfy its JSON Schema:
 Correct it, and give the whole answer again in the same form."""
 
 
-class _Way(Enum):
+class _AnswerMode(Enum):
+    """How an answer is requested: by structured output, by a tool, or as text."""
+
     NATIVE = auto()
     TOOL = auto()
     TEXT = auto()
 
 
 class AnswerFormat:
-    """How the answer of one turn is requested. It changes with what the endpoint refuses.
+    """How the typed answer of one turn is requested; changes if the endpoint refuses a request.
 
     Args:
-        output: the type of the answer.
+        output: The type of the answer.
     """
 
     def __init__(self, output: OutputType[Any]) -> None:
         self.output = output
         self.tool_name = TOOL_NAME
-        """The name of the tool for the answer; no tool on offer has it."""
-        self._way = _Way.TEXT
+        """The name of the answer tool; no offered tool has the same name."""
+        self._mode = _AnswerMode.TEXT
         self._is_refused = False
         self._is_enforced = False
         self._call: Message | None = None
-        """The model's latest message that called only the tool for the answer."""
+        """The model's latest message that called only the answer tool."""
         self.latest: Any = None
-        """The latest value of an `OutputDelta` of this reply; None before the first."""
+        """The value of the latest `OutputDelta` of this reply; None before the first."""
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = None
 
-    def choose_way(self, info: ModelInfo, tool_format: ToolFormat, *, has_tools: bool) -> None:
+    def choose_mode(self, info: ModelInfo, tool_format: ToolFormat, *, has_tools: bool) -> None:
         """Choose how the next request asks for the answer.
 
         Args:
-            info: what is known of the model.
-            tool_format: how tool calls are written.
-            has_tools: the request offers tools.
+            info: Describes the model.
+            tool_format: How the model writes tool calls.
+            has_tools: Whether the request offers tools.
         """
         self._call = None
         structured = StructuredOutput.NONE if self._is_refused else info.structured_output
@@ -88,13 +90,13 @@ class AnswerFormat:
         is_native = tool_format is ToolFormat.NATIVE
         is_alone = structured is not StructuredOutput.NONE and not has_tools
         if (self._is_enforced and is_native) or is_alone:
-            self._way = _Way.NATIVE
+            self._mode = _AnswerMode.NATIVE
         else:
-            self._way = _Way.TOOL if is_native else _Way.TEXT
+            self._mode = _AnswerMode.TOOL if is_native else _AnswerMode.TEXT
 
     def record_refusal(self) -> bool:
-        """Record that the endpoint does not take the schema; return whether there is another way to ask."""
-        can_change = self._way is _Way.NATIVE and not self._is_refused
+        """Record that the endpoint does not accept the schema; return whether the answer can be requested otherwise."""
+        can_change = self._mode is _AnswerMode.NATIVE and not self._is_refused
         self._is_refused = True
         return can_change
 
@@ -102,11 +104,13 @@ class AnswerFormat:
         """Return the tools to offer, and which of them the model may call.
 
         Args:
-            tools: the tools on offer; the same object for as long as they do not change.
-            choice: which of these the model may call.
+            tools: The offered tools; the same tuple object while they do not change.
+            choice: Which of `tools` the model may call.
         """
-        if self._way is not _Way.TOOL:
-            return ((), ToolChoice.AUTO) if self._way is _Way.NATIVE and not self._is_enforced else (tools, choice)
+        if self._mode is not _AnswerMode.TOOL:
+            return (
+                ((), ToolChoice.AUTO) if self._mode is _AnswerMode.NATIVE and not self._is_enforced else (tools, choice)
+            )
         tools = tools if choice is ToolChoice.AUTO else ()
         if self._offered is None or self._offered[0] is not tools:
             self._offered = (tools, (*tools, self._build_tool(tools)))
@@ -121,11 +125,11 @@ class AnswerFormat:
         return ToolSpec(self.tool_name, description, form.schema, original_schema=self.output.schema)
 
     def instructions(self) -> tuple[Instruction, ...]:
-        """Return what the model has to know about the form of its answer."""
-        match self._way:
-            case _Way.TOOL:
+        """Return the instructions that describe the form of the answer to the model."""
+        match self._mode:
+            case _AnswerMode.TOOL:
                 text = _BY_TOOL.format(name=self.tool_name)
-            case _Way.NATIVE if self._is_enforced:
+            case _AnswerMode.NATIVE if self._is_enforced:
                 return ()
             case _:
                 form = self.output.format
@@ -134,10 +138,10 @@ class AnswerFormat:
         return (Instruction(InstructionSource.HOST, text),)
 
     def constrain(self, request: ModelRequest, handler: ToolFormatHandler, tools: tuple[ToolSpec, ...]) -> ModelRequest:
-        """Return the request with the form of its answer."""
-        if self._way is _Way.NATIVE:
+        """Return the request, with its answer constrained to the form if the endpoint or the tool format can do so."""
+        if self._mode is _AnswerMode.NATIVE:
             return replace(request, output_format=self.output.format)
-        if self._way is _Way.TOOL:
+        if self._mode is _AnswerMode.TOOL:
             return replace(request, streams_arguments=request.stream)
         if isinstance(handler, AnswerConstraining):
             return handler.constrain_answer(request, tools, self.output.format.schema)
@@ -145,12 +149,12 @@ class AnswerFormat:
 
     def reader(self, handler: ToolFormatHandler, tools: tuple[ToolSpec, ...]) -> ReplyReader:
         """Return the reader of the next reply."""
-        return _JsonReader() if self._way is _Way.NATIVE else handler.reader(tools)
+        return _JsonReader() if self._mode is _AnswerMode.NATIVE else handler.reader(tools)
 
     def take_answer(self, message: Message) -> Message:
-        """Return the model's message; one that only calls the tool for the answer becomes the answer as text."""
+        """Return the model's message; if it calls only the answer tool, the call's arguments become its text."""
         calls = message.tool_calls
-        if self._way is not _Way.TOOL or any(call.name != self.tool_name for call in calls):
+        if self._mode is not _AnswerMode.TOOL or any(call.name != self.tool_name for call in calls):
             return message
         self._call = message
         call = calls[0]
@@ -158,10 +162,10 @@ class AnswerFormat:
         return replace(message, content=text, tool_calls=(), echo=None, citations=())
 
     def build_correction(self, message: Message, errors: Sequence[str]) -> tuple[Message, Message]:
-        """Return the model's message with an invalid answer as it was, and the message that asks for another one."""
+        """Return the model's original message with the invalid answer, and a message that requests a correction."""
         text = _CORRECTION.format(problems="\n".join(f"- {error}" for error in errors))
         if self._call is None:
-            if self._way is _Way.TOOL:
+            if self._mode is _AnswerMode.TOOL:
                 text += f" Call the tool {self.tool_name} for that."
             return message, Message.user(text)
         results = [
@@ -170,15 +174,17 @@ class AnswerFormat:
         ]
         return replace(self._call, tool_calls=self._call.tool_calls[:1]), results[0]
 
-    def answer_own_calls(self, call_tools: CallTools) -> CallTools:
-        """Return a `CallTools` that refuses the answer beside other calls: their results come first."""
+    def refuse_answers_beside_calls(self, call_tools: CallTools) -> CallTools:
+        """Return a `CallTools` that refuses an answer made together with other calls, whose results come first."""
 
         async def run(calls: Sequence[ToolCallRequest], emit: Emit) -> tuple[Message, ...]:
-            own = [call for call in calls if call.name == self.tool_name]
-            if not own or self._way is not _Way.TOOL:
+            answer_calls = [call for call in calls if call.name == self.tool_name]
+            if not answer_calls or self._mode is not _AnswerMode.TOOL:
                 return tuple(await call_tools(calls, emit))
             results = await call_tools([call for call in calls if call.name != self.tool_name], emit)
-            refused = [Message.tool(call, ToolCallResult.failed(call.id, Failure.NOT_RUN, _NOT_ALONE)) for call in own]
+            refused = [
+                Message.tool(call, ToolCallResult.failed(call.id, Failure.NOT_RUN, _NOT_ALONE)) for call in answer_calls
+            ]
             for message in refused:
                 await emit(MessageCompleted(message))
             return (*results, *refused)
@@ -187,11 +193,11 @@ class AnswerFormat:
 
 
 class AnswerStream:
-    """Receives the events of one reply: its text is held back, and typed answers that it begins are emitted.
+    """Receives the events of one reply: holds its text back, and emits partial typed answers.
 
     Args:
-        answer: the form of the answer.
-        emit: receives all other events.
+        answer: The form of the answer.
+        emit: Receives the partial answers, and all events other than text.
     """
 
     def __init__(self, answer: AnswerFormat, emit: Emit) -> None:
@@ -201,16 +207,16 @@ class AnswerStream:
         self._text = _GrowingText()
 
     async def receive(self, event: Event) -> None:
-        """Take the next event."""
+        """Process the next event."""
         if isinstance(event, TextDelta):
             await self._read(self._text, event.text)
         else:
             await self._emit(event)
 
     def begin_arguments(self) -> Callable[[ArgumentsChunk], Awaitable[None]]:
-        """Return what receives the arguments of the calls of one reply: an answer may be among them.
+        """Return a receiver for the call arguments of one reply, which emits the partial answers in them.
 
-        A call beside the answer ends that: the answer will not be taken.
+        Only the first call is read: an answer that follows another call is refused.
         """
         arguments = _GrowingText()
         index: int | None = None
@@ -224,7 +230,7 @@ class AnswerStream:
         return receive
 
     async def _read(self, text: _GrowingText, piece: str) -> None:
-        """Add a piece of the answer, and emit what the answer is so far."""
+        """Add a fragment of the answer, and emit the partial answer if it has changed."""
         if not text.add(piece):
             return
         try:
@@ -236,23 +242,24 @@ class AnswerStream:
             await self._emit(OutputDelta(value))
 
     async def release(self) -> None:
-        """Emit the text that was held back: it is no answer of the type."""
+        """Emit the text that was held back: it is not an answer of the type."""
         text, self._text = self._text.join(), _GrowingText()
         if text:
             await self._emit(TextDelta(text))
 
 
 class _GrowingText:
-    """A text that comes in pieces, and is read now and then."""
+    """A text that arrives in fragments, and is parsed at intervals."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._length = self._next_length = 0
 
     def add(self, piece: str) -> bool:
-        """Add a piece; return whether the text is to be read.
+        """Add a fragment; return whether the text should be parsed now.
 
-        It is read whole each time: it has to grow by a part of itself, or a long text costs its square.
+        Each parse reads the whole text. The text has to grow by a sixteenth between two parses, so that the total cost
+        stays proportional to its length.
         """
         self._pieces.append(piece)
         self._length += len(piece)
@@ -267,7 +274,7 @@ class _GrowingText:
 
 
 class _JsonReader:
-    """Reads a reply that is JSON: nothing in it is markup. A `ReplyReader`."""
+    """A `ReplyReader` for a JSON reply, which contains no markup."""
 
     def feed(self, text: str) -> str:
         return text

@@ -1,7 +1,7 @@
-"""Client-side tools: the model may call them beside the servers' tools, and the turn ends when it does.
+"""Client-side tools: the model may call them like servers' tools, but their calls end the turn.
 
-Calls of servers' tools in the same reply are run first. The open calls are in `Turn.client_tool_calls`; to continue,
-the caller starts a turn with the turn's messages and the results behind them.
+Calls of servers' tools in the same reply are run first. `Turn.client_tool_calls` has the open calls. To continue, the
+caller starts a new turn with the messages of this turn, followed by the results.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.resolution import Ask, Reply
 
 ToolSource = Callable[[], tuple[ToolSpec, ...]]
-"""Returns the tools on offer; the same tuple object for as long as they do not change."""
+"""Returns the offered tools; the same tuple object while they do not change."""
 
 
 class ClientToolCalls:
     """The client-side tools of one turn.
 
     Args:
-        tools: they hide servers' tools of the same name, because the caller asked for these.
+        tools: The client-side tools. Servers' tools of the same name are not offered.
     """
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
@@ -30,7 +30,7 @@ class ClientToolCalls:
         self._names = frozenset(tool.name for tool in tools)
 
     def add_to(self, server_tools: ToolSource, note: Callable[[str], None]) -> ToolSource:
-        """Return a source of the servers' tools and these; `note` receives a sentence for each hidden tool."""
+        """Return a source of the servers' and the client-side tools; `note` gets a sentence for each hidden tool."""
         if not self._tools:
             return server_tools
         previous: tuple[ToolSpec, ...] = ()
@@ -45,7 +45,7 @@ class ClientToolCalls:
             combined = (*(tool for tool in tools if tool.name not in self._names), *self._tools)
             for tool in tools:
                 if tool.name in self._names:
-                    note(f"the tool {tool.name!r} is not offered: the caller has one of this name")
+                    note(f"the tool {tool.name!r} is not offered: the caller has a tool of this name")
             return combined
 
         return tools_on_offer
@@ -57,8 +57,8 @@ class ClientToolCalls:
     def end_turn_at_calls(self, ask: Ask) -> Ask:
         """Return an `Ask` that ends the turn when the model calls a client-side tool.
 
-        A reply with client-side calls only ends the turn at once; it counts as no round, so `max_depth` does not
-        matter. Beside calls of servers' tools, the turn ends when these have their results.
+        A reply that calls only client-side tools ends the turn at once. It does not count as a round, so `max_depth`
+        does not apply. If the reply also calls servers' tools, the turn ends when these calls have their results.
         """
         if not self._tools:
             return ask

@@ -1,7 +1,7 @@
-"""A conversation cut to the model's context window: old turns are left out whole, then long results are shortened.
+"""Fits a conversation into the model's context window: drops whole old turns, then shortens long tool results.
 
-Only the request is shorter, never the conversation. Which turns are left out depends on the messages up to there alone:
-while the conversation grows, requests begin with the same message for a while, as prompt caches need it.
+Only the request is shortened, never the conversation. While the conversation grows, several requests in a row start
+with the same message, so that prompt caches can be used.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dial_client.messages.message import Message, Role, TextPart, ToolSpec
 from dial_client.model import Instruction
 from dial_client.tools import result_content
 
-NOTE = "the conversation is longer than this model can take: it is sent without its oldest turns, or with results cut"
+NOTE = "the conversation is too long for this model: it is sent without its oldest turns, or with shortened results"
 
 _BYTES_PER_TOKEN = 3
-"""Bytes of UTF-8 per token: a cautious estimate. English has about four, other scripts about three."""
+"""UTF-8 bytes per token: a conservative estimate. English text has about four, other scripts have about three."""
 _PART_BYTES = 6_000
-"""Bytes that count for an image or a document: its tokens have little to do with its size."""
+"""Bytes counted for an image or a document: its number of tokens hardly depends on its size in bytes."""
 _MESSAGE_BYTES = 16
-"""Bytes that count for the frame of a message."""
+"""Bytes counted for a message in addition to its content."""
 _MIN_RESULT_CHARS = 400
 
 
@@ -30,24 +30,24 @@ class ContextWindow:
     """The context window of a model; shared by all its turns.
 
     Args:
-        tokens: of request and reply together; None where the size is not known.
+        tokens: The size of the window in tokens, for request and reply together; None if it is unknown.
     """
 
     def __init__(self, tokens: int | None = None) -> None:
         self.tokens = tokens
-        # An eighth is for the reply.
+        # An eighth of the window is reserved for the reply.
         self._max_bytes = None if tokens is None else tokens * _BYTES_PER_TOKEN * 7 // 8
         self._tools: tuple[tuple[ToolSpec, ...], int] = ((), 0)
 
     def fit(
         self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], instructions: Sequence[Instruction] = ()
     ) -> tuple[Message, ...]:
-        """Return as many of the latest messages as fit; the very same tuple where nothing has to be left out."""
+        """Return as many of the latest messages as fit; the same tuple object if all of them fit."""
         if self._max_bytes is None:
             return messages
         room = max(self._max_bytes - self._size_of_tools(tools), self._max_bytes // 4)
         room -= _size_of_instructions(instructions)
-        # A summary stands for all messages before it: it is the last message to leave out.
+        # A summary replaces all messages before it, so it is the last message to drop.
         head = messages[:1] if messages and messages[0].replaces is not None else ()
         if head and (size := _size(head[0])) < room // 2 and len(messages) > 1:
             kept = _fit(messages[1:], room - size)
@@ -57,12 +57,12 @@ class ContextWindow:
     def estimate_fill(
         self, messages: Sequence[Message], tools: tuple[ToolSpec, ...], tokens: int | None = None
     ) -> float:
-        """Return the part of the window that a conversation fills, by a cautious estimate; 0 where no size is known.
+        """Return a conservative estimate of the part of the window that a conversation fills; 0 if no size is known.
 
         Args:
-            messages: the conversation.
-            tools: the tools on offer.
-            tokens: the size to assume where the window has none.
+            messages: The conversation.
+            tools: The offered tools.
+            tokens: The size in tokens to assume if the window's size is unknown.
         """
         max_bytes = self._max_bytes or (tokens or 0) * _BYTES_PER_TOKEN
         if not max_bytes:
@@ -73,7 +73,7 @@ class ContextWindow:
     def record_refusal(
         self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], instructions: Sequence[Instruction] = ()
     ) -> None:
-        """Record that a request of this size was refused: the next ones are smaller."""
+        """Record that a request of this size was refused as too long; later requests are smaller."""
         sent = self._size_of_tools(tools) + _size_of_instructions(instructions) + sum(map(_size, messages))
         self._max_bytes = sent * 3 // 4
 
@@ -97,8 +97,8 @@ def _fit(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
 def _find_start(messages: Sequence[Message], sizes: Sequence[int], room: int) -> int:
     """Return the index of the first message to send.
 
-    The conversation is followed as it grew: whenever a message has no room, the oldest turns are left out until half of
-    the room is free. So the index does not move with every message.
+    Messages are added in order: when a message does not fit, the oldest turns are dropped until half of the room is
+    free. The index therefore does not change with every message.
     """
     start = size = 0
     turns: deque[int] = deque()
@@ -115,7 +115,7 @@ def _find_start(messages: Sequence[Message], sizes: Sequence[int], room: int) ->
 
 
 def _cut_results(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
-    """Return the messages with their longest tool results cut to equal length, so that all fit where possible."""
+    """Return the messages with their longest tool results cut to equal length, so that all messages fit if possible."""
     fixed = sum(_size(message) for message in messages if message.role is not Role.TOOL)
     lengths = sorted(len(message.text) for message in messages if message.role is Role.TOOL)
     share = _share(lengths, max(0, room - fixed))
@@ -128,11 +128,11 @@ def _cut_results(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
 
 
 def _share(lengths: Sequence[int], room: int) -> int:
-    """Return the characters each result may have; short results leave their share to the long ones.
+    """Return the maximum characters of each result; long results share what short results do not use.
 
     Args:
-        lengths: of the results, sorted.
-        room: characters for all results.
+        lengths: The lengths of the results in characters, in ascending order.
+        room: The characters available for all results.
     """
     for index, length in enumerate(lengths):
         each = room // (len(lengths) - index)

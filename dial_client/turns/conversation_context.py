@@ -1,4 +1,4 @@
-"""The state of a turn at one level of the recursion. It is frozen, and cannot be deeper than its limit."""
+"""The immutable state of a turn at one level of the recursion. Its depth cannot exceed its limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dial_client.messages.message import Message
 
 
 class DepthExceeded(Exception):
-    """A context deeper than its `max_depth` was made. Never leaves the package: `resolution` checks before."""
+    """The depth of a context exceeds its `max_depth`. Users never see this error: `resolution` checks the depth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class ConversationContext:
     """
 
     messages: tuple[Message, ...]
-    """The caller's messages, and behind them the messages of this turn."""
+    """The caller's messages, followed by the messages of this turn."""
     max_depth: int
     depth: int = 0
-    """Completed rounds of tool calls."""
+    """Number of completed rounds of tool calls."""
 
     def __post_init__(self) -> None:
         if self.depth > self.max_depth:
@@ -40,5 +40,5 @@ class ConversationContext:
         return replace(self, messages=self.messages + messages)
 
     def descend(self, reply: Message, results: Iterable[Message]) -> ConversationContext:
-        """Return the context of the next level: with the model's reply, and the results of its calls in their order."""
+        """Return the context of the next level, with the model's reply and the results of its calls in their order."""
         return replace(self, messages=(*self.messages, reply, *results), depth=self.depth + 1)

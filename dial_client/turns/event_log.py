@@ -10,22 +10,22 @@ import anyio.lowlevel
 from dial_client.turn_data.events import Event
 
 CAPACITY = 10_000
-"""Events of a turn that can be read again; older ones are forgotten, their messages are stored."""
+"""Number of events a log keeps for readers that start later. Older events are dropped."""
 
 MAX_UNREAD = 1024
-"""Events that wait for the paced reader before the turn waits for it too."""
+"""Number of events that the paced reader may leave unread before the turn waits for this reader."""
 
 _SLACK = 1_000
-"""Events beyond the capacity that are dropped at once."""
+"""Number of events beyond the capacity that are collected before they are dropped together."""
 
 
 class EventLog:
     """The numbered events of one turn, the first at position 1.
 
     Args:
-        capacity: events that are kept for readers that come later or read slowly.
-        is_paced: the turn waits for one reader, which calls `mark_read`; nothing is forgotten before that reader has
-            read it.
+        capacity: Number of events kept for readers that start later or read slowly.
+        is_paced: Whether the turn waits for one reader, the paced reader, which calls `mark_read`. Events that this
+            reader has not read are not dropped.
     """
 
     def __init__(self, capacity: int = CAPACITY, *, is_paced: bool = False) -> None:
@@ -35,11 +35,11 @@ class EventLog:
         self._is_closed = False
         self._error: Exception | None = None
         self._changed: anyio.Event | None = None
-        """What readers wait for, where there are any."""
+        """Set when the log changes; None if no reader waits."""
         self._read = 0 if is_paced else None
-        """The position of the paced reader."""
+        """The position of the paced reader; None without a paced reader."""
         self._room: anyio.Event | None = None
-        """What the turn waits for while too many events are unread."""
+        """Set when the paced reader has read enough events; None if the turn does not wait."""
 
     @property
     def last(self) -> int:
@@ -48,7 +48,7 @@ class EventLog:
 
     @property
     def is_closed(self) -> bool:
-        """Whether there will be no more events."""
+        """Whether the log is closed: no more events follow."""
         return self._is_closed
 
     @property
@@ -57,16 +57,16 @@ class EventLog:
         return 0 if self._read is None else self._last - self._read
 
     async def events(self, after: int = 0) -> AsyncGenerator[tuple[int, Event], None]:
-        """Yield the events behind position `after`, each with its position, until the turn ends.
+        """Yield the events after position `after`, each with its position, until the turn ends.
 
-        Leaving early changes nothing for the turn. Where events have been forgotten, or the turn is ahead of a slow
-        reader by more than are kept, the oldest event there is comes next: the jump of the position shows it.
+        Stopping early does not affect the turn. Events that are older than the log's capacity are skipped; a gap in the
+        positions shows this.
 
         Raises:
-            ProviderError, LimitReached, ConversationBusy: as `TurnHandle.result`, behind the last event.
+            ProviderError, LimitReached, ConversationBusy: The error of `TurnHandle.result`, after the last event.
         """
         while True:
-            # On asyncio a wait that is over at once, as behind a fast model, is not cancelled.
+            # On asyncio, a wait that ends at once (as with a fast model) does not notice a cancellation.
             await anyio.lowlevel.checkpoint_if_cancelled()
             for position, event in self.since(after):
                 after = position
@@ -80,7 +80,7 @@ class EventLog:
             raise self._error
 
     def since(self, after: int, limit: int | None = None) -> list[tuple[int, Event]]:
-        """Return the events that are there behind position `after`, at most `limit`, each with its position."""
+        """Return the available events after position `after`, at most `limit`, each with its position."""
         forgotten = self._last - len(self._events)
         start = max(after, self._last - max(self._capacity, self.unread), forgotten)
         first = start - forgotten
@@ -98,25 +98,25 @@ class EventLog:
             self._wake_readers()
 
     def close(self, error: Exception | None = None) -> None:
-        """End the log; every reader gets `error`, if there is one, behind the last event."""
+        """Close the log. If there is an `error`, it is raised in every reader after the last event."""
         self._is_closed = True
         self._error = error
         self._wake_readers()
 
     def mark_read(self, position: int) -> None:
-        """Let the turn go on when the paced reader has read enough. Does nothing without such a reader."""
+        """Set the position of the paced reader; resume the turn if it has read enough. No-op without such a reader."""
         if self._read is not None:
             self._read = position
             if self._room is not None and self.unread <= MAX_UNREAD // 2:
                 self._make_room()
 
     def release(self) -> None:
-        """Wait for no reader any more: the paced one has left."""
+        """Let the turn run without waiting for a reader: the paced reader has stopped."""
         self._read = None
         self._make_room()
 
     async def wait_for_room(self) -> None:
-        """Wait while too many events are unread by the paced reader."""
+        """Wait while the paced reader has too many unread events."""
         if self.unread >= MAX_UNREAD:
             self._room = self._room or anyio.Event()
             await self._room.wait()

@@ -1,4 +1,4 @@
-"""The last message of a turn: an answer, or the reason why there is none."""
+"""The last message of a turn: an answer, or the reason why there is no answer."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _ANSWER_NOW = "Answer now from what you have, and say what is missing."
 
 
 class AnswerCaller(Protocol):
-    """Asks for the last answer of a turn."""
+    """Asks the model for the last answer of a turn."""
 
     @property
     def recorder(self) -> TurnRecorder:
-        """The turn so far."""
+        """The recorder of the turn."""
         ...
 
     async def ask_without_tools(self, context: ConversationContext, emit: Emit) -> Reply:
-        """Ask for an answer; no tool can be called.
+        """Ask the model for an answer without tool calls.
 
         Raises:
-            ProviderError: the model could not be reached or refused the request.
+            ProviderError: The model could not be reached or refused the request.
         """
         ...
 
@@ -39,16 +39,16 @@ class AnswerCaller(Protocol):
 async def finish_turn(outcome: Outcome, caller: AnswerCaller, emit: Emit, *, ask_again: bool = True) -> StopReason:
     """Emit the last message of a turn, and return why the turn ended.
 
-    An answer is passed on as it is. Turns that return client-side tool calls are already complete. Where a limit ended
-    the calls, the calls it refused get results that say so, and the model is asked once more, without tools, for an
-    answer. Where that is impossible or fails, the last message says ``[Unable to complete task: <reason>]`` behind
-    what the model has said so far.
+    An answer is emitted unchanged. Turns that return client-side tool calls are already complete. If a limit ended the
+    turn, the refused calls get failed results that name the limit, and the model is asked once more, without tools, for
+    an answer. If that is impossible or fails, ``[Unable to complete task: <reason>]`` follows the text that the model
+    has written so far.
 
     Args:
-        outcome: where the recursion stopped.
-        caller: asks the model.
-        emit: receives the events.
-        ask_again: ask the model for an answer at a limit; else the last message says which limit it was.
+        outcome: The outcome of the recursion.
+        caller: Asks the model.
+        emit: Receives the events.
+        ask_again: Whether the model is asked for an answer at a limit; otherwise the last message names the limit.
     """
     reason = outcome.stop_reason
     if reason is StopReason.CLIENT_TOOL_CALLS:
@@ -68,7 +68,7 @@ async def finish_turn(outcome: Outcome, caller: AnswerCaller, emit: Emit, *, ask
 async def _ask_for_answer(
     outcome: Outcome, caller: AnswerCaller, emit: Emit, *, ask_again: bool
 ) -> tuple[ConversationContext, Reply]:
-    """Return the reply that ends the turn, and the conversation before it; ask the model where there is none yet."""
+    """Return the conversation and the reply that ends the turn; ask the model if there is no such reply yet."""
     context, reply, reason = outcome.context, outcome.reply, outcome.stop_reason
     if reason is StopReason.MAX_DEPTH:
         context = await _refuse_calls(context, reply, reason, emit)
@@ -96,7 +96,7 @@ async def _refuse_calls(
 
 
 def _with_stop_notice(context: ConversationContext, reason: StopReason) -> ConversationContext:
-    """Return the context without the empty reply; its last result tells the model to stop. It is never stored."""
+    """Return the context without the empty reply; a notice in its last result, never stored, stops the model."""
     *before, last, _empty = context.messages
     notice = f"[No more tool calls: {reason.sentence}. {_ANSWER_NOW}]"
     content = f"{last.content}\n\n{notice}" if isinstance(last.content, str) else (*last.content, TextPart(notice))
@@ -115,7 +115,7 @@ async def _ask_without_tools(caller: AnswerCaller, context: ConversationContext,
 
 
 def _is_empty(message: Message) -> bool:
-    """Return True for a message with nothing for the user in it: neither text nor an image or a file."""
+    """Return whether a message contains neither text nor an image nor a file."""
     return isinstance(message.content, str) and not message.text.strip()
 
 
@@ -124,7 +124,7 @@ def _empty_reply(reason: StopReason) -> Reply:
 
 
 async def _append_apology(message: Message, context: ConversationContext, reason: StopReason, emit: Emit) -> Message:
-    """Return the message with the reason behind its text, or behind the last text of the turn where it has none."""
+    """Return the message with the reason added to its text, or to the last text of the turn if it has no text."""
     apology = f"[Unable to complete task: {reason.sentence}]"
     has_text = bool(message.text.strip())
     text = message.text if has_text else _last_text(context)
@@ -134,7 +134,7 @@ async def _append_apology(message: Message, context: ConversationContext, reason
 
 
 def _last_text(context: ConversationContext) -> str:
-    """Return the last text of the model in this turn; empty where it has only called tools."""
+    """Return the model's last text in this turn; empty if the model has only called tools."""
     for message in reversed(context.messages):
         if message.role is Role.USER:
             return ""

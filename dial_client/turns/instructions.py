@@ -1,4 +1,4 @@
-"""The instructions of a turn: which of them go with a request, and in which order."""
+"""The instructions of a turn: which of them a request contains, and in which order."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ GUIDANCE = (
     "does. If a call fails, read why and try another way. Stop calling as soon as you know enough, and answer. "
     "If something could not be done, say what and why."
 )
-"""How to use native tools, for conversations without instructions of their own."""
+"""Instructions on the use of native tools, for conversations without system messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnInstructions:
-    """The instructions that requests of a turn may carry."""
+    """The instructions that the requests of a turn may contain."""
 
     conversation: tuple[Instruction, ...] = ()
     """The system messages of the conversation; sent with every request."""
     servers: Callable[[], str] = str
-    """Returns what the servers say about themselves; sent where tools are on offer."""
+    """Returns the instructions of the servers; sent if tools are offered."""
     guidance: str | None = None
-    """How to use tools; None for `GUIDANCE`, where neither the conversation nor the format has instructions."""
+    """Instructions on tool use; None for `GUIDANCE`, if neither the conversation nor the format has instructions."""
     starting: Callable[[], str] = str
-    """Returns which servers are still starting; sent while there are any."""
+    """Returns a text about the servers that are still starting; empty if there are none."""
 
     def select(self, *, has_tools: bool, tool_format: ToolFormat) -> tuple[Instruction, ...]:
-        """Return the instructions of one request; the format adds its own behind them."""
+        """Return the instructions of one request, to which the tool format adds its own."""
         starting = self.starting()
-        behind = (Instruction(InstructionSource.HOST, starting),) if starting else ()
+        trailing = (Instruction(InstructionSource.HOST, starting),) if starting else ()
         if not has_tools:
-            return (*self.conversation, *behind)
+            return (*self.conversation, *trailing)
         guidance = self.guidance
         if guidance is None:
             guidance = GUIDANCE if tool_format is ToolFormat.NATIVE and not self.conversation else ""
-        before = (Instruction(InstructionSource.HOST, guidance),) if guidance else ()
+        leading = (Instruction(InstructionSource.HOST, guidance),) if guidance else ()
         if servers := self.servers():
-            behind = (Instruction(InstructionSource.SERVERS, servers), *behind)
-        return (*before, *self.conversation, *behind)
+            trailing = (Instruction(InstructionSource.SERVERS, servers), *trailing)
+        return (*leading, *self.conversation, *trailing)

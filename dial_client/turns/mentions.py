@@ -16,14 +16,14 @@ from dial_client.tools import result_content
 from dial_client.tools.tool_selection import Keep, shorten
 
 MAX_ATTACHED = 20
-"""Resources of one message."""
+"""Maximum number of resources attached to one message."""
 
 MENTION = re.compile(r"""(?:(?<=[\s(\[{"'<,;])|\A)@""")
-"""The beginning of a mention: not within a word, so that a mail address (``ada@docs:…``) is none."""
+"""The start of a mention. It cannot be inside a word, so an email address (``ada@docs:…``) is not a mention."""
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _UNKNOWN_SERVER = re.compile(r"([\w.-]+):[A-Za-z][A-Za-z0-9+.-]*://")
 _PUNCTUATION = ".,;:!?)]}>\"'"
-"""Ends a sentence; it is no part of a URI that no server lists."""
+"""Characters that end a sentence; removed from the end of a URI that no server lists."""
 _MAX_NOTE_CHARS = 300
 
 
@@ -33,7 +33,7 @@ class Attached:
 
     message: Message
     notes: tuple[str, ...] = ()
-    """A sentence for each mention that could not be attached; its text stays in the message as it was written."""
+    """A sentence for each mention that could not be attached; the mention stays in the message as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,17 @@ class Mention:
 async def attach(
     content: Content, resources: Resources, servers: Iterable[str], keep: Keep, max_chars: int
 ) -> Attached:
-    """Build the message of a user, with the resources it mentions.
+    """Build a user's message with the resources it mentions.
 
-    A text, an image or a PDF document is attached as such, anything else as a line that describes it.
+    Texts, images and PDF documents are attached with their content; any other resource is attached as a line that
+    describes it.
 
     Args:
-        content: of the user's message; stays as it is.
-        resources: of all servers.
-        servers: their names.
-        keep: stores the whole of a text that is too long.
-        max_chars: characters of one resource that the model reads.
+        content: The content of the user's message; it stays unchanged.
+        resources: The resources of all servers.
+        servers: The names of the servers.
+        keep: Stores the full text of a resource that is too long.
+        max_chars: Maximum characters of one resource that the model reads.
     """
     mentions, notes = await _find_mentions(text_of(content), sorted(servers, key=len, reverse=True), resources)
     if len(mentions) > MAX_ATTACHED:
@@ -74,8 +75,8 @@ async def attach(
             case found:
                 parts += (TextPart(found, foreign=True),) if isinstance(found, str) else found
                 taint = taint or (mention.server if resources.is_untrusted(mention.server) else "")
-    own = (TextPart(content),) if isinstance(content, str) else content
-    message = Message(Role.USER, (*own, *parts) if parts else content, taint=taint)
+    content_parts = (TextPart(content),) if isinstance(content, str) else content
+    message = Message(Role.USER, (*content_parts, *parts) if parts else content, taint=taint)
     return Attached(message, tuple(one_line(note, _MAX_NOTE_CHARS) for note in notes))
 
 
@@ -83,12 +84,12 @@ async def _find_mentions(text: str, names: Sequence[str], resources: Resources) 
     """Return the resources that a text mentions, each once, and notes on mentions that cannot be resolved.
 
     Args:
-        text: of the user's message.
-        names: of the servers, the longest first.
-        resources: of all servers.
+        text: The text of the user's message.
+        names: The names of the servers, the longest first.
+        resources: The resources of all servers.
     """
     notes = [f"there is no server {name!r}" for name in _find_unknown_servers(text, names)]
-    found = [await _resolve_mention(rest, server, resources) for rest, server in _find_servers(text, names)]
+    found = [await _resolve_mention(following, server, resources) for following, server in _find_servers(text, names)]
     mentions = [mention for mention in found if mention]
     notes += [
         f"there is no resource {mention.uri!r} at {mention.server!r}"
@@ -118,40 +119,40 @@ async def _read_all(
 
 
 def _find_servers(text: str, names: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Yield, for each mention of a known server, the text behind the server's name, and the name."""
-    for found in MENTION.finditer(text):
-        server = next((name for name in names if text.startswith(f"{name}:", found.end())), None)
+    """Yield for each mention of a known server the text after the server's name, and the name."""
+    for mention in MENTION.finditer(text):
+        server = next((name for name in names if text.startswith(f"{name}:", mention.end())), None)
         if server is not None:
-            yield text[found.end() + len(server) + 1 :], server
+            yield text[mention.end() + len(server) + 1 :], server
 
 
 def _find_unknown_servers(text: str, names: Sequence[str]) -> Iterable[str]:
     for mention in MENTION.finditer(text):
-        found = _UNKNOWN_SERVER.match(text, mention.end())
-        if found and not any(text.startswith(f"{name}:", mention.end()) for name in names):
-            yield found.group(1)
+        match = _UNKNOWN_SERVER.match(text, mention.end())
+        if match and not any(text.startswith(f"{name}:", mention.end()) for name in names):
+            yield match.group(1)
 
 
-async def _resolve_mention(rest: str, server: str, resources: Resources) -> Mention | None:
-    """Return the mentioned resource: the longest listed URI that `rest` begins with, else its first word."""
-    word = rest.split(maxsplit=1)[0] if rest[:1].strip() else ""
+async def _resolve_mention(text: str, server: str, resources: Resources) -> Mention | None:
+    """Return the mentioned resource: the longest listed URI at the start of `text`, otherwise its first word."""
+    word = text.split(maxsplit=1)[0] if text[:1].strip() else ""
     if not word:
         return None
     try:
         listed = await resources.list(server)
     except ServerError:
         listed = ()
-    uris = [resource.uri for resource in listed if _is_mentioned(resource, rest)]
+    uris = [resource.uri for resource in listed if _is_mentioned(resource, text)]
     if uris:
         return Mention(server, max(uris, key=len))
     word = word.rstrip(_PUNCTUATION)
     return Mention(server, word) if word else None
 
 
-def _is_mentioned(resource: Resource, rest: str) -> bool:
-    behind = rest[len(resource.uri) :]
-    ends_here = not behind.rstrip(_PUNCTUATION) or not behind.lstrip(_PUNCTUATION)[:1].strip()
-    return rest.startswith(resource.uri) and ends_here
+def _is_mentioned(resource: Resource, text: str) -> bool:
+    following = text[len(resource.uri) :]
+    ends_here = not following.rstrip(_PUNCTUATION) or not following.lstrip(_PUNCTUATION)[:1].strip()
+    return text.startswith(resource.uri) and ends_here
 
 
 def _to_part(mention: Mention, content: ResourceContent) -> Part:

@@ -49,7 +49,7 @@ from dial_client.turns.turn_recorder import TurnRecorder
 log = get_logger(__name__)
 
 LAST_ANSWER_TOKENS = 4096
-"""Tokens of an answer that is asked for because a limit was met."""
+"""Maximum tokens of an answer that is requested because a limit was met."""
 
 _STOP_REASONS = {
     FinishReason.LENGTH: StopReason.TRUNCATED,
@@ -60,7 +60,7 @@ _STOP_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class ChatModel:
-    """The model of a client, with what its turns learn about it."""
+    """The model of a client, with its tool format and context window, which turns adjust to the endpoint."""
 
     provider: Provider
     format: ActiveFormat
@@ -73,23 +73,24 @@ class ModelCaller:
 
     model: ChatModel
     tools: Callable[[], tuple[ToolSpec, ...]]
-    """Returns the tools on offer at the moment."""
+    """Returns the currently offered tools."""
     instructions: TurnInstructions = field(default_factory=TurnInstructions)
     recorder: TurnRecorder
     limits: Limits
     deadline: Deadline
     stream: bool
     max_tokens: int | None = None
-    """Tokens of a reply; None for the model's own limit."""
+    """Maximum tokens of a reply; None for the model's own limit."""
     answer: AnswerFormat | None = None
     """The form of the answer; None for text."""
     middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
-    """Is around each request."""
+    """Wraps each request."""
 
     async def __call__(self, context: ConversationContext, emit: Emit) -> Reply:
-        """Ask with all tools on offer; a reply with calls belongs to the conversation from then on.
+        """Ask the model with all offered tools; emit a reply with calls as a completed message.
 
-        Where the rounds so far have met a limit, the model is not asked: the reply is empty, and names the limit.
+        If the rounds so far have met a limit, the model is not asked: the returned reply is empty, and its stop reason
+        is the limit.
         """
         if context.depth and (limit := limit_met(self.recorder.rounds, self.recorder.usage, self.limits)):
             return Reply(Message.assistant(""), limit)
@@ -99,19 +100,19 @@ class ModelCaller:
         return reply
 
     async def ask_without_tools(self, context: ConversationContext, emit: Emit) -> Reply:
-        """Ask for an answer; calls the model makes all the same are left out of the reply."""
+        """Ask for an answer without tool calls; calls in the reply are dropped."""
         reply = await self._exchange(context, emit, ToolChoice.NONE)
         if reply.stop_reason is not None:
             return reply
         return Reply(replace(reply.message, tool_calls=(), echo=None), StopReason.ANSWERED)
 
     async def _exchange(self, context: ConversationContext, emit: Emit, choice: ToolChoice) -> Reply:
-        """Ask until there is a reply; each refusal that can be mended is mended once."""
+        """Send requests until there is a reply. The request is adapted once to each kind of refusal."""
         await emit(RoundStarted(context.depth))
         status = StatusChanged(status_text.PROCESSING if context.depth else status_text.ANALYZING)
         await emit(status)
         on_wait = _report_waiting(emit, status)
-        mended: set[str | None] = set()
+        adapted_codes: set[str | None] = set()
         while True:
             attempt = self._prepare(context, choice, on_wait)
             stream = AnswerStream(self.answer, emit) if self.answer is not None else None
@@ -122,9 +123,9 @@ class ModelCaller:
             except ProviderError as error:
                 if stream is not None:
                     await stream.release()
-                if attempt.has_text or error.code in mended or not self._mend(error, attempt):
+                if attempt.has_text or error.code in adapted_codes or not self._adapt_to(error, attempt):
                     raise
-                mended.add(error.code)
+                adapted_codes.add(error.code)
             else:
                 return reply
 
@@ -136,7 +137,7 @@ class ModelCaller:
         max_tokens = self._reply_tokens(choice)
         if self.answer is not None:
             has_tools = bool(tools) and choice is ToolChoice.AUTO
-            self.answer.choose_way(self.model.provider.info, handler.format, has_tools=has_tools)
+            self.answer.choose_mode(self.model.provider.info, handler.format, has_tools=has_tools)
             tools, choice = self.answer.offer(tools, choice)
             instructions = (*instructions, *self.answer.instructions())
         messages = self.model.window.fit(context.messages, tools, instructions)
@@ -165,7 +166,7 @@ class ModelCaller:
 
     @property
     def _endpoint(self) -> str:
-        """The name of the model's endpoint for people: its host."""
+        """The name of the model's endpoint for users: its host."""
         info = self.model.provider.info
         return urlsplit(info.url).hostname or info.name
 
@@ -174,13 +175,13 @@ class ModelCaller:
             return min(LAST_ANSWER_TOKENS, self.max_tokens or LAST_ANSWER_TOKENS)
         return self.max_tokens
 
-    def _mend(self, error: ProviderError, attempt: _Attempt) -> bool:
-        """Change what the endpoint refuses; return whether that was possible."""
+    def _adapt_to(self, error: ProviderError, attempt: _Attempt) -> bool:
+        """Adapt later requests to a refusal of the endpoint; return whether that is possible."""
         if error.code == TOOLS_UNSUPPORTED and self.model.format.fall_back():
-            self.recorder.note("the endpoint has no tools of its own: they are offered to the model as text")
+            self.recorder.note("the endpoint does not support tool calls: tools are offered to the model as text")
             return True
         if error.code == SEARCH_UNSUPPORTED:
-            self.recorder.note("the endpoint does not search among tools itself: the model is given a search to call")
+            self.recorder.note("the endpoint does not support tool search: the model gets a search tool instead")
             return True
         if error.code == OUTPUT_FORMAT_UNSUPPORTED and self.answer is not None:
             return self.answer.record_refusal()
@@ -212,7 +213,7 @@ class ModelCaller:
     async def _send_through_middleware(
         self, attempt: _Attempt, receive: Callable[[ModelRequest], Awaitable[ModelReply]], emit: Emit
     ) -> ModelReply:
-        """Return the reply of the outermost middleware, within the time of the turn."""
+        """Return the reply of the outermost middleware, within the timeout of the turn."""
         reply = ModelReply(message=Message.assistant(""), finish=FinishReason.CUT)
         with self.deadline.scope() as scope:
             reply = await self.middleware.ask_model(attempt.request, self.model.provider.info, receive)
@@ -223,14 +224,14 @@ class ModelCaller:
             await emit(TextDelta(reply.message.text))
         calls = _with_distinct_ids(reply.message.tool_calls) if reply.finish not in _STOP_REASONS else ()
         message = replace(reply.message, role=Role.ASSISTANT, tool_calls=calls)
-        # What the endpoint wants back is for the message that it sent, and would bring that back.
+        # `echo` belongs to the endpoint's own message: sent with a changed message, it would restore the original.
         is_changed = (message.content, calls) != attempt.sent_by_endpoint
-        # A message that a middleware builds anew still has the words of strangers.
+        # A new message of a middleware may still contain untrusted content.
         taint = message.taint or (attempt.listener.taint if attempt.listener is not None else "")
         return replace(reply, message=replace(message, taint=taint, echo=None if is_changed else message.echo))
 
     async def _receive(self, request: ModelRequest, attempt: _Attempt, listener: ReplyListener) -> ModelReply:
-        """Send a request to the model, and return the reply; it is cut where the time of the turn is over."""
+        """Send a request to the model, and return the reply, cut off at the timeout of the turn."""
         began = time.monotonic()
         with self.deadline.scope() as scope:
             async with aclosing(self.model.provider.generate(request)) as deltas:
@@ -270,12 +271,12 @@ class _Attempt:
     request: ModelRequest
     make_reader: Callable[[], ReplyReader]
     shrink_window: Callable[[], bool]
-    """Records that the request was too long; returns whether a shorter one can be made."""
+    """Records that the request was too long; returns whether a shorter request is possible."""
     listener: ReplyListener | None = None
-    """Of the last time the request was sent; None where it was not."""
+    """The listener of the last time the request was sent; None if it was not sent."""
     is_timed_out: bool = False
     sent_by_endpoint: tuple[Content, tuple[ToolCallRequest, ...]] | None = None
-    """Content and calls of the last reply."""
+    """Content and calls of the endpoint's last reply."""
 
     @property
     def has_text(self) -> bool:
@@ -284,7 +285,7 @@ class _Attempt:
 
 
 def _build_message(listener: ReplyListener) -> Message:
-    """Return the message of a reply, as far as it was received, without calls."""
+    """Return the message of a reply as received so far, without calls."""
     text = "".join(listener.text)
     citations = place_citations(listener.completion.citations, "".join(listener.received), text)
     content = (*([TextPart(text)] if text else []), *listener.media) if listener.media else text
@@ -292,7 +293,7 @@ def _build_message(listener: ReplyListener) -> Message:
 
 
 def _report_waiting(emit: Emit, status: StatusChanged) -> OnWait:
-    """Return a callback that shows why the endpoint is asked again and when, and then `status` again."""
+    """Return a callback that emits why and when a request is retried, and then `status` again."""
 
     async def report(why: str, seconds: float) -> None:
         await emit(StatusChanged(status_text.describe_wait(why, seconds)) if seconds else status)
@@ -301,7 +302,7 @@ def _report_waiting(emit: Emit, status: StatusChanged) -> OnWait:
 
 
 def _with_distinct_ids(calls: Sequence[ToolCallRequest]) -> tuple[ToolCallRequest, ...]:
-    """Return the calls with ids that differ, whatever the endpoint sent: results are matched by their ids."""
+    """Return the calls with distinct ids, because results are matched to calls by id."""
     taken = {call.id for call in calls}
     seen = {""}
     distinct = []
@@ -317,7 +318,7 @@ def _with_distinct_ids(calls: Sequence[ToolCallRequest]) -> tuple[ToolCallReques
 
 
 def _describe_length(finish: FinishReason, max_tokens: int | None) -> tuple[str, ...]:
-    """Return a note on a reply that ends where its limit of length was met; nothing for any other reply."""
+    """Return a note on a reply that was cut off at its length limit; empty for any other reply."""
     if finish is not FinishReason.LENGTH:
         return ()
     limit = "of its length" if max_tokens is None else f"of {max_tokens:,} tokens"

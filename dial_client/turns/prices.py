@@ -1,4 +1,4 @@
-"""The price of a request to a model, and its context window, by ``genai-prices``, if that is installed."""
+"""The price of a request to a model, and the model's context window, from ``genai-prices`` if it is installed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def preload() -> None:
 def cost_usd(usage: Usage, info: ModelInfo) -> float | None:
     """Return the price of one request in US dollars.
 
-    None if the model, its endpoint or the price list is unknown, or if the endpoint has run tools of its own, which it
-    bills beside the tokens.
+    None if the model or its endpoint is unknown, ``genai-prices`` is not installed, or the endpoint ran tools itself,
+    which it bills separately from tokens.
     """
     if not info.url or usage == Usage() or usage.server_tool_calls:
         return None
@@ -40,7 +40,7 @@ def cost_usd(usage: Usage, info: ModelInfo) -> float | None:
 
 
 def find_context_window(info: ModelInfo) -> int | None:
-    """Return the tokens of a model's context window by the price list; None if it is not known."""
+    """Return the size of a model's context window in tokens, from the price list; None if it is unknown."""
     if not info.url:
         return None
     try:

@@ -15,12 +15,12 @@ Round = Sequence[ToolCallRecord]
 
 
 def limit_met(rounds: Sequence[Round], usage: Usage, limits: Limits) -> StopReason | None:
-    """Return the limit that ends the turn before its next round; None where the turn may continue.
+    """Return the limit that ends the turn before its next round; None if the turn may continue.
 
     Args:
-        rounds: the calls of each round so far, with their results.
-        usage: of all requests so far.
-        limits: of the turn.
+        rounds: The calls of each round so far, with their results.
+        usage: The usage of all requests so far.
+        limits: The limits of the turn.
     """
     if limits.max_tokens_total is not None and usage.input_tokens + usage.output_tokens >= limits.max_tokens_total:
         return StopReason.TOKEN_BUDGET
@@ -42,7 +42,7 @@ def _count_failed_rounds(rounds: Sequence[Round]) -> int:
 
 
 def _count_repeats(rounds: Sequence[Round]) -> int:
-    """Return in how many rounds the most frequent call was made with the same result."""
+    """Return the number of rounds in which the most frequent call had the same result."""
     counts = Counter(key for calls in rounds for key in {_key(record) for record in calls})
     return max(counts.values(), default=0)
 

@@ -1,4 +1,4 @@
-"""Receives one reply of the model: emits it as events, and keeps what its message is made of."""
+"""Receives one reply of the model: emits events, and collects the content of its message."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ from dial_client.turn_data.events import (
 )
 from dial_client.turns import status_text
 
-_MAX_REMARK = 200
+_MAX_COMMENTARY = 200
+"""Maximum characters of the model's commentary in a status."""
 _NO_RESULT = "the endpoint sent no result"
 
 
 @dataclass(slots=True)
 class _EndpointCalls:
-    """The calls of one reply that the endpoint runs itself, as events."""
+    """The calls of one reply that the endpoint runs itself; emits their events."""
 
     endpoint: str
     emit: Emit
     taint: str = ""
     _began: dict[str, float] = field(default_factory=dict)
-    """When the endpoint began each call that has not ended, in seconds of a clock."""
+    """The start time of each call that has not ended, by `time.monotonic`."""
     _shown: set[str] = field(default_factory=set)
 
     async def add(self, call: ToolCallRequest, result: ToolCallResult | None) -> None:
-        """Show a call: as a status until its arguments are known, then as a call; and its result."""
+        """Emit the events of a call: first a status, then the call once its arguments are known, then its result."""
         is_new = call.id not in self._began
         began = self._began.setdefault(call.id, time.monotonic())
         if is_new:
@@ -63,7 +64,7 @@ class _EndpointCalls:
             await self.emit(ToolCallFinished(result, self.endpoint, time.monotonic() - began, by_endpoint=True))
 
     async def end(self) -> None:
-        """End the calls without a result."""
+        """Emit a failed result for each emitted call that has no result."""
         for call_id in [call_id for call_id in self._began if call_id in self._shown]:
             failed = ToolCallResult.failed(call_id, Failure.NOT_RUN, _NO_RESULT)
             await self.emit(ToolCallFinished(failed, self.endpoint, 0.0, by_endpoint=True))
@@ -71,14 +72,14 @@ class _EndpointCalls:
 
 @dataclass(slots=True)
 class ReplyListener:
-    """Receives one reply: emits its text and reasoning as they come, and keeps its calls.
+    """Receives one reply: emits its text and reasoning as they arrive, and collects its calls.
 
     Args:
-        reader: finds reasoning and calls in the text.
-        emit: receives the events.
-        depth: rounds of tool calls before this reply.
-        endpoint: the server of calls that the endpoint runs itself.
-        receive_arguments: receives the arguments of calls while they are written; None to leave them alone.
+        reader: Finds reasoning and calls in the text.
+        emit: Receives the events.
+        depth: Number of rounds of tool calls before this reply.
+        endpoint: The endpoint's name, used as the server of calls that the endpoint runs itself.
+        receive_arguments: Receives the arguments of calls while the model writes them; None to ignore them.
     """
 
     reader: ReplyReader
@@ -88,15 +89,15 @@ class ReplyListener:
     receive_arguments: Callable[[ArgumentsChunk], Awaitable[None]] | None = None
     text: list[str] = field(default_factory=list)
     received: list[str] = field(default_factory=list)
-    """The text as the endpoint sent it: the spans of citations are in that."""
+    """The text as the endpoint sent it. The spans of citations refer to this text."""
     media: list[ImagePart | FilePart] = field(default_factory=list)
     calls: list[ToolCallRequest] = field(default_factory=list)
     are_calls_printed: bool = False
-    """The calls were found in the text."""
+    """Whether the calls were found in the text."""
     completion: Completion = field(default_factory=lambda: Completion(FinishReason.CUT))
     _safe_text: SafeStream = field(default_factory=SafeStream)
     _safe_reasoning: SafeStream = field(default_factory=SafeStream)
-    _remark: list[str] = field(default_factory=list)
+    _commentary: list[str] = field(default_factory=list)
     _endpoint_calls: _EndpointCalls = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,14 +105,14 @@ class ReplyListener:
 
     @property
     def taint(self) -> str:
-        """The first of the endpoint's tools that brought in text of strangers; empty for none."""
+        """The first of the endpoint's tools that returned untrusted content; empty if there is none."""
         return self._endpoint_calls.taint
 
     async def receive(self, delta: Delta) -> None:
         """Take the next delta of the reply.
 
         Raises:
-            TypeError: it is none; a provider of the embedding program may yield anything.
+            TypeError: `delta` is not a `Delta`. A provider of the embedding program may yield a wrong type.
         """
         match delta:
             case TextChunk(text):
@@ -122,7 +123,7 @@ class ReplyListener:
             case ReasoningChunk(text):
                 await self._add_reasoning(text or self.reader.reasoning())
             case CommentaryChunk(text, is_end):
-                await self._add_remark(text, is_end=is_end)
+                await self._add_commentary(text, is_end=is_end)
             case MediaChunk(part):
                 self.media.append(part)
             case ArgumentsChunk():
@@ -138,24 +139,24 @@ class ReplyListener:
                 raise TypeError(f"the provider yielded {type(delta).__name__} in place of a Delta, such as TextChunk")
 
     async def end(self) -> None:
-        """End the reply: emit what was held back, and keep the calls that were found in the text."""
-        rest, printed_calls = self.reader.finish()
+        """End the reply: emit the text that was held back, and collect the calls found in the text."""
+        remaining_text, printed_calls = self.reader.finish()
         await self._add_reasoning(self.reader.reasoning())
         await self._emit_reasoning(self._safe_reasoning.finish())
-        await self._add_text(rest)
+        await self._add_text(remaining_text)
         await self._emit_text(self._safe_text.finish())
         await self._endpoint_calls.end()
         if not self.calls:
             self.calls, self.are_calls_printed = list(printed_calls), True
 
-    async def _add_remark(self, text: str, *, is_end: bool) -> None:
-        """Show a remark of the model's on its work: whole among the reasoning, and in short as a status."""
-        self._remark.append(text)
+    async def _add_commentary(self, text: str, *, is_end: bool) -> None:
+        """Emit the model's commentary on its work: in full as reasoning, and shortened as a status."""
+        self._commentary.append(text)
         await self._add_reasoning(text)
-        if is_end and (remark := "".join(self._remark)).strip():
-            self._remark.clear()
+        if is_end and (commentary := "".join(self._commentary)).strip():
+            self._commentary.clear()
             await self._add_reasoning("\n\n")
-            await self.emit(StatusChanged(one_line(remark, _MAX_REMARK)))
+            await self.emit(StatusChanged(one_line(commentary, _MAX_COMMENTARY)))
 
     async def _add_reasoning(self, text: str) -> None:
         await self._emit_reasoning(self._safe_reasoning.feed(text))

@@ -1,4 +1,4 @@
-"""The recursion, and nothing else: ask the model, run its calls, ask again one level deeper, until it calls nothing."""
+"""The recursion, and nothing else: ask the model, run its calls, ask again one level deeper, until it calls no tool."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Outcome:
     """Where the recursion ended."""
 
     context: ConversationContext
-    """The conversation; a reply whose calls were refused is not in it."""
+    """The conversation, without a reply whose calls were refused."""
     reply: Reply
     stop_reason: StopReason
 
@@ -37,8 +37,8 @@ class Outcome:
 async def resolve(context: ConversationContext, ask: Ask, call_tools: CallTools, emit: Emit) -> Outcome:
     """Ask the model, run the calls of its reply, and resolve the next level.
 
-    Events are pushed through `emit`, so an event costs the same at every level. `call_tools` raises nothing for a tool:
-    failures are results. At the deepest level no call of the reply is run.
+    Events are pushed through `emit`, so an event costs the same at every level. `call_tools` does not raise if a tool
+    fails: the failure is a result. At the maximum depth the calls of the reply are not run.
     """
     reply = await ask(context, emit)
     if reply.stop_reason is not None:

@@ -30,18 +30,19 @@ from dial_client.turns.text_generation import generate_text
 log = get_logger(__name__)
 
 SAMPLING = "sampling/createMessage"
-"""The name in approvals and patterns; a slash is not allowed in names of tools (MCP, "Tool Names")."""
+"""The name of sampling in approvals and patterns. No tool has this name: tool names cannot contain a slash (MCP, "Tool
+Names")."""
 _IMAGE_TOKENS = 1_500
-"""Tokens that count for an image."""
+"""Estimated tokens of an image."""
 _CHARS_PER_TOKEN = 3
 
 
 def by_callback(sample: Sample, audit: AuditRecorder | None = None) -> Sampler:
-    """Return a sampler that lets a callback answer; the clocks of the calls stop meanwhile: it may ask a person."""
+    """Return a sampler that calls `sample`; tool call timeouts pause meanwhile, because `sample` may ask the user."""
 
     async def answer(request: SamplingRequest, contexts: tuple[CallContext, ...]) -> SamplingReply | None:
         with call_context.waiting_for_a_person(contexts):
-            reply: object = await sample(request)  # of any type: a callback is not checked
+            reply: object = await sample(request)  # a callback may return a value of any type
         if isinstance(reply, str):
             reply = SamplingReply(reply)
         if reply is not None and not isinstance(reply, SamplingReply):
@@ -54,22 +55,22 @@ def by_callback(sample: Sample, audit: AuditRecorder | None = None) -> Sampler:
 
 @dataclass(slots=True)
 class _Spending:
-    """What one server has used of the model in one turn."""
+    """The requests and tokens that one server has used in one turn."""
 
     requests: int = 0
     tokens: int = 0
 
 
 class ModelSampler:
-    """Lets the client's own model answer: during a tool call only, with the user's consent, and within a budget.
+    """A sampler that asks the client's own model: only during a tool call, with the user's consent, within a budget.
 
     Args:
-        provider: returns the client's model of the moment.
-        approve: asks for permission; None for a program that enables sampling without approval.
-        allow: patterns of servers that need no permission, as ``server/sampling/createMessage``.
-        limits: with the budget of one server in one turn.
-        audit: records each decision before the model is asked.
-        middleware: is around each request to the model.
+        provider: Returns the client's current model.
+        approve: Asks for permission; None if the program enables sampling without approval.
+        allow: Patterns of servers that need no permission, such as ``server/sampling/createMessage``.
+        limits: The limits of a turn, which include the budget of one server.
+        audit: Records each decision before the model is asked.
+        middleware: Wraps each request to the model.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class ModelSampler:
         self._spendings: WeakKeyDictionary[Deadline, dict[str, _Spending]] = WeakKeyDictionary()
 
     async def __call__(self, request: SamplingRequest, contexts: tuple[CallContext, ...]) -> SamplingReply | None:
-        """Return the model's reply; None where the request is refused."""
+        """Return the model's reply; None if the request is refused."""
         spendings = [
             self._spendings.setdefault(context.turn, defaultdict(_Spending))[request.server] for context in contexts
         ]
@@ -104,7 +105,7 @@ class ModelSampler:
             return None
         for spending in spendings:
             spending.requests += 1
-            spending.tokens += max_tokens  # the most it can take: requests may run side by side
+            spending.tokens += max_tokens  # reserve the maximum: requests may run concurrently
         used = Usage()
         try:
             is_allowed, decided_by = await self._decision(request, contexts)
@@ -120,7 +121,7 @@ class ModelSampler:
         return reply
 
     def _remaining_tokens(self, request: SamplingRequest, spendings: list[_Spending]) -> int:
-        """Return the tokens the reply may have; 0 or less where a turn's budget is used up, or there is no turn."""
+        """Return the maximum tokens of the reply; 0 or less if the budget is used up, or no turn is running."""
         if any(spending.requests >= self._limits.max_sampling_requests for spending in spendings):
             return 0
         budget = min((self._limits.max_sampling_tokens - spending.tokens for spending in spendings), default=0)
@@ -151,7 +152,7 @@ class ModelSampler:
         return True, answer.decided_by or "approver"
 
     async def _ask(self, request: SamplingRequest, max_tokens: int) -> tuple[SamplingReply, Usage, ModelInfo]:
-        """Return the model's reply, its usage, and the model that answered: it may be a fallback model."""
+        """Return the model's reply, its usage, and the model that answered, which may be a fallback model."""
         instruction = Instruction(InstructionSource.SERVERS, request.system)
         model_request = ModelRequest(
             request.messages,
@@ -189,7 +190,7 @@ def _record(
 
 
 def _to_arguments(request: SamplingRequest) -> Mapping[str, Any]:
-    """Return the whole request in the form of a call's arguments, for the approver to show."""
+    """Return the whole request as tool call arguments, for the approver to show."""
     arguments = {"system": request.system} if request.system else {}
     for number, message in enumerate(request.messages, 1):
         parts = (message.content,) if isinstance(message.content, str) else message.content
@@ -203,7 +204,7 @@ def _to_text(part: Any) -> str:
 
 
 def _estimate_tokens(request: SamplingRequest) -> int:
-    """Return the tokens of the request: a cautious estimate."""
+    """Return a conservative estimate of the request's tokens."""
     parts = [part for message in request.messages if not isinstance(message.content, str) for part in message.content]
     images = sum(_IMAGE_TOKENS for part in parts if not isinstance(part, TextPart))
     chars = len(request.system) + sum(len(message.text) for message in request.messages)

@@ -1,4 +1,4 @@
-"""A model that describes each running call in a sentence; no call ever waits for it."""
+"""A model that describes each running call in a sentence. No call waits for its sentence."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ log = get_logger(__name__)
 
 MAX_TOKENS = 20
 TIMEOUT = 2.0
-"""Seconds; where the model takes longer, the template's sentence stays."""
+"""Timeout of a request in seconds. If the model takes longer, the template's sentence stays."""
 MAX_CHARS = 100
 _MAX_REQUESTS = 2
-"""Requests at the same time: a round of many calls must not crowd out the turn's own requests."""
+"""Maximum concurrent requests, so that a round of many calls does not delay the turn's own requests."""
 _MAX_ARGUMENT_CHARS = 400
 _PROMPT = (
     "Say in one sentence of at most ten words what this tool call is doing, as the user sees it. "
@@ -39,9 +39,9 @@ class StatusModel:
     """Writes the status of the calls of one turn.
 
     Args:
-        provider: writes the sentences.
-        add_usage: receives the usage of each request, and the model that answered it.
-        middleware: is around each request.
+        provider: Writes the sentences.
+        add_usage: Receives the usage of each request, and the model that answered it.
+        middleware: Wraps each request.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class StatusModel:
         self._middleware = middleware
 
     async def narrate(self, work: Callable[[Emit], Awaitable[Result]], emit: Emit) -> Result:
-        """Run `work`, and emit a sentence about each call it starts, unless the call has ended before."""
+        """Run `work`, and emit a sentence about each call it starts, unless the call ends first."""
         limiter = anyio.CapacityLimiter(_MAX_REQUESTS)
         running: dict[str, anyio.CancelScope] = {}
         async with anyio.create_task_group() as group:
@@ -82,7 +82,7 @@ class StatusModel:
                 await emit(StatusChanged(sentence))
 
     async def _write_sentence(self, call: ToolCallRequest, tool: str) -> str:
-        """Return a sentence about a call; empty where the model fails, or is too slow."""
+        """Return a sentence about a call; empty if the model fails, or is too slow."""
         arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)[:_MAX_ARGUMENT_CHARS]
         prompt = Message.user(_PROMPT.format(name=tool, arguments=arguments))
         request = ModelRequest((prompt,), stream=False, max_tokens=MAX_TOKENS, endpoint_tools=False)
@@ -91,13 +91,13 @@ class StatusModel:
                 reply = await generate_text(self._provider, request, self._middleware)
                 self._add_usage(reply.usage, reply.info or self._provider.info)
                 return "" if reply.finish is FinishReason.CUT else _to_sentence(reply.message.text)
-        except Exception as error:  # noqa: BLE001 - a sentence is never worth a turn
+        except Exception as error:  # noqa: BLE001 - a missing sentence must not end the turn
             log.debug("narration_failed", error=type(error).__name__)
         return ""
 
 
 def _to_sentence(text: str) -> str:
-    """Return the first line of a reply as a status; empty where it is too long, or has markup."""
+    """Return the first line of a reply as a status; empty if it is too long, or has markup."""
     line = next((line for line in text.splitlines() if line.strip()), "").strip().strip("\"'*`").strip()
     has_markup = any(char in line for char in "<>{}[]|")
     if not line or len(line) > MAX_CHARS or has_markup or not line.isprintable() or safe(line) != line:

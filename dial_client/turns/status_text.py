@@ -25,12 +25,12 @@ _MAX_NAME_CHARS = 100
 
 
 def describe_wait(why: str, seconds: float) -> str:
-    """Return a sentence that the model's endpoint could not answer and is asked again."""
+    """Return the status for the wait before a failed request to the model's endpoint is retried."""
     return f"The model's endpoint {why}; trying again in {math.ceil(seconds)} s…"
 
 
 def describe_tool(call: ToolCallRequest, spec: ToolSpec | None) -> str:
-    """Return a sentence that names the tool in use: its title, or its name in title case ("Using Lookup Tool…")."""
+    """Return a sentence with the tool's title, or its name in title case ("Using Lookup Tool…")."""
     title = spec.title if spec is not None and spec.title else None
     name = one_line(spec.tool if spec is not None else call.name, _MAX_NAME_CHARS)
     return f"Using {one_line(title or '', _MAX_NAME_CHARS) or name.replace('_', ' ').replace('-', ' ').title()}…"
@@ -39,7 +39,8 @@ def describe_tool(call: ToolCallRequest, spec: ToolSpec | None) -> str:
 def find_code(text: str) -> dict[str, str]:
     """Return the code of a sentence of this module, for programs that show it in another language.
 
-    ``{"code": "analyzing"}``; ``{"code": "using", "tool": "Lookup Tool"}`` names the tool; empty for other sentences.
+    Examples are ``{"code": "analyzing"}`` and ``{"code": "using", "tool": "Lookup Tool"}``. For any other sentence the
+    result is empty.
     """
     if using := _USING.fullmatch(text):
         return {"code": "using", "tool": using[1]}

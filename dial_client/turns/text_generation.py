@@ -1,4 +1,4 @@
-"""Requests for a text, outside of the exchanges of a turn: sampling, the status of calls, summaries."""
+"""Requests for a text outside of a turn's own exchanges: for sampling, the status of calls, and summaries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dial_client.model import Completion, FinishReason, ModelRequest, Provider, 
 async def generate_text(
     provider: Provider, request: ModelRequest, middleware: MiddlewareChain | None = None
 ) -> ModelReply:
-    """Return the reply to a request without tools: its text, as the endpoint sent it.
+    """Return the reply to a request without tools, with its text as the endpoint sent it.
 
     Raises:
-        ProviderError: the endpoint could not be reached, refused, or broke off.
-        MiddlewareError: a middleware failed.
+        ProviderError: The endpoint could not be reached, refused the request, or broke off.
+        MiddlewareError: A middleware failed.
     """
 
     async def send(request: ModelRequest) -> ModelReply:

@@ -1,4 +1,4 @@
-"""A turn under way: its events as they come, its end, and the way to stop it."""
+"""The handle of a running turn: its events, its result, and its cancellation."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ Work = Callable[["TurnHandle"], Awaitable[StopReason]]
 
 
 class TurnObserver:
-    """Follows a turn from within: readers may be slow, or none. A subclass overrides the methods it needs."""
+    """Is called by a running turn, whether or not its events are read. A subclass overrides the methods it needs."""
 
     async def run_beside(self, turn: TurnHandle) -> None:
-        """Run in a task of its own from the start of the turn; has to return once the turn is over."""
+        """Run in a separate task from the start of the turn. It must return when the turn has ended."""
 
     async def on_message(self, turn: TurnHandle) -> None:
-        """Store what `TurnHandle.recorder` has; the turn waits for it, and an error ends the turn."""
+        """Store the content of `TurnHandle.recorder`. The turn waits for this method, and an error ends the turn."""
 
     async def on_ending(self, turn: TurnHandle) -> None:
-        """Store the rest: the turn adds no more messages, and waits for this before `Finished`."""
+        """Store the end of the turn. It adds no more messages, and waits for this method before `Finished`."""
 
     def on_ended(self, turn: TurnHandle) -> None:
-        """Let go of the turn: its result is there, and its log is closed. Must not raise."""
+        """Release the turn: its result is available, and its log is closed. Must not raise."""
 
 
 class TurnHandle:
-    """One turn, run by a task of the client's; made by `DialClient.start` and `ConversationManager.start`.
+    """One turn, run in a task of the client; returned by `DialClient.start` and `ConversationManager.start`.
 
-    Await `result` for the `Turn`, read ``log.events(after=position)`` for what happens, call `cancel` to stop the turn
-    from anywhere. `events` is for the one reader a turn waits for.
+    Await `result` for the `Turn`, read its events from ``log.events(after=position)``, and call `cancel` from any task
+    to stop the turn. `events` is for a single reader that the turn waits for.
 
     Args:
-        work: carries the turn out.
-        log: where its events go.
-        observers: follow the turn, in this order.
-        origin: the ids of the turn and its conversation; by default a new turn of no conversation.
-        raise_at_limits: a limit that ends the turn is an error.
-        require_output: an end without a typed answer is an error.
+        work: Runs the turn.
+        log: Receives the events of the turn.
+        observers: The observers of the turn, called in this order.
+        origin: The ids of the turn and its conversation; by default a new turn without a conversation.
+        raise_at_limits: Whether a limit that ends the turn is an error.
+        require_output: Whether an end without a typed answer is an error.
     """
 
     def __init__(
@@ -62,85 +62,86 @@ class TurnHandle:
         require_output: bool = False,
     ) -> None:
         self.log = log
-        """All its events, for any number of readers."""
+        """The events of the turn, for any number of readers."""
         self.recorder = TurnRecorder()
         self.origin = origin or Origin(turn=secrets.token_hex(16))
-        """Which turn this is, for the audit log."""
+        """The ids of the turn and its conversation, for the audit log."""
         self.replacement: Turn | None = None
-        """The result that a middleware puts in place of the recorded one; None for none."""
+        """A middleware's result, which replaces the recorded result; None if there is none."""
         self._work = work
         self.observers = tuple(observers)
-        """They follow it from within, until it is over."""
+        """The observers of the turn; empty once it has ended."""
         self._raise_at_limits = raise_at_limits
         self._require_output = require_output
         self._scope = anyio.CancelScope()
         self._done = anyio.Event()
         self._is_abandoned = False
         self.ending: Turn | None = None
-        """What the turn has come to, once it adds no more messages."""
+        """The result of the turn, set once it adds no more messages."""
         self._turn: Turn | None = None
         self._error: Exception | None = None
 
     @property
     def id(self) -> str:
-        """Unlike that of any other turn."""
+        """The turn's id, unique among all turns."""
         return self.origin.turn
 
     @property
     def conversation_id(self) -> str:
-        """The conversation it belongs to; empty for none."""
+        """The id of the turn's conversation; empty if it has none."""
         return self.origin.conversation
 
     @property
     def over(self) -> bool:
-        """Whether it has come to its end."""
+        """Whether the turn has ended."""
         return self._done.is_set()
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether it was left for another program to resume."""
+        """Whether the turn was left for another process to resume."""
         return self._is_abandoned
 
     @property
     def failure(self) -> Exception | None:
-        """The error that has ended it; None for none."""
+        """The error that ended the turn; None if there is none."""
         return self._error
 
     async def emit(self, event: Event) -> None:
-        """Record an event and log it, waiting while the paced reader has too many to read."""
+        """Record and log an event; wait while the paced reader has too many unread events."""
         self.recorder.record(event)
         if isinstance(event, MessageCompleted):
             with anyio.CancelScope(shield=True):
                 for observer in self.observers:
                     await observer.on_message(self)
-        # What is recorded is always logged, so that the two agree wherever the turn is cut off.
+        # Every recorded event is logged, so that recorder and log agree even if the turn is cancelled.
         self.log.append(event)
         if self.log.unread >= MAX_UNREAD:
             await self.log.wait_for_room()
 
     def announce(self, event: Event) -> None:
-        """Log an event that comes from outside the turn, unless too many are unread."""
+        """Log an event from outside the turn, unless too many events are unread."""
         if self.log.unread < MAX_UNREAD:
             self.log.append(event)
 
     def cancel(self) -> None:
-        """Stop the turn; what was said and done until then is in its `Turn`. Does nothing to one that is over."""
+        """Cancel the turn; its `Turn` has the messages and calls up to then. Does nothing if the turn has ended."""
         self._scope.cancel()
 
     def abandon(self) -> None:
-        """Cancel the turn, and leave it in the store as a killed program would: another program may resume it.
+        """Cancel the turn, and leave it in the store as a killed process would: another process may resume it.
 
-        For turns of conversations. Events and result end in `ConversationBusy`. Does nothing to a turn that is over.
+        Only for turns of conversations. `events` and `result` raise `ConversationBusy`. Does nothing if the turn has
+        ended.
         """
         if not self.over:
             self._is_abandoned = True
         self.cancel()
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Yield all events, `Finished` last; the turn waits for this reader. Leaving early cancels the turn.
+        """Yield all events, `Finished` last; the turn waits for this reader. Stopping early cancels the turn.
 
         Raises:
-            ProviderError, LimitReached, ConversationBusy: as `result`, behind the last event.
+            ProviderError, LimitReached, ConversationBusy: The error of `result`, after the last event.
         """
         try:
             async with aclosing(self.log.events()) as events:
@@ -152,13 +153,14 @@ class TurnHandle:
             await self.stopped()
 
     async def result(self) -> Turn:
-        """Wait for the end, and return the turn.
+        """Wait until the turn has ended, and return it.
 
         Raises:
-            ProviderError: the model could not be reached or refused; its `messages` are what the turn had added.
-            LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
-            OutputError: it ended without an answer of its ``output_type``.
-            ConversationBusy: it was abandoned: another program resumes it.
+            ProviderError: The model could not be reached, or refused the request; the error's `messages` are those that
+                the turn had added.
+            LimitReached: A limit was met and ``on_limit="raise"`` was set.
+            OutputError: The turn ended without an answer of its ``output_type``.
+            ConversationBusy: The turn was abandoned: another process resumes it.
         """
         await self._done.wait()
         if self._error is not None:
@@ -167,16 +169,16 @@ class TurnHandle:
         return self._turn
 
     async def stopped(self) -> None:
-        """Cancel what still runs, and wait until nothing does: connections closed, calls cancelled at their servers."""
+        """Cancel the turn, and wait until it has closed its connections and cancelled its calls at their servers."""
         self.cancel()
         with anyio.CancelScope(shield=True):
             await self._done.wait()
 
     async def run(self) -> None:
-        """Carry the turn out: the body of its task."""
+        """Run the turn; this is the body of its task."""
         try:
             await self._run()
-        except Exception as error:  # noqa: BLE001 - `result` raises it where somebody waits for it
+        except Exception as error:  # noqa: BLE001 - `result` raises it
             self._error = self._error or error
         finally:
             self._end()
@@ -198,7 +200,7 @@ class TurnHandle:
             self._finish(reason, self.ending)
 
     async def _carry_out(self) -> tuple[StopReason, str]:
-        """Return why the turn stopped, and the words for whatever is still open; empty where nothing is."""
+        """Return why the turn stopped, and the reason to give for calls that are open; empty if none can be open."""
         reason = StopReason.CANCELLED
         try:
             with self._scope:
@@ -206,7 +208,7 @@ class TurnHandle:
         except ProviderError as error:
             self._error = error
             return reason, "the model broke off"
-        except Exception as error:  # noqa: BLE001 - what was done until then counts
+        except Exception as error:  # noqa: BLE001 - the turn keeps its messages and calls up to the error
             self._error = error
             return reason, "the turn broke off"
         return reason, reason.sentence if reason is StopReason.CANCELLED else ""
@@ -223,7 +225,7 @@ class TurnHandle:
     def _finish(self, reason: StopReason, turn: Turn) -> None:
         if self._is_abandoned:
             self._error = ConversationBusy(
-                self.conversation_id, "this program is being stopped: another one goes on with the turn"
+                self.conversation_id, "this process is shutting down: another process resumes the turn"
             )
         elif reason.is_limit and self._raise_at_limits:
             self._error = LimitReached(reason.sentence, turn)
@@ -238,6 +240,6 @@ class TurnHandle:
             self._error = DialError("the client was closed while the turn was running")
         self._done.set()
         self.log.close(self._error)
-        observers, self.observers = self.observers, ()  # a turn that is kept for its events keeps nothing else
+        observers, self.observers = self.observers, ()  # a turn kept for its events must not keep its observers
         for observer in observers:
             observer.on_ended(self)

@@ -1,4 +1,4 @@
-"""A turn inside its middleware: what the middleware returns becomes the result of the turn."""
+"""Runs a turn through the middleware, whose return value becomes the turn's result."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ async def run_in_middleware(
     turn: TurnHandle,
     run: Callable[[TurnRequest], Awaitable[StopReason]],
 ) -> StopReason:
-    """Run a turn through the middleware, and return why it ended; ``turn.replacement`` is set if the result is another.
+    """Run a turn through the middleware and return why it ended; set ``turn.replacement`` if the result was changed.
 
     Args:
-        middleware: is around the turn.
-        request: the turn.
-        info: what is known of its model.
-        turn: receives the events; where the middleware answers alone, those of its messages.
-        run: runs the turn.
+        middleware: Wraps the turn.
+        request: The turn.
+        info: Describes the turn's model.
+        turn: Receives the events of the turn, or of the middleware's messages if the middleware answers by itself.
+        run: Runs the turn.
 
     Raises:
-        MiddlewareError: a middleware failed.
+        MiddlewareError: A middleware failed.
     """
-    own: Turn | None = None
+    recorded: Turn | None = None
 
     async def run_to_end(request: TurnRequest) -> Turn:
-        nonlocal own
+        nonlocal recorded
         reason = await run(request)
-        own = turn.recorder.turn(reason)
-        return own
+        recorded = turn.recorder.turn(reason)
+        return recorded
 
     result = await middleware.run_turn(request, info, run_to_end)
-    if own is None:
+    if recorded is None:
         await _emit_messages(result, turn)
-    if result is not own:
-        turn.replacement = result if own is None else _with_last_message(result, own)
+    if result is not recorded:
+        turn.replacement = result if recorded is None else _with_last_message(result, recorded)
     return result.stop_reason
 
 
 async def _emit_messages(result: Turn, turn: TurnHandle) -> None:
-    """Emit the messages of a turn that the middleware answered, as those of a round."""
+    """Emit the messages of a turn that the middleware answered by itself, as one round."""
     await turn.emit(RoundStarted(0))
     for message in result.messages or (result.message,):
         if message.role is Role.ASSISTANT and message.text:
@@ -58,8 +58,9 @@ async def _emit_messages(result: Turn, turn: TurnHandle) -> None:
         await turn.emit(MessageCompleted(message))
 
 
-def _with_last_message(result: Turn, own: Turn) -> Turn:
-    """Return a changed turn whose messages end with its message, as those of every turn."""
-    if result.message == own.message or result.messages != own.messages or own.messages[-1:] != (own.message,):
+def _with_last_message(result: Turn, recorded: Turn) -> Turn:
+    """Return the result; if only its `message` was changed, the last of its `messages` is replaced to match."""
+    is_recorded_last = recorded.messages[-1:] == (recorded.message,)
+    if result.message == recorded.message or result.messages != recorded.messages or not is_recorded_last:
         return result
-    return replace(result, messages=(*own.messages[:-1], result.message))
+    return replace(result, messages=(*recorded.messages[:-1], result.message))

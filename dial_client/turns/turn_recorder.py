@@ -1,6 +1,7 @@
-"""Records a turn's events, and builds its `Turn` wherever the turn ends.
+"""Records a turn's events, and builds its `Turn` at any point of the turn.
 
-Together with the events of `settle`, which close the open calls and text, the record is a valid history at any time.
+Together with the events of `settle`, which close the open calls and text, the recorded messages are a valid history at
+any time.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ class TurnRecorder:
         self._endpoint_records: list[tuple[int, ToolCallRecord]] = []
         """The calls that the model's endpoint ran itself, each with the number of rounds before it."""
         self._started: dict[str, tuple[ToolCallStarted, float]] = {}
-        """The calls that run, by their ids, and when each began by `time.monotonic`."""
+        """The running calls by id, each with its start time by `time.monotonic`."""
         self._notes: dict[str, None] = {}
         self._request_usages: list[Usage] = []
         self._costs: list[float | None] = []
         self._depth = 0
         self._text_deltas: list[str] = []
         self._reasoning: dict[int, list[str]] = {}
-        """The model's reasoning, by the number of its messages before it."""
+        """The model's reasoning, by the number of the model's messages before it."""
         self._started_at = time.monotonic()
         self.awaiting_approval: set[str] = set()
-        """The ids of calls that wait for approval: they were not run, whatever ends the turn."""
+        """The ids of the calls that wait for approval. If the turn ends, these calls were not run."""
         self.output: Any = None
-        """The typed answer, once there is a valid one."""
+        """The typed answer; None until there is a valid answer."""
         self.output_errors: tuple[str, ...] | None = ()
-        """What is wrong with the latest typed answer; None for a valid one."""
+        """The validation errors of the latest typed answer; empty before the first answer, None for a valid answer."""
 
     def record(self, event: Event) -> None:
         """Record an event."""
@@ -80,7 +81,7 @@ class TurnRecorder:
 
     @property
     def reasoning(self) -> tuple[tuple[int, str], ...]:
-        """The model's reasoning: for each part the number of the model's messages before it, and the text."""
+        """The model's reasoning: each part is the number of the model's messages before it, and its text."""
         return tuple((reply, "".join(texts)) for reply, texts in self._reasoning.items())
 
     @property
@@ -89,11 +90,11 @@ class TurnRecorder:
         return tuple(self._endpoint_records)
 
     def note(self, *notes: str) -> None:
-        """Add notes for the user; the same note counts once."""
+        """Add notes for the user; a note that is already there is not repeated."""
         self._notes.update(dict.fromkeys(notes))
 
     def add_usage(self, usage: Usage, cost_usd: float | None = None) -> None:
-        """Add the usage of a request, and its cost, None if that is unknown."""
+        """Add the usage of a request, and its cost in US dollars; None for an unknown cost."""
         self._request_usages.append(usage)
         self._costs.append(cost_usd)
 
@@ -109,23 +110,23 @@ class TurnRecorder:
 
     @property
     def rounds(self) -> tuple[tuple[ToolCallRecord, ...], ...]:
-        """The calls that have ended, grouped by the reply that made them."""
+        """The calls that have ended, grouped by the reply that requested them."""
         return tuple(tuple(record for record in calls.values() if record) for calls in self._rounds)
 
     @property
     def unfinished_text(self) -> str:
-        """The text so far of the reply that is being written."""
+        """The text received so far of the current reply."""
         return "".join(self._text_deltas)
 
     @property
     def complete_messages(self) -> tuple[Message, ...]:
-        """All messages so far; the results of a round are included once all of them are known."""
+        """All messages so far; the results of a round are included once all its calls have results."""
         results = self.results_so_far
         return (*self._messages, *results) if len(results) == len(self._unanswered()) else tuple(self._messages)
 
     @property
     def servers_at_work(self) -> frozenset[str]:
-        """The servers of the calls that run."""
+        """The servers of the running calls."""
         return frozenset(started.server for started, _ in self._started.values() if not started.by_endpoint)
 
     @property
@@ -155,7 +156,7 @@ class TurnRecorder:
         return sum(message.role is Role.ASSISTANT for message in self._messages)
 
     def _unanswered(self) -> list[tuple[ToolCallRequest, ToolCallRecord | None]]:
-        """Return the calls of the last round that have no result message; ids are unique in a round only."""
+        """Return the calls of the last round without a result message. Call ids are unique within a round only."""
         position = max((at for at, message in enumerate(self._messages) if message.tool_calls), default=None)
         if position is None:
             return []
@@ -164,7 +165,7 @@ class TurnRecorder:
         return [(call, self._rounds[-1][call.id]) for call in calls if call.id not in answered]
 
     def _all_calls(self) -> tuple[ToolCallRecord, ...]:
-        """Return all calls that have ended; those of the endpoint come before the calls of the same reply."""
+        """Return all calls that have ended; calls run by the endpoint precede the other calls of the same reply."""
         calls: list[ToolCallRecord] = []
         for number, ended in enumerate((*self.rounds, ())):
             calls.extend(record for before, record in self._endpoint_records if before == number)
@@ -172,12 +173,12 @@ class TurnRecorder:
         return tuple(calls)
 
     def _cost_usd(self) -> float | None:
-        """Return the cost of all requests; None unless all costs are known."""
+        """Return the cost of all requests in US dollars; None if any cost is unknown."""
         known = [cost for cost in self._costs if cost is not None]
         return round(sum(known), 8) if known and len(known) == len(self._costs) else None
 
     def turn(self, stop_reason: StopReason) -> Turn:
-        """Return the turn so far; its message is the last one of the model, or says why there is none."""
+        """Return the turn so far. Its message is the model's last message, or the reason why there is no message."""
         last = self._messages[-1] if self._messages else None
         client_tool_calls: tuple[ToolCallRequest, ...] = ()
         if stop_reason is StopReason.CLIENT_TOOL_CALLS:

@@ -1,4 +1,4 @@
-"""Puts one turn together from its parts, and runs it to its last message."""
+"""Builds one turn from its parts, and runs it to its last message."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnServices:
-    """What all turns of a client share."""
+    """The objects and settings that all turns of a client share."""
 
     model: ChatModel
     tool_snapshot: Callable[[], ToolSnapshot]
@@ -59,25 +59,25 @@ class TurnServices:
     approvals: ApprovalChecker
     limits: Limits
     await_tool_changes: Callable[[], Awaitable[None]]
-    """Waits, briefly, for tools that a server has just announced as changed."""
+    """Waits briefly for tools that a server has just announced as changed."""
     status_provider: Provider | None = None
-    """Writes the status of running calls; None for the templates alone."""
+    """The model that writes the status of running calls; None to use templates only."""
     answers_at_limits: bool = True
-    """Ask the model for a last answer when a limit is met."""
+    """Whether the model is asked for a last answer when a limit is met."""
     guidance: str | None = None
-    """How the model is to use tools; None for `GUIDANCE` in conversations without instructions of their own."""
+    """Instructions on tool use; None for `GUIDANCE`, in conversations without system messages."""
     server_instructions: Callable[[], str] = str
-    """Returns what the servers say about themselves."""
+    """Returns the instructions of the servers."""
     starting_servers: Callable[[], str] = str
-    """Returns a sentence about the servers that are still starting; empty for none."""
+    """Returns a text about the servers that are still starting; empty if there are none."""
     system: str | None = None
-    """Instructions for conversations that do not begin with their own."""
+    """Instructions for conversations that do not start with a system message."""
     servers: Callable[[], Iterable[Connection]] = tuple
-    """Returns the current servers: some of them bring in untrusted content."""
+    """Returns the current servers, some of which may return untrusted content."""
     audit: TurnAudit = field(default_factory=TurnAudit)
     """Records decisions and calls."""
     middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
-    """Is around the turn, its model calls and its tool calls."""
+    """Wraps the turn, its model calls and its tool calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ class TurnOptions:
     """The options of one turn."""
 
     stream: bool = True
-    """Ask the model for its replies in pieces."""
+    """Whether the model streams its replies."""
     client_tools: tuple[ToolSpec, ...] = ()
-    """The caller's own tools."""
+    """The client-side tools, whose calls are returned to the caller."""
     max_tokens: int | None = None
-    """Tokens of each reply; None for the model's own limit."""
+    """Maximum tokens of each reply; None for the model's own limit."""
     depth: int = 0
-    """Rounds of tool calls that a resumed turn has behind it."""
+    """Number of rounds of tool calls that a resumed turn has completed before."""
     output: OutputType[Any] | None = None
     """The type of the answer; None for text."""
 
@@ -99,17 +99,17 @@ class TurnOptions:
 async def run_turn(
     services: TurnServices, messages: tuple[Message, ...], turn: TurnHandle, options: TurnOptions
 ) -> StopReason:
-    """Run a turn through the middleware and return why it ended; everything else about it is in ``turn``.
+    """Run a turn through the middleware and return why it ended; ``turn`` records all other results.
 
     Args:
-        services: what the turns of the client share.
-        messages: the conversation, which may have system messages.
-        turn: receives all events.
-        options: of this turn.
+        services: The objects and settings that all turns of the client share.
+        messages: The conversation, which may have system messages.
+        turn: Receives all events.
+        options: The options of this turn.
 
     Raises:
-        ProviderError: the model could not be reached, or refused the request.
-        MiddlewareError: a middleware failed.
+        ProviderError: The model could not be reached, or refused the request.
+        MiddlewareError: A middleware failed.
     """
     if not services.middleware.wraps_turns:
         return await _run_exchanges(services, messages, turn, options)
@@ -155,7 +155,7 @@ async def _run_exchanges(
     tool_round = _ToolRound(executor, client_tools, deadline, status_model, services.await_tool_changes)
     emit = _with_tool_status(turn.emit, tools.catalog, executor.add_taint)
     context = ConversationContext(conversation, limits.max_depth, min(options.depth, limits.max_depth))
-    call_tools = tool_round.run if answer is None else answer.answer_own_calls(tool_round.run)
+    call_tools = tool_round.run if answer is None else answer.refuse_answers_beside_calls(tool_round.run)
     outcome = await resolve(context, client_tools.end_turn_at_calls(caller), call_tools, emit)
     reason = await finish_turn(outcome, caller, emit, ask_again=services.answers_at_limits)
     log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
@@ -189,12 +189,12 @@ class _ToolRound:
 
 def _separate(messages: tuple[Message, ...], services: TurnServices) -> tuple[TurnInstructions, tuple[Message, ...]]:
     """Return the instructions of the turn, and the conversation without them."""
-    own, conversation = separate_instructions(messages)
-    begins_with_own = bool(messages) and messages[0].role is Role.SYSTEM
-    if services.system is not None and not begins_with_own:
-        own = (Instruction(InstructionSource.CONVERSATION, services.system), *own)
+    system_instructions, conversation = separate_instructions(messages)
+    starts_with_system_message = bool(messages) and messages[0].role is Role.SYSTEM
+    if services.system is not None and not starts_with_system_message:
+        system_instructions = (Instruction(InstructionSource.CONVERSATION, services.system), *system_instructions)
     return TurnInstructions(
-        own, services.server_instructions, services.guidance, services.starting_servers
+        system_instructions, services.server_instructions, services.guidance, services.starting_servers
     ), conversation
 
 
@@ -244,17 +244,17 @@ def _build_status_model(services: TurnServices, turn: TurnHandle) -> StatusModel
 
 
 def _has_endpoint_search(model: ChatModel) -> bool:
-    """Return whether the endpoint can search among the tools itself; it cannot where tools ride as text."""
+    """Return whether the endpoint can search the tools itself; this requires native tool calls."""
     return model.format.handler.format is ToolFormat.NATIVE and model.provider.info.searches_tools
 
 
 def _with_tool_status(emit: Emit, catalog: Callable[[], Catalog], add_taint: Callable[[str], None]) -> Emit:
-    """Return an `emit` that adds a `StatusChanged` to each call: which tool is used.
+    """Return an `emit` that follows each `ToolCallStarted` with a `StatusChanged` that names the tool.
 
     Args:
-        emit: receives all events.
-        catalog: returns the tools of the moment.
-        add_taint: gets the untrusted source of the result of a call that the endpoint ran itself.
+        emit: Receives all events.
+        catalog: Returns the current tools.
+        add_taint: Receives the untrusted source of each result of a call that the endpoint ran itself.
     """
 
     async def emit_with_status(event: Event) -> None:

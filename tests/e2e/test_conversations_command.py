@@ -1,4 +1,4 @@
-"""dial-chat conversations: what was kept is found, shown, taken away and brought back."""
+"""``dial-chat conversations``: stored conversations are listed, shown, exported and imported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.temporary_stores import MESSAGES
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With three conversations, the last of which a killed program left."""
+    """A folder with three stored conversations, the last one from a killed program."""
 
     async def talk() -> None:
         store = SQLStore.sqlite(Path(environment(tmp_path)["XDG_DATA_HOME"]) / "dial-client" / "conversations.db")
@@ -53,13 +53,13 @@ def test_the_list_is_searched_and_has_pages(folder: Path) -> None:
     assert listed(folder, "--limit", "2", "--cursor", cursor) == everything[2:]
 
 
-def test_the_turn_of_a_killed_program_is_shown_as_broken(folder: Path) -> None:
+def test_the_turn_of_a_killed_program_is_shown_as_interrupted(folder: Path) -> None:
     shown = dial_chat(folder, "conversations", "show", listed(folder)[0]["id"])
     assert shown.stdout == f"user: Write!\nassistant: Once upon\n\n{CUT_OFF}\n"
     assert "interrupted" in shown.stderr
 
 
-def test_a_conversation_another_program_holds_is_waited_for_and_a_note_says_so(folder: Path) -> None:
+def test_a_note_says_that_a_command_waits_for_the_turn_of_another_program(folder: Path) -> None:
     file = Path(environment(folder)["XDG_DATA_HOME"]) / "dial-client" / "conversations.db"
     id_ = listed(folder)[0]["id"]
 
@@ -82,7 +82,7 @@ def test_a_conversation_another_program_holds_is_waited_for_and_a_note_says_so(f
         assert (process.communicate(timeout=LONG)[0], process.returncode) == ("Hello.\n", 0)
 
 
-def test_what_is_exported_can_be_imported(folder: Path) -> None:
+def test_an_exported_conversation_can_be_imported(folder: Path) -> None:
     id_ = listed(folder)[1]["id"]
     exported = dial_chat(folder, "conversations", "export", id_, "--format", "json")
     assert exported.stdout == dial_chat(folder, "conversations", "show", id_, "--json").stdout
@@ -112,7 +112,7 @@ def test_an_export_is_markdown_by_default(folder: Path) -> None:
         (["list", "--limit", "0"], "--limit is at least 1"),
     ],
 )
-def test_what_cannot_be_done_is_a_usage_error(tmp_path: Path, words: list[str], problem: str) -> None:
+def test_invalid_arguments_are_a_usage_error(tmp_path: Path, words: list[str], problem: str) -> None:
     process = dial_chat(tmp_path, "conversations", *words)
     assert (process.returncode, process.stdout) == (2, "")
     assert problem in process.stderr

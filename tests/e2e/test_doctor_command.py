@@ -1,4 +1,4 @@
-"""`dial-chat doctor` and `dial-chat bug-report`, as a person runs them."""
+"""The commands `dial-chat doctor` and `dial-chat bug-report`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAULTY = """{
 """
 
 
-def test_findings_have_a_place_a_code_and_a_hint_and_errors_an_exit_code(tmp_path: Path) -> None:
+def test_findings_have_a_place_and_a_code_and_errors_set_the_exit_code(tmp_path: Path) -> None:
     (tmp_path / "servers.json").write_text(FAULTY % sys.executable)
     trust(tmp_path)
     ran = dial_chat(tmp_path, "doctor", "--only", "config", "--only", "servers")
@@ -37,7 +37,7 @@ def test_findings_have_a_place_a_code_and_a_hint_and_errors_an_exit_code(tmp_pat
     assert lines[-1].startswith("1 error, 1 warning; --fix mends 1 of them.")
 
 
-def test_a_fix_keeps_comments_a_backup_and_the_trust(tmp_path: Path) -> None:
+def test_a_fix_keeps_comments_and_trust_and_makes_a_backup(tmp_path: Path) -> None:
     text = '{\n  // mine\n  "mcpServers": {}, "defaultModle": "local"\n}\n'
     (tmp_path / "servers.json").write_text(text)
     trust(tmp_path)
@@ -50,7 +50,7 @@ def test_a_fix_keeps_comments_a_backup_and_the_trust(tmp_path: Path) -> None:
     assert dial_chat(tmp_path, "doctor", "--only", "config").stdout == "Nothing is wrong.\n"
 
 
-def test_a_sound_configuration_has_no_finding_as_json(tmp_path: Path) -> None:
+def test_a_correct_configuration_has_no_finding_as_json(tmp_path: Path) -> None:
     write_config(tmp_path, {"it": entry("Server")})
     ran = dial_chat(tmp_path, "doctor", "--json", "--only", "config", "--only", "servers", "--only", "tools")
     assert (ran.returncode, json.loads(ran.stdout)) == (0, [])
@@ -80,7 +80,7 @@ def test_a_report_is_shown_and_written_only_with_consent(tmp_path: Path) -> None
     assert "DC110" in written
 
 
-def test_the_database_of_a_service_is_checked_where_an_option_names_it(tmp_path: Path) -> None:
+def test_the_database_of_a_service_is_checked_with_an_option(tmp_path: Path) -> None:
     url = "postgresql://nobody:s3cr3t-word@127.0.0.1:1/none"
     ran = dial_chat(tmp_path, "doctor", "--only", "files", "--store", url)
     assert ran.returncode == 1
@@ -91,7 +91,7 @@ def test_the_database_of_a_service_is_checked_where_an_option_names_it(tmp_path:
 
 
 @pytest.mark.parametrize(("keys", "is_written"), [("y\r", True), ("\r", False), ("\x04", False)])
-def test_the_question_of_a_report_is_answered_in_a_terminal(tmp_path: Path, keys: str, is_written: bool) -> None:
+def test_the_prompt_of_a_report_is_answered_in_a_terminal(tmp_path: Path, keys: str, is_written: bool) -> None:
     write_config(tmp_path)
     with terminal(tmp_path, "bug-report", "report.md") as screen:
         screen.until("Write this to report.md? [y]es, [n]o:")
@@ -100,7 +100,7 @@ def test_the_question_of_a_report_is_answered_in_a_terminal(tmp_path: Path, keys
     assert (tmp_path / "report.md").exists() is is_written
 
 
-def test_findings_are_broken_between_words_and_clear_no_row_where_a_terminal_only_prints(tmp_path: Path) -> None:
+def test_a_dumb_terminal_gets_wrapped_findings_without_escape_sequences(tmp_path: Path) -> None:
     write_config(tmp_path, {"raw": entry("Server", autoApprove=["no such tool"])}, ["Hello."])
     with screen(tmp_path, "doctor", columns=60, TERM="dumb") as person:
         assert person.leave() == 0

@@ -1,4 +1,4 @@
-"""What the documents show is run."""
+"""The code and the configurations of the documentation work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def clock(zone: str) -> dict[str, object]:
     return {"tool_calls": [{"name": "get_current_time", "arguments": {"timezone": zone}}]}
 
 
-def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_example_of_the_readme_runs_unchanged(tmp_path: Path) -> None:
     [example] = blocks(ROOT / "README.md", "python")
     assert len([line for line in example.splitlines() if line]) <= 10
     write_config(tmp_path, {"time": TIME}, [clock("Asia/Tokyo"), "It is late in Tokyo."])
@@ -37,7 +37,7 @@ def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
     assert (ran.stdout, ran.stderr) == ("It is late in Tokyo. ['get_current_time']\n", "")
 
 
-def test_the_example_of_conversations_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_example_of_conversations_runs_unchanged(tmp_path: Path) -> None:
     example, *_ = blocks(ROOT / "docs" / "conversations.md", "python")
     write_config(tmp_path, {}, ["It is noon.", "It is early."])
     ran = run_example(tmp_path, example)
@@ -61,7 +61,7 @@ EXAMPLES = [block for name in EXAMPLES_IN for block in blocks(ROOT / "docs" / na
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_the_examples_of_custom_parts_run_as_they_stand(example: str, tmp_path: Path) -> None:
+def test_the_examples_of_reference_pages_run_unchanged(example: str, tmp_path: Path) -> None:
     ran = run_example(tmp_path, example)
     assert (ran.returncode, ran.stdout.splitlines()) == (0, re.findall("# prints: (.*)", example)), ran.stderr
 
@@ -105,14 +105,14 @@ PROGRAMS: list[tuple[str, int, list[object], list[str]]] = [
     ("migrate-mcp-use.md", 0, [clock("Asia/Tokyo"), "Noon."], ["Noon."]),
     ("migrate-mcp-use.md", 1, [], ["True"]),
 ]
-"""Programs of pages that use the servers.json of a reader: page, number of the block, replies, what is printed."""
+"""Programs of pages that use a servers.json: page, number of the code block, replies, printed lines."""
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("page", "number", "replies", "printed"), PROGRAMS, ids=[f"{page}-{number}" for page, number, *_ in PROGRAMS]
 )
-def test_programs_with_the_configuration_of_a_reader_run_as_they_stand(
+def test_programs_that_use_a_configuration_file_run_unchanged(
     page: str, number: int, replies: list[object], printed: list[str], tmp_path: Path
 ) -> None:
     example = blocks(ROOT / "docs" / page, "python")[number]
@@ -128,7 +128,7 @@ def test_every_program_of_the_first_steps_is_run() -> None:
 
 
 @pytest.mark.once
-def test_the_applications_of_fastapi_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastapi_applications_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     testclient = pytest.importorskip("starlette.testclient")
     stream, conversations = blocks(ROOT / "docs" / "fastapi.md", "python")
     write_config(tmp_path, {}, ["It is noon.", "It is early."])
@@ -166,7 +166,7 @@ def test_the_first_steps_work_in_an_empty_folder(tmp_path: Path) -> None:
     assert jsonc.read((tmp_path / "servers.json").read_text(encoding="utf-8")).value == json.loads(shown)
 
 
-def test_every_configuration_in_the_documents_is_valid() -> None:
+def test_every_configuration_in_the_documentation_is_valid() -> None:
     shown = [(path.name, text) for path in DOCUMENTS for text in blocks(path, "json") if "mcpServers" in text]
     for name, text in shown:
         settings = configuration.parse(text, environ={"DOCS_TOKEN": "t"})
@@ -174,14 +174,14 @@ def test_every_configuration_in_the_documents_is_valid() -> None:
     assert "README.md" in dict(shown)
 
 
-def test_the_scripted_replies_that_are_shown_play(tmp_path: Path) -> None:
+def test_the_documented_scripted_replies_work(tmp_path: Path) -> None:
     [shown] = [text for text in blocks(ROOT / "docs" / "configuration.md", "json") if "replies" in text]
     write_config(tmp_path, {"time": TIME}, json.loads(shown))
     ran = dial_chat(tmp_path, "--no-save", "What time is it in Tokyo?")
     assert (ran.returncode, ran.stdout) == (0, "Let me see.\nIt is noon in Tokyo.\n")
 
 
-def test_the_keys_that_are_documented_are_those_that_are_read() -> None:
+def test_the_documented_keys_are_the_keys_that_are_read() -> None:
     text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("configuration.md", "models.md"))
     known = {*SERVER_KEYS, *SERVER_ALIASES, *MODEL_KEYS} - {
         "startup_timeout_sec",
@@ -190,13 +190,13 @@ def test_the_keys_that_are_documented_are_those_that_are_read() -> None:
     assert [key for key in sorted(known) if f"`{key}`" not in text] == []
 
 
-def test_every_flag_of_an_endpoint_that_is_documented_can_be_set() -> None:
+def test_every_documented_flag_of_an_endpoint_can_be_set() -> None:
     flags = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").partition("## Flags")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`[^|]+`) \|", flags, re.MULTILINE)
     assert sorted(name for row in rows for name in re.findall("`([^`]+)`", row)) == sorted(configuration.QUIRKS)
 
 
-def test_the_profiles_that_are_shown_open(tmp_path: Path) -> None:
+def test_the_documented_profiles_can_be_opened(tmp_path: Path) -> None:
     environ = {"GROQ_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
     opened = [
         open_provider(name, models=models, environ=environ).info.name
@@ -212,7 +212,7 @@ def test_the_profiles_that_are_shown_open(tmp_path: Path) -> None:
     ]
 
 
-def test_the_repositorys_own_servers_are_a_configuration() -> None:
+def test_the_servers_json_of_the_repository_is_valid() -> None:
     assert sorted(configuration.load(ROOT / "servers.json").servers) == ["git", "time"]
 
 

@@ -1,4 +1,4 @@
-"""What servers ask, in a real terminal and without one."""
+"""Elicitation, sampling and logs of servers in dial-chat without a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def configured(folder: Path, tool: str, *more: Any, **arguments: Any) -> None:
 
 
 def result(folder: Path, *words: str) -> tuple[str, str]:
-    """Run without a terminal, and give the result of the call and standard error."""
+    """Run dial-chat without a terminal, and return the result of the call and standard error."""
     done = dial_chat(folder, "--no-save", "--output", "json", *words, "Go")
     assert done.returncode == 0, done.stderr
     [call] = json.loads(done.stdout)["tool_calls"]
@@ -34,7 +34,7 @@ def result(folder: Path, *words: str) -> tuple[str, str]:
         ("page", "dial-chat: shop asks: to open https://auth.example.test/start?id=7; declined"),
     ],
 )
-def test_without_a_terminal_a_question_is_declined_and_standard_error_says_who_asked_what(
+def test_without_a_terminal_an_elicitation_is_declined_and_reported_on_standard_error(
     tmp_path: Path, tool: str, outcome: str
 ) -> None:
     configured(tmp_path, tool)
@@ -43,18 +43,18 @@ def test_without_a_terminal_a_question_is_declined_and_standard_error_says_who_a
     assert outcome in errors
 
 
-def test_without_a_terminal_no_server_may_ask_the_model_unless_that_is_allowed(tmp_path: Path) -> None:
+def test_without_a_terminal_sampling_needs_an_option_and_an_allow_rule(tmp_path: Path) -> None:
     configured(tmp_path, "samples_too", "A word.")
     content, errors = result(tmp_path)
     assert "sampling is not enabled" in content
     content, errors = result(tmp_path, "--sampling")
     assert "User rejected sampling request" in content
-    assert "--allow shop/sampling/createMessage lets it through" in errors
+    assert "--allow shop/sampling/createMessage allows it" in errors
     content, errors = result(tmp_path, "--sampling", "--allow", "shop/sampling/*")
     assert content == "A word."
 
 
-def test_log_messages_are_shown_on_standard_error_with_v_only(tmp_path: Path) -> None:
+def test_log_messages_are_shown_on_standard_error_only_with_v(tmp_path: Path) -> None:
     configured(tmp_path, "logs")
     _, quiet = result(tmp_path)
     _, loud = result(tmp_path, "-v")

@@ -1,6 +1,6 @@
-"""What the embedded model once answered wrongly with the repository's own two servers, asked with the real weights.
+"""Questions that the embedded model once answered wrongly, with its real weights and the repository's two servers.
 
-It takes a minute of two processors: `.ci/run` sets ``DIAL_TEST_ANSWERS`` and runs it once, behind the demo.
+These tests take a minute on two processors: `.ci/run` sets ``DIAL_TEST_ANSWERS`` and runs them once, after the demo.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evals.servers import sample_repository
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.timeout(900),  # the weights compute: beside other work each answer takes a multiple of its time
+    pytest.mark.timeout(900),  # inference is much slower while other work runs
     pytest.mark.skipif(
         not os.environ.get("DIAL_TEST_ANSWERS"), reason="DIAL_TEST_ANSWERS is not set: it takes a minute"
     ),
@@ -49,7 +49,7 @@ async def ask(dial: DialClient, question: str) -> Turn:
     return await dial.run([Message.user(question)])
 
 
-async def test_with_two_servers_code_json_and_lists_come_whole_and_nothing_is_called() -> None:
+async def test_with_two_servers_code_json_and_lists_are_complete_and_need_no_call() -> None:
     with sample_repository() as repository:
         async with host(two_servers(repository)) as dial:
             code = await ask(dial, "Write a Python function that reverses a string")
@@ -69,7 +69,7 @@ async def test_with_two_servers_code_json_and_lists_come_whole_and_nothing_is_ca
     assert inventions(branch.text, f"{results} {[tool.name for tool in dial.tools]}") == []
 
 
-async def test_with_no_server_the_time_is_not_known() -> None:
+async def test_without_servers_the_time_is_unknown() -> None:
     async with host({}) as dial:
         turn = await ask(dial, "What time is it in Tokyo?")
     assert admits(turn.text), turn.text
@@ -83,7 +83,7 @@ class Stock:
     copies: int
 
 
-async def test_an_answer_with_a_tool_is_a_value_of_its_type() -> None:
+async def test_an_answer_from_a_tool_result_has_its_type() -> None:
     def count_copies(book: str) -> int:
         """Return how many copies of a book are in stock."""
         return 7

@@ -1,4 +1,4 @@
-"""The evaluation judges rightly, and its tasks can be solved."""
+"""The evaluation: its judges are correct, and its tasks can be solved."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def repository() -> Iterator[Path]:
 
 
 def quick_start(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry with the same program, started in less time."""
+    """Return an entry for the same program that starts faster."""
     command, arguments = entry["command"], entry["args"]
     module, options = (arguments[1], ()) if command == sys.executable else (command.replace("-", "_"), arguments)
     return python_server(module, *options, cwd=str(ROOT))
@@ -74,7 +74,7 @@ def outcome(kind: Kind, **changes: Any) -> Outcome:
     return Outcome(**(usual | {"seconds": 1.0, "stop_reason": "answered", "calls": (), "text": "Yes."} | changes))
 
 
-def test_the_two_sets_have_the_promised_kinds_and_share_no_question() -> None:
+def test_the_two_sets_have_all_kinds_and_share_no_question() -> None:
     tuning, reported = (load(name, Path("r")) for name in SETS)
     assert len(tuning) >= 40
     assert len(reported) >= 60
@@ -89,7 +89,7 @@ def test_the_two_sets_have_the_promised_kinds_and_share_no_question() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 @pytest.mark.parametrize("name", SETS)
-async def test_every_task_can_be_solved_with_the_tools_there_are(name: str, repository: Path) -> None:
+async def test_every_task_can_be_solved_with_the_offered_tools(name: str, repository: Path) -> None:
     tasks = load(name, repository)
     spare = [tool.name for tool in await distractors.server.list_tools()]
     servers = {name: quick_start(entry) for name, entry in server_entries(repository).items()}
@@ -108,7 +108,7 @@ async def test_every_task_can_be_solved_with_the_tools_there_are(name: str, repo
 @pytest.mark.once
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
-async def test_calls_and_answers_are_judged_apart() -> None:
+async def test_calls_and_answers_are_judged_separately() -> None:
     good, no_call, wrong_arguments, repeated = await judge_sums(
         (call("25 + 17"), "That makes **42**."),
         ("It is 42.",),
@@ -129,7 +129,7 @@ async def test_calls_and_answers_are_judged_apart() -> None:
 @pytest.mark.once
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
-async def test_replies_that_are_not_well_formed_are_found() -> None:
+async def test_malformed_replies_are_detected() -> None:
     malformed = {
         "a tool that is not on offer": (call("1", name="nonsense"), call("17 + 25"), "42"),
         "arguments that do not fit": (
@@ -169,14 +169,14 @@ async def test_replies_that_are_not_well_formed_are_found() -> None:
         ({"on": True}, {"on": 1}, False),
     ],
 )
-def test_arguments_are_held_against_what_is_expected(
+def test_arguments_are_compared_with_the_expected_arguments(
     expected: dict[str, Any], given: dict[str, Any], is_right: bool
 ) -> None:
     assert is_expected(Expected("t", expected), "t", given, SCHEMA) is is_right
     assert not is_expected(Expected("t", expected), "another", given, SCHEMA)
 
 
-def test_an_answer_may_be_written_in_many_ways() -> None:
+def test_an_expected_value_may_be_written_in_different_ways() -> None:
     assert says([r"\b1204\b", "PARIS"], "It is **1,204** in Paris.", [])
     assert says(["-3"], "\N{MINUS SIGN}3 °C", [])
     assert not says([r"\b1204\b", "rome"], "It is 1,204 in Paris.", [])
@@ -187,7 +187,7 @@ def test_an_answer_may_be_written_in_many_ways() -> None:
     assert not says([r"result:T(\d\d:\d\d)"], "It is 09:41 now.", [])
 
 
-def test_offers_have_their_size_and_what_their_tasks_need() -> None:
+def test_offers_have_the_given_size_and_the_tools_of_their_tasks() -> None:
     tasks = load("reported", Path("r"))
     spare = [f"spare{number}" for number in range(20)]
     for size in (1, 3, 8, 20):
@@ -199,7 +199,7 @@ def test_offers_have_their_size_and_what_their_tasks_need() -> None:
             assert all(task.tools <= offer.tools for task in offer.tasks)
 
 
-def test_a_row_counts_each_kind_by_its_own_measure() -> None:
+def test_each_kind_of_task_has_its_own_measure() -> None:
     found = row(
         [
             outcome(Kind.ONE_CALL, calls=(("t", {}, "r"),), seconds=3.0),
@@ -229,7 +229,7 @@ def test_a_row_counts_each_kind_by_its_own_measure() -> None:
     assert [cell.strip() for cell in first.split("|")][1:4] == ["native", "3", "1/1"]
 
 
-def test_the_program_prints_a_table_and_keeps_the_answers(tmp_path: Path) -> None:
+def test_the_program_prints_a_table_and_stores_the_answers(tmp_path: Path) -> None:
     script, kept = tmp_path / "script.json", tmp_path / "said.json"
     expression = {"expression": "348 + 577"}
     replies: list[Any] = [{"tool_calls": [{"name": "calculate", "arguments": expression}]}, "It is 925."]

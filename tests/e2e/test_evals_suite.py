@@ -1,4 +1,4 @@
-"""The suite of the evaluation: its cases are as many as promised, and its judges find what is wrong."""
+"""The suite of the evaluation: the number of its cases, and the correctness of its judges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 LEAST = {"ordinary": 60, "failures": 20, "missing": 15, "offline": 15, "chains": 24, "unicode": 10, "calls": 60}
 
 
-def test_there_are_as_many_cases_as_promised_and_the_halves_share_none() -> None:
+def test_the_suite_has_the_documented_number_of_cases_and_separate_halves() -> None:
     halves = [load_cases(half, Path("r")) for half in SETS]
     for kind, least in LEAST.items():
         assert sum(case.kind == kind for half in halves for case in half) >= least, kind
@@ -33,7 +33,7 @@ def test_there_are_as_many_cases_as_promised_and_the_halves_share_none() -> None
 
 @pytest.mark.parametrize("size", OFFERS)
 @pytest.mark.parametrize("half", SETS)
-def test_every_case_is_run_with_the_tools_it_needs_and_no_more_than_the_offer_has(half: str, size: int) -> None:
+def test_every_case_runs_with_its_tools_and_the_size_of_its_offer(half: str, size: int) -> None:
     cases = load_cases(half, Path("r"))
     asked = [(case, offer) for offer in pack(cases, size) for case in offer.cases]
     assert {case.id for case, _ in asked} == {case.id for case in cases}
@@ -70,7 +70,7 @@ CODE = "Here:\n\n```python\ndef rev(s):\n    return s[::-1]\n```"
         ("", {}, ["whole"]),
     ],
 )
-def test_an_answer_fails_the_checks_it_does_not_meet(text: str, check: dict[str, Any], failed: list[str]) -> None:
+def test_failed_checks_of_an_answer_are_listed(text: str, check: dict[str, Any], failed: list[str]) -> None:
     assert judges.faults(text, check) == failed
 
 
@@ -80,7 +80,7 @@ def test_code_that_never_ends_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judges.faults(text, {"python": "f(1)"}) == ["python"]
 
 
-def test_a_statement_without_a_source_is_an_invention() -> None:
+def test_values_without_a_source_are_inventions() -> None:
     known = "Where is order 9999? no such order: 9999"
     assert judges.inventions("There is no order 9999.", known) == []
     assert judges.inventions("1. Order 9999 is not there.\n2. Ask again.", known) == []
@@ -91,7 +91,7 @@ def test_a_statement_without_a_source_is_an_invention() -> None:
     ]
 
 
-def test_words_tell_what_is_admitted_asked_and_explained() -> None:
+def test_admissions_questions_and_instructions_are_recognized() -> None:
     assert judges.admits("I could not find that out: the call failed.")
     assert judges.admits("I don\N{RIGHT SINGLE QUOTATION MARK}t know.")
     assert not judges.admits("It is 14:00.")
@@ -102,7 +102,7 @@ def test_words_tell_what_is_admitted_asked_and_explained() -> None:
 
 
 async def judge_cases(*conversations: tuple[Case, tuple[Any, ...]]) -> list[Judged]:
-    """Return what came of each case with its replies; the servers start once for all of them."""
+    """Return the judged outcome of each case with its replies; the servers start once for all cases."""
     found: list[Judged] = []
     servers = {name: server_entries(ROOT)[name] for name in ("desk", "broken")}
     tools = {3: (("calculate", "find_contact", "ticket_status"),)}
@@ -139,7 +139,7 @@ def offline(number: int) -> Case:
 @pytest.mark.once
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
-async def test_conversations_are_judged_by_their_kind() -> None:
+async def test_conversations_are_judged_by_the_kind_of_their_case() -> None:
     ticket = call("ticket_status", ticket="OPS-17")
     greeted, needless, admitted, claimed, asked, guessed, found, advised, made_up = await judge_cases(
         (ordinary(1), ("Hi.", "I am a model.")),
@@ -148,7 +148,7 @@ async def test_conversations_are_judged_by_their_kind() -> None:
         (failing(2), (ticket, "It was closed by Maria on 4 May.")),
         (missing(1), ("Whose number should I look up?",)),
         (missing(2), (call("find_contact", name="John Doe"), "Not found.")),
-        (missing(3), (call("find_contact", name="."), "Found.")),  # the current folder is no invention
+        (missing(3), (call("find_contact", name="."), "Found.")),  # the current folder is not an invention
         (offline(1), ("I cannot know that. Connect an MCP server with a clock.",)),
         (offline(2), ("It is 14:00 in Tokyo.",)),
     )

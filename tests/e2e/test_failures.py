@@ -1,8 +1,8 @@
-"""What goes wrong in the field, and how a turn ends here: with default settings, streamed and not, over loopback.
+"""Failures of models and servers in practice, with default settings, with and without streaming, over loopback.
 
-The rows are the probes that other hosts were measured with. Each is a real turn with real servers: its row says what
-the turn comes to and what the model was told. In every one the requests are valid, another server stays usable, and the
-conversation goes on. docs/turns.md tells the same rows to people.
+Each row, which was also used to measure other MCP hosts, is a real turn with real servers, with its expected end and
+the expected results in its last request. In every row the requests are valid, another server stays usable, and the
+conversation can be continued. docs/turns.md has the same rows for users.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ OTHER = child("awkward.py", "Other")
 
 @dataclass(frozen=True)
 class Seen:
-    """One turn, and the requests it made."""
+    """A turn and its model requests."""
 
     turn: Turn
     requests: Sequence[Recorded]
 
     @property
     def last_request(self) -> str:
-        """All that the last request says."""
+        """The body of the last request as JSON text."""
         return json.dumps(self.requests[-1].json)
 
     @property
     def results(self) -> list[str]:
-        """What it says of each call, on the chat wire."""
+        """The results of the calls in the last request, for chat completions."""
         return [message["content"] for message in self.requests[-1].json["messages"] if message["role"] == "tool"]
 
     @property
@@ -89,12 +89,12 @@ Check = Callable[[Seen], None]
 
 @dataclass(frozen=True)
 class Row:
-    """A probe: what the model does, what servers there are, and what has to be so."""
+    """One failure: the replies of the model, the servers, and the expected outcome."""
 
     sentence: str
     """The first column of its row in docs/turns.md."""
     answers: Sequence[Answer]
-    """What the model says, request by request; the turn makes exactly so many."""
+    """The replies of the model; the turn sends exactly one request for each."""
     check: Check
     servers: Mapping[str, Any] = field(default_factory=lambda: {"awkward": AWKWARD})
     stop: StopReason = StopReason.ANSWERED
@@ -102,7 +102,7 @@ class Row:
     wires: Sequence[Wire] = (Wire.CHAT,)
     streams: Sequence[bool] = (True, False)
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the client; nearly always none."""
+    """Options of the client, mostly empty."""
 
 
 def calls(*names: str, **arguments: Any) -> Say:
@@ -114,7 +114,7 @@ def after(*replies: Answer) -> list[Answer]:
 
 
 def has(*results: str) -> Check:
-    """The calls came to these results, or to results that begin like them."""
+    """Return a check that the results of the calls begin with the given texts."""
 
     def check(seen: Seen) -> None:
         assert [text[: len(most)] for text, most in zip_longest(seen.results, results, fillvalue="")] == list(results)
@@ -144,7 +144,7 @@ def names_fit(seen: Seen) -> None:
 
 
 def notes(words: str) -> Check:
-    """A note begins so, and the other server was called meanwhile."""
+    """Return a check that the only note begins with a text, and that the call of the other server succeeded."""
 
     def check(seen: Seen) -> None:
         has("still there")(seen)
@@ -274,13 +274,13 @@ ROWS: dict[str, Row] = {
     "ctx.elicit": Row(
         NOBODY_THERE,
         after(calls("asks")),
-        has("ERROR: The call failed: it asks the user a question, and there is nobody to answer"),
+        has("ERROR: The call failed: it asks the user a question, but no user can answer"),
         {"asking": "elicitation.py"},
     ),
     "a question of 2026-07-28": Row(
         NOBODY_THERE,
         after(calls("returns")),
-        has("ERROR: The call failed: it asks the user a question, and there is nobody to answer"),
+        has("ERROR: The call failed: it asks the user a question, but no user can answer"),
         {"questions": "questions.py"},
     ),
     "a question that cannot be pushed": Row(
@@ -300,7 +300,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("row", "wire", "stream"), CASES)
-async def test_a_turn_ends_well_and_the_conversation_goes_on(row: Row, wire: Wire, stream: bool) -> None:
+async def test_a_turn_ends_as_documented_and_can_be_continued(row: Row, wire: Wire, stream: bool) -> None:
     with model_endpoint([*row.answers, calls("still_there"), Say("It is.")]) as endpoint:
         provider = provider_of(endpoint, wire)
         servers = {name: build_server(server) for name, server in row.servers.items()}
@@ -322,7 +322,7 @@ async def test_a_turn_ends_well_and_the_conversation_goes_on(row: Row, wire: Wir
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_an_answer_in_one_piece_that_breaks_off_is_an_error_in_one_line_and_nothing_is_lost() -> None:
+async def test_an_incomplete_response_without_streaming_is_an_error_and_the_results_are_kept() -> None:
     half = Raw((b'{"choices": [{"message": {"content": "Half an ans',), cut=True)
     with model_endpoint([calls("echo", text="Hi"), half, Say("Here I am.")]) as endpoint:
         async with DialClient({"awkward": AWKWARD}, provider_of(endpoint)) as dial:
@@ -340,8 +340,8 @@ async def test_an_answer_in_one_piece_that_breaks_off_is_an_error_in_one_line_an
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-async def test_ctrl_c_in_a_tool_call_reaches_the_server_and_leaves_no_process(stream: bool) -> None:
-    """The library's half; tests/e2e/test_interrupts.py has the program's, with the signal itself."""
+async def test_cancelling_a_tool_call_notifies_the_server_and_leaves_no_process(stream: bool) -> None:
+    """The library's part of Ctrl-C; tests/e2e/test_interrupts.py tests the program with the signal."""
     with model_endpoint([calls("never", "still_there"), Say("Here I am.")]) as endpoint:
         async with DialClient({"awkward": AWKWARD, "other": OTHER}, provider_of(endpoint)) as dial:
             running = dial.start([Message.user("Go on.")], stream=stream)
@@ -366,7 +366,7 @@ HOUR = 3600.0
 
 
 @virtual_time
-async def test_by_default_a_tool_has_a_minute_and_a_server_a_minute_to_start() -> None:
+async def test_the_default_timeouts_of_a_tool_and_of_a_start_are_one_minute() -> None:
     @asynccontextmanager
     async def boots(server: MCPServer) -> AsyncIterator[None]:
         await anyio.sleep(HOUR)
@@ -392,7 +392,7 @@ async def test_by_default_a_tool_has_a_minute_and_a_server_a_minute_to_start() -
     assert turn.notes == ("server 'mute' is not available: not ready within 60 seconds",)
 
 
-def test_the_documentation_has_exactly_these_rows() -> None:
+def test_the_documentation_has_exactly_the_rows_of_this_test() -> None:
     section = (ROOT / "docs" / "turns.md").read_text("utf-8").partition("## What happens when")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (?!-)(.+?) \|", section, re.MULTILINE)[1:]
     assert sorted(rows) == sorted({row.sentence for row in ROWS.values()} | {"Ctrl-C is pressed while a tool runs"})

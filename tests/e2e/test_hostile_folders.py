@@ -1,4 +1,4 @@
-"""In a folder with a servers.json that nobody trusts, no command of dial-chat lets anything of it count."""
+"""In a folder with an untrusted servers.json, no command of dial-chat uses anything from that file."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ typer_apps.load_groups()
 GROUP = typer.main.get_command(typer_apps.more)
 assert isinstance(GROUP, TyperGroup)
 PROGRAM: dict[str, Any] = dict(all_commands(GROUP))
-"""Every command beside the chat, as the program itself has them; those of a group with both names."""
+"""All commands of the program except the chat; commands of a group have both names."""
 VALUES = {"name": "net", "action": "list", "prompt": "Hello"}
 INSPECTORS = {"doctor": "DC114", "bug-report": "--yes", "config": "not trusted, not in use", "models": "not trusted"}
-"""Commands that go on without the file, and what they say of it: they ask the user's own endpoint for a list."""
+"""Commands that run without the file, with a part of their message; they may list the models of the user's endpoint."""
 ENDS_WITHOUT_CONFIGURATION = {"conversations": 0, "trust": 2}
 
 
 def words_of(name: str) -> list[str]:
-    """Return the least a command has to be given."""
+    """Return a command with its required arguments."""
     arguments = [p for p in PROGRAM[name].params if isinstance(p, TyperArgument) and p.required]
     return [*name.split(), *(VALUES.get(str(argument.name), "x") for argument in arguments)]
 
@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Iterator[HostileFolder]:
         yield made
 
 
-def test_the_commands_are_those_of_the_program() -> None:
+def test_the_list_of_commands_is_read_from_the_program() -> None:
     assert {
         "call",
         "conversations",
@@ -85,7 +85,7 @@ def test_every_command_that_reads_a_configuration_has_the_option_to_trust_it(nam
 
 
 @pytest.mark.parametrize("words", RUNS, ids=" ".join)
-def test_without_a_terminal_nothing_of_it_counts(folder: HostileFolder, words: list[str]) -> None:
+def test_without_a_terminal_the_untrusted_file_is_not_used(folder: HostileFolder, words: list[str]) -> None:
     done = folder.run(*words)
     folder.assert_untouched()
     if words[0] in INSPECTORS:
@@ -103,34 +103,34 @@ def test_without_a_terminal_nothing_of_it_counts(folder: HostileFolder, words: l
 
 
 @pytest.mark.parametrize("words", [*RUNS, []], ids=lambda words: " ".join(words) or "talk")
-def test_with_a_no_nothing_of_it_counts(folder: HostileFolder, words: list[str]) -> None:
+def test_after_the_answer_no_the_untrusted_file_is_not_used(folder: HostileFolder, words: list[str]) -> None:
     shown = answered(folder, words, "n\r")
     folder.assert_untouched()
     if reads_a_configuration(words) and not INSPECTORS.keys() & {*words}:
         assert "is not known" not in shown
         assert "continuing without the servers.json of this folder" in shown
-    if words == ["Hello"]:  # the user's own model is asked, with their own key
+    if words == ["Hello"]:  # the request goes to the user's own model with the user's own key
         assert KEY.encode() in folder.endpoint.heard[0]
 
 
-def test_the_trap_works_where_the_file_is_trusted(folder: HostileFolder) -> None:
+def test_the_hostile_file_has_its_effect_with_the_option_trust(folder: HostileFolder) -> None:
     done = folder.run("--trust", "--no-save", "Hello")
     assert folder.marker.exists()
     assert any(KEY.encode() in request for request in folder.stranger.heard)
     assert done.returncode == 3
     folder.marker.unlink()
     folder.stranger.heard.clear()
-    assert folder.run("--no-save", "Hello").returncode == 2  # it was for one run
+    assert folder.run("--no-save", "Hello").returncode == 2  # the option applies to one run
     folder.assert_untouched()
 
 
-def test_what_is_piped_in_does_not_answer(folder: HostileFolder) -> None:
+def test_standard_input_does_not_answer_the_trust_prompt(folder: HostileFolder) -> None:
     assert folder.run("Hello", stdin="t\nt\n").returncode == 2
     folder.assert_untouched()
 
 
 def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
-    """Run dial-chat in a terminal, answer its question for trust, leave it where it waits, and give what it showed."""
+    """Run dial-chat in a terminal, answer its trust prompt, end it where it waits, and return its output."""
     import pty
 
     ours, theirs = pty.openpty()

@@ -1,4 +1,4 @@
-"""The command `init` as a newcomer runs it: in a folder without configuration."""
+"""`dial-chat init` in a folder without configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_first_configuration_is_written_trusted_and_works(tmp_path: Path) -> N
     assert again.returncode == 2 and "there is a configuration already" in again.stderr
 
 
-def test_options_answer_the_questions(tmp_path: Path) -> None:
+def test_options_replace_the_prompts(tmp_path: Path) -> None:
     (tmp_path / "home" / ".cursor").mkdir(parents=True)
     linear = {"url": "https://linear.example/mcp"}
     (tmp_path / "home" / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"linear": linear}}))
@@ -40,7 +40,7 @@ def test_options_answer_the_questions(tmp_path: Path) -> None:
     assert (wrong.returncode, 'did you mean "time"' in wrong.stderr) == (2, True)
 
 
-def test_three_questions_make_a_file_that_is_tried_with_one_question(tmp_path: Path) -> None:
+def test_three_prompts_write_a_file_that_is_tested_with_one_question(tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "get_current_time", "arguments": {"timezone": "Asia/Tokyo"}}]}
     (tmp_path / "replies.json").write_text(json.dumps([call, "It is noon in Tokyo."]))
     with screen(tmp_path, "init", columns=120) as shown:
@@ -64,7 +64,7 @@ def test_three_questions_make_a_file_that_is_tried_with_one_question(tmp_path: P
     assert '"defaultModel": "scripted:replies.json"' in text and "// The current time" in text
 
 
-def test_leaving_at_a_question_writes_nothing(tmp_path: Path) -> None:
+def test_leaving_at_a_prompt_writes_nothing(tmp_path: Path) -> None:
     with screen(tmp_path, "init", "--model", "local") as shown:
         shown.until("Which servers?")
         shown.until("Numbers such as")

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: in good order, and nothing left behind."""
+"""Ctrl-C, SIGTERM and SIGHUP: an orderly end, without remaining processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def call(name: str) -> dict[str, Any]:
 
 
 def read_until(process: subprocess.Popen[str], kind: str) -> list[dict[str, Any]]:
-    """Read the program's events up to the first of a kind."""
+    """Read the program's events up to the first event of a kind."""
     events: list[dict[str, Any]] = []
     assert process.stdout is not None
     for line in process.stdout:
@@ -36,8 +36,8 @@ def read_until(process: subprocess.Popen[str], kind: str) -> list[dict[str, Any]
     raise AssertionError(f"no {kind}: {events} {process.stderr.read()}")
 
 
-def gone(*pids: int) -> bool:
-    """Wait for processes to end: they were told to, and somebody else reaps them."""
+def have_ended(*pids: int) -> bool:
+    """Wait for stopped processes to end, which another process reaps; return whether all have ended."""
     end = time.monotonic() + LONG
     while any(is_alive(pid) for pid in pids) and time.monotonic() < end:
         time.sleep(0.02)
@@ -64,7 +64,7 @@ def test_the_first_interrupt_ends_the_turn_and_keeps_the_text_so_far(tmp_path: P
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("behaviour", ["Stubborn", "LeavesChild"])
-def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals, behaviour: str) -> None:
+def test_no_process_remains_after_a_signal(tmp_path: Path, number: signal.Signals, behaviour: str) -> None:
     servers = {"bad": entry(behaviour, autoApprove=["*"])}
     write_config(tmp_path, servers, [call("echo"), HANG])
     with started(tmp_path, "--output", "jsonl", "Say hi") as process:
@@ -72,10 +72,10 @@ def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals, 
         assert len(pids) == 1
         process.send_signal(number)
         assert process.wait(LONG) == 130
-    assert gone(*pids)
+    assert have_ended(*pids)
 
 
-def test_an_interrupt_while_servers_start_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupt_while_servers_start_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "pids"
     folder.mkdir()
     waits = entry("WaitsForOthers", "--folder", str(folder), "--count", "2")
@@ -86,10 +86,10 @@ def test_an_interrupt_while_servers_start_leaves_nothing(tmp_path: Path) -> None
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         assert process.wait(LONG) == 130
-    assert gone(*(int(path.name) for path in folder.iterdir()))
+    assert have_ended(*(int(path.name) for path in folder.iterdir()))
 
 
-def test_a_signal_in_a_call_tells_the_server(tmp_path: Path) -> None:
+def test_a_signal_during_a_call_notifies_the_server(tmp_path: Path) -> None:
     log = tmp_path / "log"
     servers = {"mute": entry("NeverAnswers", "--log", str(log), autoApprove=["*"])}
     write_config(tmp_path, servers, [call("echo")])
@@ -108,7 +108,7 @@ def test_a_signal_in_a_call_tells_the_server(tmp_path: Path) -> None:
     assert "notifications/cancelled" in log.read_text()
 
 
-def test_a_killed_host_leaves_a_valid_conversation_and_no_well_behaved_server(tmp_path: Path) -> None:
+def test_a_killed_host_leaves_a_valid_conversation_and_no_server_that_watches_its_input(tmp_path: Path) -> None:
     servers = {"good": entry("ShowsItself", autoApprove=["*"])}
     write_config(tmp_path, servers, [call("echo"), HANG])
     with started(tmp_path, "--output", "jsonl", "Say hi") as process:
@@ -116,13 +116,13 @@ def test_a_killed_host_leaves_a_valid_conversation_and_no_well_behaved_server(tm
         [finished] = [event for event in events if event["type"] == "tool_call_finished"]
         process.kill()
         process.wait(LONG)
-    assert gone(json.loads(finished["result"]["content"])["pid"])
+    assert have_ended(json.loads(finished["result"]["content"])["pid"])
     write_config(tmp_path, {}, ["Here I am again."])
     ran = dial_chat(tmp_path, "--continue", "And now?")
     assert (ran.returncode, ran.stdout) == (0, "Here I am again.\n")
 
 
-def test_a_reader_that_has_enough_is_no_traceback(tmp_path: Path) -> None:
+def test_a_closed_output_pipe_causes_no_traceback(tmp_path: Path) -> None:
     write_config(tmp_path, {}, [{"text": "word " * 200_000, "chunk_size": 10_000}])
     with started(tmp_path, "Say hi") as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""The main job: real servers, each wire, one question that needs a tool. As a program, and as a library."""
+"""The main use case: a question that needs a tool of a real server, with each model API, as a program or library."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ needs_npm = pytest.mark.skipif(not NPM.exists(), reason="npm servers are not her
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "plain"])
 @pytest.mark.parametrize("wire", WIRES)
-def test_every_wire_gives_the_same_turn(tmp_path: Path, wire: str, streamed: bool) -> None:
+def test_every_model_api_gives_the_same_turn(tmp_path: Path, wire: str, streamed: bool) -> None:
     write_config(tmp_path, {"time": TIME})
     words, env = WIRES[wire]
     with model_endpoint(ANSWERS) as endpoint:
@@ -94,7 +94,7 @@ def real_servers(folder: Path) -> dict[str, Any]:
 @needs_npm
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not here")
 @pytest.mark.anyio
-async def test_real_servers_of_both_eras_work_side_by_side(tmp_path: Path) -> None:
+async def test_real_servers_of_both_protocol_eras_work_together(tmp_path: Path) -> None:
     servers = real_servers(tmp_path)
     (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers}))
     calls = [
@@ -143,7 +143,7 @@ def test_the_program_lists_the_tools_of_real_servers(tmp_path: Path) -> None:
     assert [tool["name"] for tool in tools] == sorted(tool["name"] for tool in tools)
 
 
-def test_a_tool_of_a_real_server_is_called_by_hand(tmp_path: Path) -> None:
+def test_a_tool_of_a_real_server_can_be_called_by_a_command(tmp_path: Path) -> None:
     write_config(tmp_path, {"time": TIME})
     ran = dial_chat(tmp_path, "call", "get_current_time", '{"timezone": "Asia/Tokyo"}')
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""``dial-chat models`` lists what runs on this machine."""
+"""``dial-chat models``: local models, and the models of endpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dial_client.local.weights import QWEN
 from tests.support.program import dial_chat
 
 
-def test_what_was_fetched_is_listed_with_what_could_be(tmp_path: Path) -> None:
+def test_downloaded_and_available_models_are_listed(tmp_path: Path) -> None:
     file = tmp_path / "hf" / "bartowski--Qwen_Qwen3-4B-GGUF" / "Qwen3-4B-Q4_K_M.gguf"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"GGUF")
@@ -31,18 +31,18 @@ def test_what_was_fetched_is_listed_with_what_could_be(tmp_path: Path) -> None:
     assert any(not model.installed and model.name.startswith("local:hf:") for model in found.values())
 
 
-def test_our_own_model_is_installed_once_its_file_is_there(tmp_path: Path) -> None:
+def test_the_embedded_model_is_installed_once_its_file_exists(tmp_path: Path) -> None:
     (tmp_path / QWEN.file).write_bytes(b"GGUF")
     assert local_models(tmp_path)[0].installed
 
 
-def test_a_model_fits_if_other_programs_are_left_room() -> None:
+def test_a_model_fits_if_it_leaves_memory_for_other_programs() -> None:
     four_billion = LocalModel("local:hf:x/y", 2_500_000_000, installed=False)
     assert four_billion.fits(8_000_000_000)
     assert not four_billion.fits(4_000_000_000)
 
 
-def test_this_machine_says_how_much_memory_it_has() -> None:
+def test_the_memory_of_the_machine_is_known() -> None:
     memory = memory_bytes()
     assert memory is not None
     assert memory > 100_000_000
@@ -72,7 +72,7 @@ UNABLE = ["42", "all at once", "About 5 degrees.", "Cold, both.", *["no JSON"] *
 
 
 @pytest.mark.parametrize(("replies", "works"), [(ABLE, True), (UNABLE, False)])
-def test_a_model_is_tried_by_short_questions(tmp_path: Path, replies: list[Any], *, works: bool) -> None:
+def test_a_model_is_tested_with_short_questions(tmp_path: Path, replies: list[Any], *, works: bool) -> None:
     (tmp_path / "replies.json").write_text(json.dumps(replies))
     tried = dial_chat(tmp_path, "models", "test", "scripted:replies.json", "--json")
     trials = {trial["name"]: trial for trial in json.loads(tried.stdout)["trials"]}
@@ -91,7 +91,7 @@ def test_a_model_that_cannot_be_reached_is_exit_code_3(tmp_path: Path) -> None:
 
 @contextmanager
 def endpoint(*ids: str, status: int = 200) -> Iterator[tuple[str, list[str]]]:
-    """Serve ``GET /v1/models``; yield the address, and the requests so far."""
+    """Serve ``GET /v1/models``; yield the URL and the list of requests so far."""
     requests: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -116,7 +116,7 @@ def endpoint(*ids: str, status: int = 200) -> Iterator[tuple[str, list[str]]]:
             thread.join()
 
 
-def test_the_models_of_an_endpoint_are_listed_and_it_is_asked_once_a_day(tmp_path: Path) -> None:
+def test_the_models_of_an_endpoint_are_listed_and_cached_for_a_day(tmp_path: Path) -> None:
     with endpoint("b-2", "a-1", "esc\x1b[31m") as (url, requests):
         variables = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}
         listed = dial_chat(tmp_path, "models", "list", "1", **variables).stdout.splitlines()
@@ -129,7 +129,7 @@ def test_the_models_of_an_endpoint_are_listed_and_it_is_asked_once_a_day(tmp_pat
         assert len(requests) == 2
 
 
-def test_an_endpoint_that_refuses_is_named_with_its_reason_and_the_rest_is_listed(tmp_path: Path) -> None:
+def test_an_endpoint_that_refuses_the_key_is_named_and_other_models_are_listed(tmp_path: Path) -> None:
     with endpoint(status=401) as (refusing, _), endpoint("good") as (url, _):
         profiles = {"mine": {"base_url": url, "model": "good"}, "theirs": {"base_url": refusing}}
         (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {}, "models": profiles}))

@@ -1,4 +1,4 @@
-"""The commands of README.md, in an empty folder of somebody who has Python and nothing else."""
+"""The commands of README.md, run in an empty folder of a user who has only Python."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
-    """Somebody who has typed the first four commands of README.md."""
+    """A user's folder after the first four commands of README.md."""
     with installed_newcomer(tmp_path_factory.mktemp("newcomer"), list_commands("README.md")[:4]) as person:
         yield person
 
 
-def test_the_readme_begins_with_the_commands_that_lead_to_an_answer() -> None:
+def test_the_commands_of_the_readme_lead_to_an_answer() -> None:
     commands = [re.sub(r"\s+#.*", "", command) for command in list_commands("README.md")]
     assert commands == [
         "python3 -m venv .venv",

@@ -1,4 +1,4 @@
-"""Logging in from the terminal, the port the browser comes back to, and where logins are kept."""
+"""OAuth logins with dial-chat: the browser, the redirect listener, and token storage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server() -> Iterator[Guarded]:
 
 @pytest.fixture
 def browser(tmp_path: Path) -> str:
-    """A program that opens an address and goes where it is sent, as browsers do."""
+    """The command of a program that opens a URL and follows redirects, like a browser."""
     program = tmp_path / "browser.py"
     program.write_text(BROWSER)
     return f"{sys.executable} {program} %s"
@@ -52,7 +52,7 @@ def test_a_login_in_the_browser_is_followed_by_a_logout(server: Guarded, tmp_pat
     assert "it needs a login: run `dial-chat servers login docs`" in dial_chat(tmp_path, "servers").stdout
 
 
-def test_a_login_works_in_a_browser_that_the_user_opens(server: Guarded, tmp_path: Path) -> None:
+def test_a_login_works_in_a_browser_opened_by_the_user(server: Guarded, tmp_path: Path) -> None:
     write_config(tmp_path, {"docs": {"url": server.url}})
     with started(tmp_path, "servers", "login", "docs", "--no-browser") as login:
         assert login.stderr is not None
@@ -71,7 +71,7 @@ def test_a_login_works_in_a_browser_that_the_user_opens(server: Guarded, tmp_pat
     ("words", "error"),
     [
         (("login", "dosc"), 'did you mean "docs"?'),
-        (("login", "program"), "only servers behind a URL have a login"),
+        (("login", "program"), "only servers with a URL have a login"),
         (("login",), "Missing argument"),
         (("sing", "docs"), "No such command 'sing'"),
     ],
@@ -85,7 +85,7 @@ def test_a_server_without_a_login_is_an_error_with_the_reason(
 
 
 @pytest.mark.anyio
-async def test_the_port_hears_one_answer_and_nothing_else() -> None:
+async def test_the_redirect_listener_accepts_one_valid_redirect() -> None:
     async with (
         RedirectListener() as loopback,
         httpx2.AsyncClient(trust_env=False) as browser,
@@ -112,7 +112,7 @@ async def test_the_port_hears_one_answer_and_nothing_else() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_port_that_is_taken_is_named() -> None:
+async def test_the_error_names_a_port_in_use() -> None:
     async with RedirectListener() as first:
         port = int(first.redirect_uri.split(":")[2].split("/")[0])
         with pytest.raises(LoginFailed, match=str(port)):
@@ -121,7 +121,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_file_that_cannot_be_read_is_no_login(tmp_path: Path) -> None:
+async def test_an_unreadable_token_file_is_ignored(tmp_path: Path) -> None:
     vault = TokenStorage(web("https://a.example/mcp"), tmp_path / "logins")
     await vault.save(TokenRecord(issuer="https://a.example"))
     [file] = kept(tmp_path)
@@ -131,7 +131,7 @@ async def test_a_file_that_cannot_be_read_is_no_login(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_record_belongs_to_one_name_and_one_url(tmp_path: Path) -> None:
+async def test_stored_tokens_belong_to_one_server_name_and_url(tmp_path: Path) -> None:
     kept_for = web("https://a.example/mcp")
     await TokenStorage(kept_for, tmp_path).save(TokenRecord(tokens={"access_token": "x"}))
     for changed in (web("https://a.example/other"), web("https://a.example/mcp", name="other")):
@@ -141,7 +141,7 @@ async def test_a_record_belongs_to_one_name_and_one_url(tmp_path: Path) -> None:
 
 
 class Keyring:
-    """A system's keyring, by the functions of the package of that name."""
+    """A system keyring with the functions of the `keyring` package."""
 
     priority = 5
 
@@ -186,7 +186,7 @@ async def test_a_keyring_is_used_if_it_can_be_opened(
 
 @pytest.mark.anyio
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
-async def test_the_umask_opens_no_file(tmp_path: Path) -> None:
+async def test_token_files_are_private_with_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         await TokenStorage(web("https://a.example/mcp"), tmp_path / "logins").save(TokenRecord())

@@ -1,4 +1,4 @@
-"""The web page in a real browser: what a person does with it, with a real server, real tools, a scripted model."""
+"""The web page in a real browser: main actions of a user, with a real server, real tools and a scripted model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def calls(name: str, **arguments: Any) -> dict[str, Any]:
     return {"text": f"I will use {name}.", "tool_calls": [{"name": name, "arguments": arguments}]}
 
 
-def test_an_answer_is_shown_as_it_is_written_and_can_be_stopped(chromium: Browser, tmp_path: Path) -> None:
+def test_an_answer_is_shown_while_streaming_and_can_be_stopped(chromium: Browser, tmp_path: Path) -> None:
     text = "# Title\n\nSome **bold** words:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nprint(1)\n```\n\n"
     text += "".join(f"{at}. item\n\n" for at in range(1, 13)) + "and so on"
     replies = [{"text": text, "chunk_size": 1, "hang": True}, "You are welcome."]
@@ -54,7 +54,7 @@ def test_an_answer_is_shown_as_it_is_written_and_can_be_stopped(chromium: Browse
         assert_harmless(tab, address)
 
 
-def test_a_tool_call_is_a_folded_line_with_arguments_and_result_within(chromium: Browser, tmp_path: Path) -> None:
+def test_a_tool_call_is_a_collapsed_line_with_arguments_and_result(chromium: Browser, tmp_path: Path) -> None:
     replies = [{"reasoning": "Hm, echo.", **calls("echo", text="hello <b>there</b>")}, "It said hello."]
     with serve_page(tmp_path, replies, two_servers(autoApprove=["echo"])) as address:
         tab = open_page(chromium, address)
@@ -79,8 +79,8 @@ def test_a_tool_call_is_a_folded_line_with_arguments_and_result_within(chromium:
         assert_harmless(tab, address)
 
 
-def handed_over(event: str, name: str) -> str:
-    """Return a script that pastes or drops an image, with the events of a browser."""
+def paste_or_drop(event: str, name: str) -> str:
+    """Return a script that pastes or drops an image by browser events."""
     kind, member = {"paste": ("ClipboardEvent", "clipboardData"), "drop": ("DragEvent", "dataTransfer")}[event]
     return (
         f"(() => {{ const bytes = Uint8Array.from(atob('{DOT}'), (char) => char.charCodeAt(0)); "
@@ -91,7 +91,7 @@ def handed_over(event: str, name: str) -> str:
     )
 
 
-def test_images_and_documents_go_along_with_a_message(chromium: Browser, tmp_path: Path) -> None:
+def test_images_and_documents_can_be_attached_to_a_message(chromium: Browser, tmp_path: Path) -> None:
     pdf, image, script = (tmp_path / name for name in ("a report.pdf", "<b>dot.png", "run.bin"))
     pdf.write_bytes(b"%PDF-1.7")
     image.write_bytes(base64.b64decode(DOT))
@@ -103,8 +103,8 @@ def test_images_and_documents_go_along_with_a_message(chromium: Browser, tmp_pat
             tab.choose_file("#attach-input", path)
         assert "run.bin was not attached" in read_text(tab, ".toast")
         assert tab.run(f"({CHIPS})") == ["a report.pdf", "<b>dot.png"]
-        assert tab.run(handed_over("paste", "pasted.png")) is True
-        assert tab.run(handed_over("drop", "dropped.png")) is True
+        assert tab.run(paste_or_drop("paste", "pasted.png")) is True
+        assert tab.run(paste_or_drop("drop", "dropped.png")) is True
         tab.until(f"({CHIPS}).length === 4")
         tab.click("[aria-label='Remove a report.pdf']")
         assert tab.run(f"({CHIPS})") == ["<b>dot.png", "pasted.png", "dropped.png"]
@@ -127,7 +127,7 @@ def test_images_and_documents_go_along_with_a_message(chromium: Browser, tmp_pat
         assert_harmless(tab, address)
 
 
-def test_a_call_runs_when_the_person_allows_it(chromium: Browser, tmp_path: Path) -> None:
+def test_a_call_runs_after_approval(chromium: Browser, tmp_path: Path) -> None:
     replies = [
         calls("echo", text="one"),
         "Once.",
@@ -142,7 +142,7 @@ def test_a_call_runs_when_the_person_allows_it(chromium: Browser, tmp_path: Path
         assert read_text(tab, ".request h2") == "library wants to run echo"
         assert read_text(tab, ".request-question") == "Allow library to run echo?"
         assert read_text(tab, ".request pre") == "text: one"
-        assert tab.run("document.activeElement.id") == "message"  # a key that is pressed now grants nothing
+        assert tab.run("document.activeElement.id") == "message"  # keys now go to the message field and approve nothing
         assert tab.run("document.querySelector('.tool').dataset.state") == "waiting"
         tab.click(".request .primary")
         tab.until(DONE)
@@ -157,7 +157,7 @@ def test_a_call_runs_when_the_person_allows_it(chromium: Browser, tmp_path: Path
         assert_harmless(tab, address)
 
 
-def test_a_denied_call_does_not_run_and_the_model_hears_why(chromium: Browser, tmp_path: Path) -> None:
+def test_a_denied_call_does_not_run_and_the_model_gets_the_reason(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, [calls("die"), "I did not."], two_servers()) as address:
         tab = open_page(chromium, address)
         send_message(tab, "Die")
@@ -171,7 +171,7 @@ def test_a_denied_call_does_not_run_and_the_model_hears_why(chromium: Browser, t
         assert_harmless(tab, address)
 
 
-def test_a_reload_in_the_middle_of_a_turn_goes_on_where_it_was(chromium: Browser, tmp_path: Path) -> None:
+def test_a_reload_during_a_turn_resumes_the_turn(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, ["Hello.", calls("echo", text="still here"), "The end."], two_servers()) as address:
         tab = open_page(chromium, address)
         send_message(tab, "Hi")
@@ -192,7 +192,7 @@ def test_a_reload_in_the_middle_of_a_turn_goes_on_where_it_was(chromium: Browser
         assert_harmless(tab, address)
 
 
-def test_a_connection_that_is_lost_is_taken_up_again(chromium: Browser, tmp_path: Path) -> None:
+def test_a_lost_connection_is_restored(chromium: Browser, tmp_path: Path) -> None:
     with (
         serve_page(tmp_path, [calls("echo", text="back"), "We are back."], two_servers()) as address,
         open_relay(address) as (relay, way),
@@ -210,7 +210,7 @@ def test_a_connection_that_is_lost_is_taken_up_again(chromium: Browser, tmp_path
         assert read_text(tab, f"{LAST} .answer .prose:last-of-type") == "We are back."
 
 
-def test_what_cannot_be_sent_is_not_lost(chromium: Browser, tmp_path: Path) -> None:
+def test_a_message_that_cannot_be_sent_returns_to_the_field(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, ["Hello.", "There you are."]) as address, open_relay(address) as (relay, way):
         tab = open_page(chromium, way)
         send_message(tab, "Hi")
@@ -226,7 +226,7 @@ def test_what_cannot_be_sent_is_not_lost(chromium: Browser, tmp_path: Path) -> N
         assert tab.run("document.querySelectorAll('.turn').length") == 2
 
 
-def test_a_servers_question_is_a_form(chromium: Browser, tmp_path: Path) -> None:
+def test_an_elicitation_is_shown_as_a_form(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, [calls("asks"), "It was meant."], two_servers()) as address:
         tab = open_page(chromium, address)
         send_message(tab, "Ask me")
@@ -239,7 +239,7 @@ def test_a_servers_question_is_a_form(chromium: Browser, tmp_path: Path) -> None
         assert_harmless(tab, address)
 
 
-def test_a_failure_is_reported_in_words(chromium: Browser, tmp_path: Path) -> None:
+def test_a_model_failure_is_shown(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(
         tmp_path, [{"text": "I beg", "error": {"message": "the model is on holiday", "status": 400}}]
     ) as address:
@@ -250,7 +250,7 @@ def test_a_failure_is_reported_in_words(chromium: Browser, tmp_path: Path) -> No
         assert_harmless(tab, address)
 
 
-def test_the_panel_names_the_fault_of_a_server_and_restarts_the_server(chromium: Browser, tmp_path: Path) -> None:
+def test_the_panel_shows_the_error_of_a_server_and_restarts_it(chromium: Browser, tmp_path: Path) -> None:
     servers = two_servers() | {"broken": {"command": "no-such-program"}}
     with serve_page(tmp_path, ["Hello."], servers) as address:
         tab = open_page(chromium, address)
@@ -260,7 +260,7 @@ def test_the_panel_names_the_fault_of_a_server_and_restarts_the_server(chromium:
         tab.until("document.querySelectorAll('#servers .server[data-state=ready]').length === 2")
         assert "no-such-program" in read_text(tab, "#servers .server[data-state=failed] .failure")
         assert "Say it again." in read_text(tab, "#servers .server[data-state=ready] dl")
-        # A list that is under way when its server is restarted fails, and Chromium reports that as an error.
+        # A list request fails if its server restarts meanwhile, and Chromium reports that as an error.
         lists = "performance.getEntriesByType('resource').filter(({ name }) => name.includes('resources?server='))"
         tab.until(f"{lists}.length === 2")
         tab.click("[aria-label='Restart library']")

@@ -1,4 +1,4 @@
-"""The page as axe judges it, in every state, in both themes, at a wide screen and at 320 pixels."""
+"""Accessibility of the page, checked with axe in every state, in both themes, at full width and at 320 pixels."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def visit_conversations(tab: Tab) -> Iterator[str]:
 
 
 def visit_composer(tab: Tab, folder: Path) -> Iterator[str]:
-    """Show the proposals, the form of a prompt, the search, attachments and the context of an app."""
+    """Show completions, the form of a prompt, the search, attachments and the context of an app."""
     tab.click("#message")
     tab.type("/gre")
     tab.until("document.querySelector('.completion')")
@@ -159,7 +159,7 @@ def visit_composer(tab: Tab, folder: Path) -> Iterator[str]:
 
 
 def visit_requests(tab: Tab) -> Iterator[str]:
-    """Have a server ask, and a call wait for approval with a message queued behind it."""
+    """Show an elicitation, and a call that waits for approval with a queued message after it."""
     send_message(tab, "Ask me")
     tab.until("document.querySelector('.request-form')")
     yield "question of a server"

@@ -1,4 +1,4 @@
-"""What the page makes of an answer beside plain Markdown: coloured code, formulas, tables, diagrams."""
+"""Answers on the page beyond plain Markdown: coloured code, formulas, tables and diagrams."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def greet(name: str) -> str:
 def not_coloured(): ...
 ```
 """
-# For this grammar the time grows with the square of the length.
+# Highlighting with this grammar takes quadratic time.
 SLOW = f'```typescript\n{"((a" * 19_900}\n```\n\n```json\n{{"after": true}}\n```'
 
 
@@ -66,7 +66,7 @@ not a diagram
 
 @contextmanager
 def answered(chromium: Browser, folder: Path, text: str, **media: str) -> Iterator[Tab]:
-    """Provide the page with an answer; at the end assert that it did no harm."""
+    """Open the page with an answer, and assert at the end that the answer was harmless."""
     with serve_page(folder, [{"text": text, "chunk_size": max(7, len(text) // 100)}]) as address:
         tab = open_page(chromium, address, **media)
         send_message(tab, "Show it")
@@ -96,15 +96,13 @@ def test_code_is_coloured_and_remains_text(chromium: Browser, tmp_path: Path) ->
         assert tab.run("document.querySelectorAll('.answer :is(script, img)').length") == 0
 
 
-def test_code_that_takes_too_long_stays_text_and_the_next_block_gets_its_colours(
-    chromium: Browser, tmp_path: Path
-) -> None:
+def test_slow_code_stays_plain_and_the_next_block_is_coloured(chromium: Browser, tmp_path: Path) -> None:
     with answered(chromium, tmp_path, SLOW) as tab:
         tab.until("document.querySelectorAll('pre code')[1].querySelector('.code-attribute')")
         assert tab.run("document.querySelector('pre code').textContent.length") == 59_700
 
 
-def test_a_worker_of_another_address_is_refused_by_the_browser(chromium: Browser, tmp_path: Path) -> None:
+def test_the_browser_refuses_workers_from_other_urls(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, ["Hello."]) as address:
         tab = open_page(chromium, address)
         for expression in ("new Worker('/assets/app.js')", "trustedTypes.createPolicy('dial-worker', {})"):
@@ -125,20 +123,20 @@ def test_formulas_are_mathml_and_prices_are_text(chromium: Browser, tmp_path: Pa
         assert tab.run("document.querySelectorAll('.answer :is(a, img, [style], script)').length") == 0
 
 
-def test_a_formula_that_is_nested_too_deeply_stays_text(chromium: Browser, tmp_path: Path) -> None:
+def test_a_too_deeply_nested_formula_stays_text(chromium: Browser, tmp_path: Path) -> None:
     with answered(chromium, tmp_path, f"{DEEP} and $y$") as tab:
         tab.until("document.querySelector('.math:last-of-type math')")
         assert tab.run("document.querySelector('.math').textContent") == DEEP.strip("$")
 
 
-def test_a_formula_whose_own_macros_expand_too_far_stays_text(chromium: Browser, tmp_path: Path) -> None:
+def test_a_formula_with_excessive_macro_expansion_stays_text(chromium: Browser, tmp_path: Path) -> None:
     blow_up = r"\def\a{" + "x" * 4000 + "}" + r"\a" * 250
     with answered(chromium, tmp_path, rf"${blow_up}$ and $\newcommand{{\foo}}{{\mathbb{{R}}}} x \in \foo$") as tab:
         tab.until("document.querySelector('.math:last-of-type math')")
         assert tab.run("document.querySelector('.math').textContent") == blow_up
 
 
-def test_a_formula_draws_nothing_outside_its_place(chromium: Browser, tmp_path: Path) -> None:
+def test_a_formula_cannot_draw_outside_its_box(chromium: Browser, tmp_path: Path) -> None:
     moved = r"\raisebox{-80pt}{Allow everything?}"
     with answered(chromium, tmp_path, f"First ${moved}$ and $${moved}$$\n\n" + "Last.\n\n" * 9) as tab:
         tab.until("document.querySelectorAll('.answer mtext').length === 2")
@@ -161,7 +159,7 @@ def test_a_table_is_copied_as_csv_and_as_markdown(chromium: Browser, tmp_path: P
         assert tab.run("window.copied.split('\\n')[1]") == "| --- | --: |"
 
 
-def test_diagrams_are_images_and_a_hostile_one_reaches_nothing(chromium: Browser, tmp_path: Path) -> None:
+def test_diagrams_are_images_and_a_hostile_diagram_sends_no_request(chromium: Browser, tmp_path: Path) -> None:
     with answered(chromium, tmp_path, DIAGRAMS) as tab:
         tab.until("document.querySelectorAll('.diagram-picture:not([hidden]) img').length === 2")
         images = "[...document.querySelectorAll('.diagram img')]"

@@ -1,4 +1,4 @@
-"""Permission on the page: real names, the server's words as its own, readable arguments, and nothing that is cut."""
+"""Approvals on the page: names of servers and tools, quoted server texts, and complete readable arguments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OUTSIDE = (
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
-def test_arguments_are_written_as_the_terminal_writes_them(tmp_path: Path) -> None:
+def test_arguments_are_formatted_like_in_the_terminal(tmp_path: Path) -> None:
     assert NODE is not None
     for name in ("invisible_characters", "argument_block"):
         text = (FOLDER / f"{name}.js").read_text("utf-8")
@@ -55,9 +55,7 @@ def test_arguments_are_written_as_the_terminal_writes_them(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("width", "height"), [(320, 568), (375, 667), (1280, 800)])
-def test_whatever_is_asked_about_every_button_can_be_reached(
-    chromium: Browser, tmp_path: Path, width: int, height: int
-) -> None:
+def test_every_button_of_an_approval_can_be_reached(chromium: Browser, tmp_path: Path, width: int, height: int) -> None:
     arguments = {
         "text": "\n".join(f"line {at}" for at in range(300)),
         "wide": "x" * 5000,
@@ -86,7 +84,7 @@ def test_whatever_is_asked_about_every_button_can_be_reached(
         assert_harmless(tab, address)
 
 
-def test_always_is_an_answer(chromium: Browser, tmp_path: Path) -> None:
+def test_an_approval_can_be_permanent(chromium: Browser, tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "echo", "arguments": {"text": "x"}}]}
     with serve_page(tmp_path, [call, call, "Done."], two_servers()) as address:
         tab = open_page(chromium, address)
@@ -98,12 +96,12 @@ def test_always_is_an_answer(chromium: Browser, tmp_path: Path) -> None:
 
 
 def wait_for_keys(tab: Tab) -> None:
-    """Wait until a key counts: the request has been shown for a while without any key."""
+    """Wait until keys are accepted: some time after the request was shown and after the last key."""
     tab.until("document.querySelector('.request')")
     tab.run("new Promise((kept) => setTimeout(kept, 800))")
 
 
-def test_arguments_are_changed_reviewed_and_run_as_they_were_shown(chromium: Browser, tmp_path: Path) -> None:
+def test_changed_arguments_are_reviewed_and_run_as_shown(chromium: Browser, tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "echo", "arguments": {"text": "one\r\ntwo"}}]}
     with serve_page(tmp_path, [call, "Done."], two_servers()) as address:
         tab = open_page(chromium, address)
@@ -129,9 +127,7 @@ def test_arguments_are_changed_reviewed_and_run_as_they_were_shown(chromium: Bro
         assert_harmless(tab, address)
 
 
-def test_arguments_that_do_not_fit_are_said_to_the_person_and_dropped_with_escape(
-    chromium: Browser, tmp_path: Path
-) -> None:
+def test_invalid_changed_arguments_are_reported_and_escape_discards_them(chromium: Browser, tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "big", "arguments": {"size": 3}}]}
     with serve_page(tmp_path, [call, "Done."], two_servers()) as address:
         tab = open_page(chromium, address)
@@ -145,7 +141,7 @@ def test_arguments_that_do_not_fit_are_said_to_the_person_and_dropped_with_escap
         tab.run("document.querySelector('.argument-editor textarea').select()")
         tab.type('"one"')
         tab.click(".request .primary")
-        tab.until("document.querySelector('.request [role=alert]')?.textContent.startsWith('The arguments do not fit')")
+        tab.until("document.querySelector('.request [role=alert]')?.textContent.startsWith('The arguments are')")
         tab.press("Escape")
         tab.until("document.querySelector('.request pre')?.textContent === 'size: 3'")
         tab.click(".request .primary")
@@ -154,7 +150,7 @@ def test_arguments_that_do_not_fit_are_said_to_the_person_and_dropped_with_escap
         assert_harmless(tab, address)
 
 
-def test_keys_answer_but_never_while_typing_nor_typed_ahead(chromium: Browser, tmp_path: Path) -> None:
+def test_keys_answer_an_approval_but_not_during_or_right_after_typing(chromium: Browser, tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "echo", "arguments": {"text": "x"}}]}
     with serve_page(tmp_path, [call, call, "Done."], two_servers()) as address:
         tab = open_page(chromium, address)
@@ -163,7 +159,7 @@ def test_keys_answer_but_never_while_typing_nor_typed_ahead(chromium: Browser, t
         tab.press("y")
         assert tab.run("document.getElementById('message').value") == "y"
         tab.run("document.getElementById('message').value = ''; document.activeElement.blur()")
-        tab.press("y")  # typed ahead: the key before it is recent
+        tab.press("y")  # ignored: too soon after the previous key
         assert tab.run("document.querySelectorAll('.request').length") == 1
         wait_for_keys(tab)
         first = tab.run("document.querySelector('.request').dataset.request")

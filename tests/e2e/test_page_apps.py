@@ -1,4 +1,4 @@
-"""MCP Apps on the page: frames with an origin of their own, calls through approvals, and an app that attacks."""
+"""MCP Apps on the page: frames with their own origin, tool calls with approvals, and a hostile app."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 
 @contextmanager
 def app_page(browser: Browser, folder: Path, *replies: Any) -> Iterator[tuple[Tab, str]]:
-    """Provide the page with a server of apps, whose apps are shown without approval, and a server without apps."""
+    """Open the page with a server whose apps are shown without approval, and a server without apps."""
     servers = {"apps": python_server(SERVER, autoApprove=SHOWN), "library": python_server(SDK, "stdio")}
     with serve_page(folder, list(replies), servers) as address:
         yield open_page(browser, address), address
 
 
 def open_app(tab: Tab, ready: str, number: int = 0) -> Tab:
-    """Return the frame of an app of a tab, by its number from 0, once a condition is true in it."""
+    """Return the frame of an app in a tab by its index, after a condition has become true in it."""
     for _ in range(200):
         tab.run("new Promise((resolve) => setTimeout(resolve, 50))")
         if len(tab.frames) > number:
@@ -59,9 +59,7 @@ def open_app(tab: Tab, ready: str, number: int = 0) -> Tab:
     return frame
 
 
-def test_an_app_shows_its_result_and_calls_tools_of_its_server_once_they_are_approved(
-    chromium: Browser, tmp_path: Path
-) -> None:
+def test_an_app_shows_its_result_and_calls_approved_tools_of_its_server(chromium: Browser, tmp_path: Path) -> None:
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.") as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)
@@ -97,9 +95,7 @@ def test_an_app_shows_its_result_and_calls_tools_of_its_server_once_they_are_app
         assert_harmless(tab, address)
 
 
-def test_an_app_is_there_again_after_a_reload_and_closed_with_its_conversation(
-    chromium: Browser, tmp_path: Path
-) -> None:
+def test_an_app_reappears_after_a_reload_and_closes_with_its_conversation(chromium: Browser, tmp_path: Path) -> None:
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.") as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)
@@ -119,7 +115,7 @@ def test_an_app_is_there_again_after_a_reload_and_closed_with_its_conversation(
         assert_harmless(tab, address)
 
 
-def test_messages_and_links_of_an_app_need_a_click_of_the_person(chromium: Browser, tmp_path: Path) -> None:
+def test_messages_and_links_of_an_app_need_a_click_by_the_user(chromium: Browser, tmp_path: Path) -> None:
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "More of it.") as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)
@@ -148,7 +144,7 @@ def test_messages_and_links_of_an_app_need_a_click_of_the_person(chromium: Brows
         assert_harmless(tab, address)
 
 
-def test_an_app_that_needs_other_origins_opens_when_the_person_allows_them(chromium: Browser, tmp_path: Path) -> None:
+def test_an_app_that_needs_other_origins_opens_after_approval(chromium: Browser, tmp_path: Path) -> None:
     with NetworkListener() as stranger, app_page(chromium, tmp_path, call("show_remote"), "Done.") as (tab, address):
         send_message(tab, "Show")
         tab.until(DONE)
@@ -177,7 +173,7 @@ REFUSED_BY_HOST = [
 ]
 
 
-def test_a_hostile_app_reads_nothing_reaches_nobody_and_calls_nothing(chromium: Browser, tmp_path: Path) -> None:
+def test_a_hostile_app_reads_nothing_sends_nothing_and_calls_nothing(chromium: Browser, tmp_path: Path) -> None:
     calls = {"tool_calls": [*call("show_counter", start=3)["tool_calls"], *call("show_hostile")["tool_calls"]]}
     with NetworkListener() as stranger, app_page(chromium, tmp_path, calls, SECRET) as (tab, address):
         send_message(tab, SECRET)
@@ -198,7 +194,7 @@ def test_a_hostile_app_reads_nothing_reaches_nobody_and_calls_nothing(chromium: 
         assert tab.run("location.href").startswith(home)
         assert tab.run("document.querySelectorAll('.request, .toast').length") == 0
         assert tab.dialogs == []
-        # What leads the frame itself away, or a frame within it, ends the app.
+        # Navigating the frame or a nested frame ends the app.
         for number, escape in enumerate(ESCAPES, 2):
             frame.run(f"setTimeout(() => {{ {escape.format(stranger.url)} }}, 0); void 0")
             tab.run("new Promise((resolve) => setTimeout(resolve, 500))")
@@ -209,9 +205,7 @@ def test_a_hostile_app_reads_nothing_reaches_nobody_and_calls_nothing(chromium: 
             frame = open_app(tab, "document.title === 'Hostile'", number)
 
 
-def test_an_app_that_leads_its_frame_to_another_policy_gets_its_own_policy_back(
-    chromium: Browser, tmp_path: Path
-) -> None:
+def test_an_app_that_navigates_its_frame_keeps_its_content_security_policy(chromium: Browser, tmp_path: Path) -> None:
     with NetworkListener() as stranger, app_page(chromium, tmp_path, call("show_hostile"), "Done.") as (tab, _):
         send_message(tab, "Go")
         tab.until(DONE)
@@ -229,9 +223,7 @@ def test_an_app_that_leads_its_frame_to_another_policy_gets_its_own_policy_back(
         assert stranger.received == []
 
 
-def test_an_app_that_floods_is_closed_and_an_app_that_hangs_leaves_the_page_alive(
-    chromium: Browser, tmp_path: Path
-) -> None:
+def test_a_flooding_app_is_closed_and_a_hanging_app_does_not_block_the_page(chromium: Browser, tmp_path: Path) -> None:
     with app_page(chromium, tmp_path, call("show_hostile"), "Done.", "Still here.") as (tab, _):
         send_message(tab, "Go")
         tab.until(DONE)
@@ -248,7 +240,7 @@ def test_an_app_that_floods_is_closed_and_an_app_that_hangs_leaves_the_page_aliv
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_an_app_fits_into_narrow_and_wide_windows(chromium: Browser, tmp_path: Path, theme: str) -> None:
+def test_an_app_fits_narrow_and_wide_windows(chromium: Browser, tmp_path: Path, theme: str) -> None:
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.") as (tab, _):
         tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
         send_message(tab, "Count")
@@ -265,11 +257,11 @@ def test_an_app_fits_into_narrow_and_wide_windows(chromium: Browser, tmp_path: P
 
 
 def fetch_questions(tab: Tab) -> list[dict[str, Any]]:
-    """Return the messages of the user as they are stored."""
+    """Return the stored messages of the user."""
     return [message for message in fetch_conversation(tab)["messages"] if message["role"] == "user"]
 
 
-def test_the_context_of_an_app_goes_with_the_next_message_as_its_words(chromium: Browser, tmp_path: Path) -> None:
+def test_the_context_of_an_app_is_sent_with_the_next_message_as_foreign_text(chromium: Browser, tmp_path: Path) -> None:
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "Seen.", "Later.") as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)
@@ -323,7 +315,7 @@ def test_a_removed_context_is_not_sent_and_its_app_cannot_add_another(chromium: 
         assert_harmless(tab, address)
 
 
-def test_a_context_waits_with_a_queued_message(chromium: Browser, tmp_path: Path) -> None:
+def test_a_context_is_queued_with_its_message(chromium: Browser, tmp_path: Path) -> None:
     replies = [call("show_counter", start=3), "Done.", call("echo", text="x"), "Echoed.", "Seen."]
     with app_page(chromium, tmp_path, *replies) as (tab, address):
         send_message(tab, "Count")
@@ -342,7 +334,7 @@ def test_a_context_waits_with_a_queued_message(chromium: Browser, tmp_path: Path
         assert_harmless(tab, address)
 
 
-def test_a_message_of_an_app_takes_its_context_with_it(chromium: Browser, tmp_path: Path) -> None:
+def test_a_message_of_an_app_includes_its_context(chromium: Browser, tmp_path: Path) -> None:
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "Both.") as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)

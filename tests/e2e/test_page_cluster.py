@@ -1,4 +1,4 @@
-"""The page before one server, while the turn runs at another, or nowhere any more."""
+"""The page of one server process, while the turn runs at a peer or its process is gone."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def seen(act: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Do something with the browser, which takes its time, while the servers are at work."""
+async def in_browser(act: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Run a blocking action of the browser in a thread, while the servers run."""
     return await to_thread.run_sync(partial(act, *arguments, **named))
 
 
-async def at(chromium: Browser, url: str, conversation: str) -> Tab:
-    """Open a conversation at a server."""
-    tab: Tab = await seen(open_page, chromium, f"{url}/#token={TOKEN}")
-    await seen(tab.run, f"location.hash = '#/{conversation}'")
+async def open_conversation(chromium: Browser, url: str, conversation: str) -> Tab:
+    """Open a conversation on the page of a server."""
+    tab: Tab = await in_browser(open_page, chromium, f"{url}/#token={TOKEN}")
+    await in_browser(tab.run, f"location.hash = '#/{conversation}'")
     return tab
 
 
-async def begun_by_nobody(store: SQLStore) -> str:
-    """Begin a turn whose process is gone before its call had a result; give the conversation."""
+async def begin_abandoned_turn(store: SQLStore) -> str:
+    """Store a turn of a dead process, with a call without a result, and return the id of its conversation."""
     made = await store.create()
     await store.begin(made.id, TURN, [Message.user("Write!")], expected_count=0, lease=LONG, title="Write!")
     await store.append(made.id, [Message.assistant("I will write.", [WROTE])], turn=TURN)
@@ -66,100 +66,106 @@ async def begun_by_nobody(store: SQLStore) -> str:
     return made.id
 
 
-async def test_what_a_dead_process_did_is_shown_as_it_is_stored_and_gone_on_with(
+async def test_the_stored_turn_of_a_dead_process_is_shown_and_can_be_continued(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_turns, "SILENCE_TIMEOUT", 0.1)
     async with two(tmp_path, there=["Gone on with."]) as (_, there):
         assert isinstance(there.store, SQLStore)
-        made = await begun_by_nobody(there.store)
-        tab = await at(chromium, there.url, made)
-        await seen(tab.until, f"({STATES}).join() === 'running' && !({IDLE})")
+        made = await begin_abandoned_turn(there.store)
+        tab = await open_conversation(chromium, there.url, made)
+        await in_browser(tab.until, f"({STATES}).join() === 'running' && !({IDLE})")
         await there.store.renew(made, TURN, 0.0)
-        assert "was interrupted" in await seen(read_text, tab, ".failed p")
-        assert await seen(read_text, tab, ".tool-result pre") == INTERRUPTED
-        assert await seen(read_text, tab, ".failed button") == "Ask again"
-        await seen(tab.until, IDLE)
-        await seen(send_message, tab, "Go on")
-        await seen(tab.until, "document.querySelector('.turn:last-child .prose')?.textContent === 'Gone on with.'")
-        assert await seen(tab.run, "document.querySelectorAll('.turn').length") == 2
-        await seen(assert_harmless, tab, there.url)
+        assert "was interrupted" in await in_browser(read_text, tab, ".failed p")
+        assert await in_browser(read_text, tab, ".tool-result pre") == INTERRUPTED
+        assert await in_browser(read_text, tab, ".failed button") == "Ask again"
+        await in_browser(tab.until, IDLE)
+        await in_browser(send_message, tab, "Go on")
+        await in_browser(
+            tab.until, "document.querySelector('.turn:last-child .prose')?.textContent === 'Gone on with.'"
+        )
+        assert await in_browser(tab.run, "document.querySelectorAll('.turn').length") == 2
+        await in_browser(assert_harmless, tab, there.url)
 
 
-async def test_who_comes_back_when_the_process_is_gone_is_shown_what_is_stored(
-    chromium: Browser, tmp_path: Path
-) -> None:
+async def test_a_reconnecting_page_shows_the_stored_turn_of_a_dead_process(chromium: Browser, tmp_path: Path) -> None:
     async with two(tmp_path) as (_, there):
         assert isinstance(there.store, SQLStore)
-        made = await begun_by_nobody(there.store)
+        made = await begin_abandoned_turn(there.store)
         with open_relay(f"{there.url}/") as (relay, way):
-            tab = await at(chromium, way.rstrip("/"), made)
-            await seen(tab.until, f"({STATES}).join() === 'running'")
+            tab = await open_conversation(chromium, way.rstrip("/"), made)
+            await in_browser(tab.until, f"({STATES}).join() === 'running'")
             relay.cut()
-            await seen(tab.until, "document.getElementById('status-text').textContent.includes('Connection lost')")
+            await in_browser(
+                tab.until, "document.getElementById('status-text').textContent.includes('Connection lost')"
+            )
             board = there.store.mailbox
             await board.take(*(note.id for note in await board.read({events_of(made, TURN): 0})))
             await there.store.renew(made, TURN, 0.0)
             relay.mend()
-            assert "was interrupted" in await seen(read_text, tab, ".failed p")
-            assert await seen(read_text, tab, ".tool-result pre") == INTERRUPTED
-            await seen(tab.until, IDLE)
+            assert "was interrupted" in await in_browser(read_text, tab, ".failed p")
+            assert await in_browser(read_text, tab, ".tool-result pre") == INTERRUPTED
+            await in_browser(tab.until, IDLE)
 
 
-async def test_a_turn_that_goes_on_at_another_server_is_followed_there(
+async def test_a_turn_resumed_at_a_peer_is_followed_there(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_turns, "SILENCE_TIMEOUT", LONG)
     pen = Pen()
     async with two(tmp_path, [CALL, "Written after all."], servers={"pen": pen.server}) as (here, there):
         assert isinstance(there.store, SQLStore)
-        made = await begun_by_nobody(there.store)
-        tab = await at(chromium, there.url, made)
-        await seen(tab.until, f"({STATES}).join() === 'running'")
+        made = await begin_abandoned_turn(there.store)
+        tab = await open_conversation(chromium, there.url, made)
+        await in_browser(tab.until, f"({STATES}).join() === 'running'")
         await there.store.renew(made, TURN, 0.0)
         live = await ConversationManager(here.dial, here.store).resume(made)
         assert live is not None
         here.turns.add(live)
         gone = encode_end(remote_turns.TurnLost("its process is gone"), {})
         await there.store.mailbox.send([(events_of(made, TURN), sse_encoder.to_json([(None, gone)]))], LONG)
-        await seen(tab.until, f"document.querySelector('.request') && ({STATES}).join() === 'failed,waiting'")
-        assert await seen(read_text, tab, ".tool-result pre") == INTERRUPTED
+        await in_browser(tab.until, f"document.querySelector('.request') && ({STATES}).join() === 'failed,waiting'")
+        assert await in_browser(read_text, tab, ".tool-result pre") == INTERRUPTED
         left = {"conversation": made, "turn": TURN, "call": WROTE.to_dict(), "server": "pen", "tool": "write"}
         request = {"id": "left", "about": left, "key": "", "to": "nobody"}
         await there.store.mailbox.send([("asked:approval", json.dumps(request))], LONG)
-        await seen(tab.reload)  # what another process has done is not among this turn's events, nor what that one asked
-        await seen(tab.until, f"document.querySelector('.request') && {WAITING_READ}")
-        assert await seen(tab.run, "document.getElementById('request-count').hidden")
-        await seen(tab.click, ".request .primary")
-        await seen(tab.until, f"{DONE} && ({STATES}).join() === 'failed,done'")
-        assert await seen(read_text, tab, ".answer .prose:last-of-type") == "Written after all."
-        assert await seen(tab.run, "document.querySelector('.answer').innerText.split('I will write.').length") == 2
-        assert await seen(tab.run, "document.querySelector('.failed')") is None
-        await seen(assert_harmless, tab, there.url)
+        await in_browser(tab.reload)  # the events of this turn exclude the dead process's calls and requests
+        await in_browser(tab.until, f"document.querySelector('.request') && {WAITING_READ}")
+        assert await in_browser(tab.run, "document.getElementById('request-count').hidden")
+        await in_browser(tab.click, ".request .primary")
+        await in_browser(tab.until, f"{DONE} && ({STATES}).join() === 'failed,done'")
+        assert await in_browser(read_text, tab, ".answer .prose:last-of-type") == "Written after all."
+        assert (
+            await in_browser(tab.run, "document.querySelector('.answer').innerText.split('I will write.').length") == 2
+        )
+        assert await in_browser(tab.run, "document.querySelector('.failed')") is None
+        await in_browser(assert_harmless, tab, there.url)
     assert pen.written == ["a"]
 
 
-async def test_a_turn_that_runs_at_another_server_is_followed_allowed_and_stopped(
-    chromium: Browser, tmp_path: Path
-) -> None:
+async def test_a_turn_at_a_peer_can_be_followed_approved_and_stopped(chromium: Browser, tmp_path: Path) -> None:
     pen = Pen()
     replies = [{"text": "I will write.", **CALL}, call("show_counter", start=3), {"text": "And so", "hang": True}]
     async with two(tmp_path, replies, servers={"pen": pen.server, "apps": build()}) as (here, there):
         where = await here.conversation()
         async with stream_chat(here, where) as (events, _):
             await next_text(events)
-            tab = await at(chromium, there.url, where.rpartition("/")[2])
-            assert "pen wants to run write" in await seen(read_text, tab, ".request h2")
-            assert await seen(read_text, tab, ".answer .prose") == "I will write."
-            await seen(tab.click, ".request .primary")
-            await seen(tab.until, "document.querySelector('.request h2')?.textContent.endsWith('run show_counter')")
-            await seen(tab.click, ".request .primary")
-            await seen(open_app, tab, "find('count').textContent === '3'")
-            await seen(tab.until, "document.querySelector('.answer .prose:last-of-type')?.textContent === 'And so'")
-            assert await seen(read_text, tab, ".tool-result pre") == "written: a"
-            await seen(tab.press, "Escape")
-            assert await seen(read_text, tab, ".stopped") == "Stopped."
-            await seen(tab.until, IDLE)
+            tab = await open_conversation(chromium, there.url, where.rpartition("/")[2])
+            assert "pen wants to run write" in await in_browser(read_text, tab, ".request h2")
+            assert await in_browser(read_text, tab, ".answer .prose") == "I will write."
+            await in_browser(tab.click, ".request .primary")
+            await in_browser(
+                tab.until, "document.querySelector('.request h2')?.textContent.endsWith('run show_counter')"
+            )
+            await in_browser(tab.click, ".request .primary")
+            await in_browser(open_app, tab, "find('count').textContent === '3'")
+            await in_browser(
+                tab.until, "document.querySelector('.answer .prose:last-of-type')?.textContent === 'And so'"
+            )
+            assert await in_browser(read_text, tab, ".tool-result pre") == "written: a"
+            await in_browser(tab.press, "Escape")
+            assert await in_browser(read_text, tab, ".stopped") == "Stopped."
+            await in_browser(tab.until, IDLE)
             assert [event.data["stop_reason"] async for event in events if event.name == "done"] == ["cancelled"]
-        await seen(assert_harmless, tab, there.url)
+        await in_browser(assert_harmless, tab, there.url)
     assert pen.written == ["a"]

@@ -1,4 +1,4 @@
-"""The message field of the page: queued messages, completion of commands, prompts and resources, forms for prompts."""
+"""The message field of the page: queued messages, completion, forms of prompts and attachments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def books(**settings: Any) -> dict[str, Any]:
 
 
 def write(text: str) -> dict[str, Any]:
-    """Return a reply whose call needs permission: the turn runs until somebody answers."""
+    """Return a reply with a call that needs approval, which keeps the turn running."""
     return {"tool_calls": [{"name": "write", "arguments": {"uri": "book://1", "text": text}}]}
 
 
@@ -48,7 +48,7 @@ def opened(chromium: Browser, folder: Path, replies: list[Any], **settings: Any)
 
 
 def choose(tab: Tab, typed: str, label: str) -> None:
-    """Type into the field, and choose the proposal with this label by keys."""
+    """Type into the field, and choose the completion with the label by keys."""
     tab.click("#message")
     tab.type(typed)
     tab.until(f"{LABELS}.includes({label!r})")
@@ -57,7 +57,7 @@ def choose(tab: Tab, typed: str, label: str) -> None:
     tab.press("Enter")
 
 
-def test_messages_that_are_sent_during_an_answer_are_queued_and_follow_it(chromium: Browser, tmp_path: Path) -> None:
+def test_messages_sent_during_an_answer_are_queued_and_sent_after_it(chromium: Browser, tmp_path: Path) -> None:
     with opened(chromium, tmp_path, [write("x"), "One.", "Two.", "Three."]) as tab:
         send_message(tab, "first")
         tab.until(ASK)
@@ -76,7 +76,7 @@ def test_messages_that_are_sent_during_an_answer_are_queued_and_follow_it(chromi
         assert tab.run(QUEUED) == []
 
 
-def test_after_a_stop_queued_messages_wait_also_over_a_reload(chromium: Browser, tmp_path: Path) -> None:
+def test_after_a_stop_queued_messages_wait_even_across_a_reload(chromium: Browser, tmp_path: Path) -> None:
     with opened(chromium, tmp_path, [write("x"), "Later."]) as tab:
         send_message(tab, "first")
         tab.until(ASK)
@@ -91,7 +91,7 @@ def test_after_a_stop_queued_messages_wait_also_over_a_reload(chromium: Browser,
         assert tab.run(SENT) == ["first", "later"]
 
 
-def test_a_prompt_is_filled_in_with_completion_and_goes_into_the_field(chromium: Browser, tmp_path: Path) -> None:
+def test_a_prompt_is_filled_in_with_completion_and_inserted_into_the_field(chromium: Browser, tmp_path: Path) -> None:
     with opened(chromium, tmp_path, ["Done."]) as tab:
         choose(tab, "/gre", "/books:greet")
         tab.until("document.activeElement.id === 'prompt-argument-0'")
@@ -120,7 +120,7 @@ def test_a_mention_is_completed_and_a_template_asks_for_its_variables(chromium: 
         assert tab.run("document.getElementById('completions').hidden") is True
 
 
-def test_escape_closes_the_proposals_and_a_path_is_sent_as_text(chromium: Browser, tmp_path: Path) -> None:
+def test_escape_closes_the_completions_and_a_path_is_sent_as_text(chromium: Browser, tmp_path: Path) -> None:
     with opened(chromium, tmp_path, ["Done."]) as tab:
         tab.click("#message")
         tab.type("/")
@@ -135,7 +135,7 @@ def test_escape_closes_the_proposals_and_a_path_is_sent_as_text(chromium: Browse
         assert tab.run(SENT) == ["/etc/hosts"]
 
 
-def test_a_saved_prompt_is_proposed_and_inserted(chromium: Browser, tmp_path: Path) -> None:
+def test_a_saved_prompt_is_completed_and_inserted(chromium: Browser, tmp_path: Path) -> None:
     with opened(chromium, tmp_path, ["Done."]) as tab:
         send_message(tab, "/prompts")
         tab.click("#prompt-name")
@@ -169,7 +169,7 @@ def test_a_prompt_of_an_untrusted_server_taints_the_message(chromium: Browser, t
         assert stored["messages"][0]["taint"] == "books"
 
 
-def test_hostile_names_of_prompts_are_text(chromium: Browser, tmp_path: Path) -> None:
+def test_hostile_names_of_prompts_are_shown_as_text(chromium: Browser, tmp_path: Path) -> None:
     name = "<img src=https://evil.test/a.png onerror=alert(1)>\u202e"
     teach = {"tool_calls": [{"name": "teach", "arguments": {"name": name}}]}
     with opened(chromium, tmp_path, [teach, "Done."], autoApprove=["*"]) as tab:
@@ -184,7 +184,7 @@ def test_hostile_names_of_prompts_are_text(chromium: Browser, tmp_path: Path) ->
         assert tab.run("document.querySelectorAll('.composer img').length") == 0
 
 
-def test_text_files_and_long_pasted_texts_are_attached_and_sound_is_refused(chromium: Browser, tmp_path: Path) -> None:
+def test_text_files_and_long_pasted_texts_are_attached_and_audio_is_refused(chromium: Browser, tmp_path: Path) -> None:
     table, sound = tmp_path / "sums.csv", tmp_path / "talk.mp3"
     table.write_text("name,sum\n<b>Ada</b>,2 @books:book://1\n")
     sound.write_bytes(b"ID3")
@@ -196,7 +196,7 @@ def test_text_files_and_long_pasted_texts_are_attached_and_sound_is_refused(chro
     )
     with opened(chromium, tmp_path, ["Done."]) as tab:
         tab.choose_file("#attach-input", sound)
-        assert "take no sound" in read_text(tab, ".toast")
+        assert "audio and video are not supported" in read_text(tab, ".toast")
         tab.choose_file("#attach-input", table)
         assert tab.run(paste) is True
         tab.until("document.querySelectorAll('.file .icon-button').length === 2")
@@ -210,7 +210,7 @@ def test_text_files_and_long_pasted_texts_are_attached_and_sound_is_refused(chro
         assert tab.run(SENT) == ["Add them up"]
 
 
-def test_the_taint_of_a_draft_stays_over_a_switch_of_conversations_and_a_reload(
+def test_the_taint_of_a_draft_survives_a_switch_of_conversations_and_a_reload(
     chromium: Browser, tmp_path: Path
 ) -> None:
     with opened(chromium, tmp_path, ["Done."], untrusted=True) as tab:

@@ -1,4 +1,4 @@
-"""The page's list of conversations, its keys, and what it keeps, with a model that always says the same."""
+"""The page's list of conversations, keyboard use, drafts and the token, with a model that repeats one answer."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def address(tmp_path: Path) -> Iterator[str]:
         yield found
 
 
-def chosen(tab: Tab, words: str) -> None:
-    """Choose an entry of the menu of the conversation that is open."""
+def choose_menu_entry(tab: Tab, words: str) -> None:
+    """Choose an entry of the open conversation's menu."""
     tab.click("#conversation-more")
     tab.until("document.querySelector('.menu')")
     at = tab.run(f"[...document.querySelectorAll('.menu-item')].findIndex(e => e.textContent === {words!r}) + 1")
@@ -43,7 +43,7 @@ def test_conversations_are_listed_searched_renamed_and_deleted(chromium: Browser
     assert tab.run(NAMES) == ["Pears", "Apples"]
     tab.click("#conversations a[title=Apples]")
     tab.until("document.getElementById('title').textContent === 'Apples'")
-    chosen(tab, "Rename")
+    choose_menu_entry(tab, "Rename")
     tab.until("document.activeElement.className === 'rename'")
     tab.type("Red apples")
     tab.press("Enter")
@@ -53,7 +53,7 @@ def test_conversations_are_listed_searched_renamed_and_deleted(chromium: Browser
     tab.until(f"{NAMES}.join() === 'Red apples'")
     tab.press("Escape")
     tab.until(f"{NAMES}.length === 2")
-    chosen(tab, "Delete")
+    choose_menu_entry(tab, "Delete")
     assert "Red apples" in read_text(tab, "dialog.small h2")
     tab.click("dialog.small .danger")
     tab.until(f"{NAMES}.join() === 'Pears' && !document.getElementById('welcome').hidden")
@@ -62,7 +62,7 @@ def test_conversations_are_listed_searched_renamed_and_deleted(chromium: Browser
     assert_harmless(tab, address)
 
 
-def test_a_conversation_goes_on_in_a_copy_behind_an_answer(chromium: Browser, address: str) -> None:
+def test_a_conversation_can_be_forked_after_an_answer(chromium: Browser, address: str) -> None:
     tab = open_page(chromium, address)
     for count, words in enumerate(("One", "Two"), 1):
         send_message(tab, words)
@@ -75,13 +75,13 @@ def test_a_conversation_goes_on_in_a_copy_behind_an_answer(chromium: Browser, ad
     assert_harmless(tab, address)
 
 
-def test_a_conversation_is_saved_and_brought_back(chromium: Browser, address: str, tmp_path: Path) -> None:
+def test_a_conversation_is_exported_and_imported(chromium: Browser, address: str, tmp_path: Path) -> None:
     tab = open_page(chromium, address)
     send_message(tab, "Keep this")
     tab.until(DONE)
     tab.until(f"{NAMES}.length === 1 && document.getElementById('title').textContent === 'Keep this'")
     tab.download_to(tmp_path)
-    chosen(tab, "Save as JSON")
+    choose_menu_entry(tab, "Save as JSON")
     file = tmp_path / "Keep this.json"
     until = time.monotonic() + 30
     while not file.exists() and time.monotonic() < until:
@@ -93,7 +93,7 @@ def test_a_conversation_is_saved_and_brought_back(chromium: Browser, address: st
     assert_harmless(tab, address)
 
 
-def test_the_keyboard_is_enough(chromium: Browser, address: str) -> None:
+def test_the_page_can_be_used_with_the_keyboard_alone(chromium: Browser, address: str) -> None:
     tab = open_page(chromium, address)
     tab.type("first")
     tab.press("Enter", modifiers=SHIFT)
@@ -134,7 +134,7 @@ def test_drafts_belong_to_their_conversations(chromium: Browser, address: str) -
     tab.until("document.getElementById('message').value === 'something else'")
 
 
-def test_a_refresh_of_the_list_takes_no_click_and_no_focus(chromium: Browser, address: str) -> None:
+def test_a_refresh_of_the_list_interrupts_neither_clicks_nor_focus(chromium: Browser, address: str) -> None:
     tab = open_page(chromium, address)
     for words in ("Apples", "Pears"):
         send_message(tab, words)
@@ -168,9 +168,7 @@ def test_a_long_conversation_shows_its_end_first(chromium: Browser, address: str
     assert_harmless(tab, address)
 
 
-def test_the_token_is_taken_from_the_address_kept_and_asked_for_when_it_is_missing(
-    chromium: Browser, address: str
-) -> None:
+def test_the_token_is_read_from_the_url_stored_and_requested_if_missing(chromium: Browser, address: str) -> None:
     home, token = address.split("#token=")
     tab = open_page(chromium, address)
     assert tab.run("location.href") == home

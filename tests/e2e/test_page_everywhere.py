@@ -1,4 +1,4 @@
-"""The page beyond its window: links, search inside a conversation, export, print, other scripts, installation."""
+"""The page: links, search in a conversation, export, print, writing directions, installation, contrast and size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.once
 
 PAGE = Path(__file__).parents[2] / "dial_client" / "serve" / "page"
 FIRST_LOAD = 120_000
-"""Bytes, compressed, of what the page loads before anything is asked; 300 kB are the promise."""
+"""Limit in bytes, compressed, for the files that the page loads at start; the documented limit is 300 kB."""
 STORED = "document.querySelector('.turn:last-child .user-foot [title=\"Edit this message\"]')"
 HITS = "[...(CSS.highlights.get('find') ?? [])].map((range) => range.toString())"
 COUNT = "document.querySelector('.find-count').textContent"
@@ -51,7 +51,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def tab(chromium: Browser, address: str) -> Iterator[Tab]:
-    """A conversation with two questions and answers."""
+    """A tab with a conversation of two questions and answers."""
     opened = open_page(chromium, address)
     for text in ("First needle", "שלום"):
         send_message(opened, text)
@@ -83,7 +83,7 @@ def test_a_link_leads_to_a_message_in_a_new_tab(chromium: Browser, address: str,
     assert_harmless(second_tab, address)
 
 
-def test_a_search_marks_all_hits_and_unfolds_the_place_of_the_shown_hit(tab: Tab) -> None:
+def test_a_search_marks_all_hits_and_expands_the_section_of_the_current_hit(tab: Tab) -> None:
     command(tab, "find")
     tab.until("document.activeElement.type === 'search'")
     tab.type("NEEDLE")
@@ -135,7 +135,7 @@ def test_an_exported_file_shows_the_conversation_without_script(chromium: Browse
     assert document.console_errors == []
 
 
-def test_print_has_all_messages_and_no_controls(tab: Tab) -> None:
+def test_a_printout_has_all_messages_and_no_controls(tab: Tab) -> None:
     tab.run("dispatchEvent(new Event('beforeprint'))")
     tab.call("Emulation.setEmulatedMedia", media="print")
     visible = "[...document.querySelectorAll({!r})].filter((e) => e.checkVisibility()).length"
@@ -146,7 +146,7 @@ def test_print_has_all_messages_and_no_controls(tab: Tab) -> None:
     tab.call("Emulation.setEmulatedMedia", media="")
 
 
-def test_only_the_installed_page_has_a_service_worker_which_says_that_the_server_is_offline(
+def test_only_the_installed_page_has_a_service_worker_that_reports_an_offline_server(
     chromium: Browser, address: str, tab: Tab
 ) -> None:
     assert tab.run("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
@@ -175,7 +175,7 @@ def test_high_contrast_and_forced_colours_keep_every_control_visible(chromium: B
 
 
 def find_first_load() -> set[str]:
-    """Return the names of the files that the page loads at its start."""
+    """Return the names of the files that the page loads at start."""
     names, found = ["index.html"], set()
     while names:
         name = names.pop()

@@ -1,4 +1,4 @@
-"""The page's files, read as text: small, without markup made of text, and without anything of another host."""
+"""The page's files, checked as text: their sizes, no markup from text, no resources of other hosts, and imports."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ FILES = sorted(path for path in PAGE.iterdir() if path.is_file())
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in FILES}
 NAMESPACES = ("http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink")
-"""Names of languages, which nobody fetches."""
+"""XML namespaces, which are never fetched."""
 
 
 def find_in(files: Iterable[Path], pattern: str) -> list[str]:
-    """Return what a pattern finds in files, behind their names."""
+    """Return the matches of a pattern in files, each after the name of its file."""
     return [f"{path.name}: {found}" for path in files for found in re.findall(pattern, TEXTS[path.name])]
 
 
-def test_files_of_the_page_keep_to_their_budgets() -> None:
+def test_files_of_the_page_are_within_their_size_limits() -> None:
     lines = {name: text.splitlines() for name, text in TEXTS.items()}
     assert {name: len(found) for name, found in lines.items() if len(found) > 400} == {}
     assert [f"{path.name}: {line}" for path in SCRIPTS for line in lines[path.name] if len(line) > 125] == []
@@ -30,18 +30,18 @@ def test_no_text_becomes_markup_or_code() -> None:
     assert find_in(SCRIPTS, never) == []
 
 
-def test_nothing_is_taken_from_another_host() -> None:
+def test_the_page_loads_nothing_from_other_hosts() -> None:
     namespaces = "|".join(map(re.escape, NAMESPACES))
     assert find_in(FILES, rf"(?!{namespaces})https?://[\w.]+|@import|url\(") == []
 
 
-def test_the_html_has_no_script_and_no_style_of_its_own() -> None:
+def test_the_html_has_no_inline_script_and_no_inline_style() -> None:
     html = TEXTS["index.html"]
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", html) == []
     assert set(re.findall(r'(?:src|href)="assets/([\w.]+)"', html)) <= TEXTS.keys()
 
 
-def test_what_a_module_imports_is_there_and_is_used() -> None:
+def test_every_import_of_a_module_exists_and_is_used() -> None:
     offenders = []
     for path in SCRIPTS:
         text = TEXTS[path.name]
@@ -55,7 +55,7 @@ def test_what_a_module_imports_is_there_and_is_used() -> None:
     assert offenders == []
 
 
-def test_what_a_module_uses_of_another_is_imported() -> None:
+def test_every_function_used_from_another_module_is_imported() -> None:
     sources = {path.name: TEXTS[path.name] for path in SCRIPTS}
     exported = r"^export (?:async )?(?:const|function\*?|class) (\w+)"
     names = {name for text in sources.values() for name in re.findall(exported, text, re.MULTILINE)}

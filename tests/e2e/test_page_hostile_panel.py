@@ -1,4 +1,4 @@
-"""The panel of servers with a server whose every word attacks: names, schemas, resources, logs, results and errors."""
+"""The panel of servers with hostile text in names, schemas, resources, logs, results and errors of a server."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.once
 
 NAME = "<b>hostile"
 CONTROLS = r"/[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069\ufeff]/"
-"""Control characters, invisible characters and those that reverse text, as a pattern of JavaScript."""
+"""Control, invisible and text-reversing characters, as a JavaScript pattern."""
 REVERSAL = "document.querySelector({!r}).textContent.includes('\\u202e')"
 
 
-def test_no_word_of_a_server_becomes_markup_or_reverses_what_is_read(chromium: Browser, tmp_path: Path) -> None:
+def test_no_text_of_a_server_becomes_markup_or_reverses_text(chromium: Browser, tmp_path: Path) -> None:
     program = HERE / "servers" / "hostile_words.py"
     servers = {NAME: python_server(program, "stdio"), "dying": python_server(program, "die")}
     with serve_page(tmp_path, ["Hello."], servers, "--allow-admin") as address:

@@ -1,4 +1,4 @@
-"""The page in other languages: the browser's or a chosen one, and from right to left."""
+"""The page in other languages: the browser's language or a chosen language, and right-to-left layout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def open_in(chromium: Browser, address: str, languages: str) -> Tab:
-    """Open the page in a browser for a person with these languages."""
+    """Open the page in a browser with the given preferred languages."""
     tab = chromium.tab(prefers_reduced_motion="reduce")
     agent = tab.run("navigator.userAgent")
     tab.call("Emulation.setUserAgentOverride", userAgent=agent, acceptLanguage=languages)
@@ -45,7 +45,7 @@ def find_left(tab: Tab, selector: str) -> float:
     return float(tab.run(f"document.querySelector({selector!r}).getBoundingClientRect().left"))
 
 
-def test_the_page_has_the_first_language_of_the_browser_that_has_texts(chromium: Browser, address: str) -> None:
+def test_the_page_uses_the_first_supported_language_of_the_browser(chromium: Browser, address: str) -> None:
     tab = open_in(chromium, address, "is,ar-EG,en")
     assert tab.run(LANGUAGE) == ["ar", "rtl"]
     assert tab.run(WELCOME) == "ماذا تود أن تعرف؟"
@@ -57,7 +57,7 @@ def test_the_page_has_the_first_language_of_the_browser_that_has_texts(chromium:
     assert_harmless(english, address)
 
 
-def test_a_chosen_language_stays_and_keeps_the_draft(chromium: Browser, address: str) -> None:
+def test_a_chosen_language_is_kept_and_does_not_clear_the_draft(chromium: Browser, address: str) -> None:
     tab = open_page(chromium, address)
     assert tab.run(LANGUAGE) == ["en", "ltr"]
     tab.type("a draft")
@@ -72,7 +72,7 @@ def test_a_chosen_language_stays_and_keeps_the_draft(chromium: Browser, address:
     assert_harmless(tab, address)
 
 
-def test_each_language_loads_its_own_words_and_fits_a_small_window(chromium: Browser, address: str) -> None:
+def test_each_language_loads_its_own_texts_and_fits_a_small_window(chromium: Browser, address: str) -> None:
     for language, title in {
         "de": "Was möchten Sie wissen?",
         "es": "¿Qué te gustaría saber?",
@@ -111,7 +111,7 @@ def test_numbers_and_plurals_are_those_of_the_language(chromium: Browser, addres
     assert [text[:4] for text in arabic.run(script.format("servers.tools"))] == ["الأد"] * 2
 
 
-def test_from_right_to_left_the_window_is_mirrored_and_code_is_not(chromium: Browser, address: str) -> None:
+def test_the_right_to_left_layout_mirrors_the_window_but_not_code(chromium: Browser, address: str) -> None:
     tab = open_in(chromium, address, "ar")
     send_message(tab, "سؤال")
     tab.until(DONE)
@@ -129,7 +129,7 @@ def test_from_right_to_left_the_window_is_mirrored_and_code_is_not(chromium: Bro
 
 
 def visit(tab: Tab) -> Iterator[str]:
-    """Show the states of the page in turn."""
+    """Show the states of the page one after another."""
     yield "start"
     send_message(tab, "سؤال")
     tab.until(DONE)
@@ -152,7 +152,7 @@ def visit(tab: Tab) -> Iterator[str]:
 
 
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
-def test_axe_finds_no_violation_from_right_to_left(chromium: Browser, tmp_path: Path) -> None:
+def test_axe_finds_no_violation_in_the_right_to_left_layout(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, [ANSWER, CALL, "تم."], two_servers()) as address:
         tab = open_in(chromium, address, "ar")
         violations = [issue for state in visit(tab) for issue in judge(tab, state)]

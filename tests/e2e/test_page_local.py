@@ -1,4 +1,4 @@
-"""The page with the embedded model and two real servers: allow a tool, stop a turn, reload, go on."""
+"""The page with the embedded model and two real servers: approve a tool, stop a turn, reload, continue."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ pytestmark = [
         not WEIGHTS.exists() and not os.environ.get("DIAL_TEST_LOCAL"),
         reason="the weights are not in the cache, and DIAL_TEST_LOCAL is not set: 490 MB are not fetched for a test",
     ),
-    pytest.mark.timeout(400),  # half a billion parameters on a processor that others use too
+    pytest.mark.timeout(400),  # half a billion parameters on a shared processor
 ]
 TURNS = "document.querySelectorAll('.turn-foot').length"
 LAST = "document.querySelector('.turn:last-child"
 
 
-def test_a_person_talks_with_the_embedded_model(tmp_path: Path) -> None:
+def test_a_conversation_with_the_embedded_model_works(tmp_path: Path) -> None:
     clock = {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}
     servers = {"time": clock, "library": python_server(SDK, "stdio", enabledTools=["echo"])}
     cache = {"XDG_CACHE_HOME": str(WEIGHTS.parent.parent.parent)}

@@ -1,4 +1,4 @@
-"""Answers of thousands of lines: shown in parts, of which the browser lays out those near the visible part."""
+"""Answers of thousands of lines: shown in parts, so that the browser lays out only parts near the viewport."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async ({ text, sizes }) => {
 """
 
 
-def test_an_answer_that_grows_is_shown_as_the_whole_answer(chromium: Browser, tmp_path: Path) -> None:
+def test_a_streamed_answer_is_rendered_like_the_complete_answer(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, ["Hello."]) as address:
         tab = open_page(chromium, address)
         differing = []
@@ -94,7 +94,7 @@ def test_a_long_answer_has_all_its_items_rows_and_lines(chromium: Browser, tmp_p
         assert_harmless(tab, address)
 
 
-def test_what_is_far_from_the_visible_part_of_a_long_answer_is_not_laid_out(chromium: Browser, tmp_path: Path) -> None:
+def test_parts_of_a_long_answer_far_from_the_viewport_are_not_laid_out(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, [{"text": TEXTS["list"], "chunk_size": 2_000}]) as address:
         tab = open_page(chromium, address)
         send_message(tab, "Write a long answer")

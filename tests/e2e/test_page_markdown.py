@@ -1,4 +1,4 @@
-"""The page's own Markdown, run by Node: what it makes of a text, in time in proportion to its length."""
+"""The page's Markdown parser, run by Node: its results, linear time, and announcements for screen readers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed: it 
 
 
 def node(program: str, given: Any) -> Any:
-    """Run a program that has the page's ``parseBlocks``, ``parseInline``, ``parseSafeUrl``, and ``given``."""
+    """Run a program with the page's ``parseBlocks``, ``parseInline`` and ``parseSafeUrl``, and the value ``given``."""
     assert NODE is not None
     modules = "".join(
         f"import {{ {names} }} from {json.dumps((PAGE / file).as_uri())};\n"
@@ -57,7 +57,7 @@ def em(*inside: Any) -> dict[str, Any]:
     return {"t": "em", "c": list(inside)}
 
 
-def test_what_stands_in_a_line() -> None:
+def test_inline_markup_is_parsed() -> None:
     cases: dict[str, list[Any]] = {
         "a **b *c* d** e": ["a ", strong("b ", em("c"), " d"), " e"],
         "*foo**bar*": [em("foo**bar")],
@@ -79,7 +79,7 @@ def test_what_stands_in_a_line() -> None:
     assert dict(zip(cases, inline(list(cases)), strict=True)) == cases
 
 
-def test_what_is_still_being_written_looks_as_it_will() -> None:
+def test_incomplete_markup_is_parsed_like_complete_markup() -> None:
     cases: dict[str, list[Any]] = {
         "so **bold": ["so ", strong("bold")],
         "`co": [{"t": "code", "text": "co"}],
@@ -100,7 +100,7 @@ def _merged(nodes: list[Any]) -> list[Any]:
     return merged
 
 
-def test_what_stands_in_lines() -> None:
+def test_block_markup_is_parsed() -> None:
     cases = {
         "# H #\ntext": ["heading H", "paragraph text"],
         "a\n---\nb": ["paragraph a", "rule", "paragraph b"],
@@ -123,7 +123,7 @@ def _brief(block: dict[str, Any]) -> str:
     return f"{block['type']} {contents.get(block['type'], block.get('text'))}".strip()
 
 
-def test_lists_lie_in_lists_as_models_write_them() -> None:
+def test_nested_lists_with_irregular_indentation_are_parsed() -> None:
     [found] = blocks(["1. one\n  - two columns\n   - three\n2. two\n\n   more\n- [x] done"])
     numbers, tasks = found
     assert [len(item["blocks"]) for item in numbers["items"]] == [2, 2]
@@ -131,7 +131,7 @@ def test_lists_lie_in_lists_as_models_write_them() -> None:
     assert [item["done"] for item in tasks["items"]] == [True]
 
 
-def test_only_addresses_of_the_web_and_of_mail_can_be_followed() -> None:
+def test_only_http_and_mail_links_are_links() -> None:
     bad = [
         "javascript:alert(1)",
         "JaVaScRiPt:x",
@@ -165,8 +165,8 @@ PIECES += [">>>>>>>>>>>>>>>>>>>> a\n", "- - ", " "]
 
 
 @pytest.mark.parametrize("size", [200_000])
-def test_nothing_takes_longer_than_its_length_explains(size: int) -> None:
-    """Ratios within one run: eight times the text may take some eight times as long, not sixty-four."""
+def test_parsing_takes_linear_time(size: int) -> None:
+    """Compare times within one run: eight times the text may take about eight times as long, not sixty-four times."""
     program = """
     const time = (text) => {
       const began = process.cpuUsage();
@@ -221,7 +221,7 @@ SPOKEN = (
 
 
 def speak(pieces: list[str], *, ticks: int) -> list[str]:
-    """Return what is announced of an answer in these pieces, if the pause passes once after each number of pieces."""
+    """Return the announcements of an answer in fragments; the pause after each announcement lasts `ticks` fragments."""
     program = f"""
     import {{ SpokenAnswer }} from {json.dumps((PAGE / "spoken_answer.js").as_uri())};
     const [spoken, waiting] = [[], []];
@@ -240,14 +240,14 @@ def speak(pieces: list[str], *, ticks: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("size", "ticks"), [(1, 1), (3, 2), (7, 1), (7, 1000), (10_000, 1000)])
-def test_screen_readers_hear_whole_sentences_of_an_answer_and_its_end_once(size: int, ticks: int) -> None:
+def test_screen_readers_get_whole_sentences_of_an_answer_and_its_end_once(size: int, ticks: int) -> None:
     spoken = speak([ANSWER[at : at + size] for at in range(0, len(ANSWER), size)], ticks=ticks)
     assert " ".join(spoken).replace("。 ", "。") == SPOKEN
     ends = (".", "!", "。", "today", "end", "first")
     assert [text for text in spoken if not text.endswith(ends)] == []
 
 
-def test_a_long_answer_is_announced_by_its_beginning_and_its_length() -> None:
+def test_the_start_and_the_length_of_a_long_answer_are_announced() -> None:
     sentence = "This is one sentence of many. "
     spoken = speak([sentence] * 1_000, ticks=1)
     assert " ".join(spoken[:-1]) == " ".join([sentence.strip()] * len(spoken[:-1]))

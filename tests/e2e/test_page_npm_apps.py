@@ -1,4 +1,4 @@
-"""The examples of the extension's own repository, as their authors publish them, on the page."""
+"""The published examples of the MCP Apps extension, on the page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ needs_examples = pytest.mark.skipif(
 
 
 def examples() -> dict[str, Any]:
-    """Return the servers of the examples; their tools are approved."""
+    """Return the servers of the examples, with all tools approved."""
     return {
         name: {"command": NODE, "args": [str(program), "--stdio"], "autoApprove": ["*"]}
         for name, program in SERVERS.items()
@@ -34,7 +34,7 @@ def examples() -> dict[str, Any]:
 
 
 def find_frame(tab: Tab, condition: str) -> Tab:
-    """Return the frame in which a condition becomes true."""
+    """Return the frame where a condition becomes true."""
     wait = "new Promise((resolve) => setTimeout(resolve, 100))"
     for _ in range(300):
         for frame in tab.frames:
@@ -46,7 +46,7 @@ def find_frame(tab: Tab, condition: str) -> Tab:
 
 
 def ask(frame: Tab, script: str) -> Any:
-    """Return the value of an expression, or nothing: a frame that ends or loads its document may never answer."""
+    """Return the value of an expression, or None if the frame ends or is loading, and does not answer."""
     try:
         return frame.run(script, within=2)
     except BrowserError:

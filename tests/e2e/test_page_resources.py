@@ -1,4 +1,4 @@
-"""The resources of servers in their panel: browsed, read, and attached to the message."""
+"""Resources in the panel of servers: browsing, reading, and attaching to the message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def tab(chromium: Browser, address: str) -> Iterator[Tab]:
-    """The panel of servers with its list of resources, on a small screen."""
+    """A tab with the panel of servers and an open list of resources, on a small screen."""
     opened = open_page(chromium, address)
     opened.resize(320, 640)
     opened.type("Look at")
@@ -57,7 +57,7 @@ def test_a_resource_is_read_before_it_is_attached(tab: Tab) -> None:
     assert tab.run("document.getElementById('message').value") == "Look at @books:book://1 "
 
 
-def test_an_image_is_shown_and_another_file_is_named(tab: Tab) -> None:
+def test_an_image_is_shown_and_a_file_of_another_type_is_named(tab: Tab) -> None:
     for name, shown in (("book://cover", "img[alt='Image of the resource']"), ("book://paper", "p.quiet")):
         tab.click(f"{FOLD} [aria-label='Read {name}']")
         tab.until(f"document.querySelector(`.resource-view .resource-content {shown}`)")

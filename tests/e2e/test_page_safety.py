@@ -1,4 +1,4 @@
-"""The page against what models and servers may send, and for everybody: colours, names, narrow screens."""
+"""Safety of the page against content of models and servers; contrast, accessible names and narrow screens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOSTILE = """<script>alert(1)</script> <img src=https://evil.test/a.png onerror=
 <a href="https://evil.test" onclick="alert(14)">raw</a> `<img src=https://evil.test/e.png>`
 """
 
-# Every text that is seen, against what lies behind it: WCAG 2.2, 1.4.3, which asks for 4.5 to 1.
+# The contrast of every visible text with its background: WCAG 2.2, 1.4.3 requires 4.5 to 1.
 CONTRASTS = """
 (() => {
   const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -63,7 +63,7 @@ CONTRASTS = """
 """
 
 
-def test_hostile_markdown_is_text_and_links_that_show_where_they_go(chromium: Browser, tmp_path: Path) -> None:
+def test_hostile_markdown_is_text_and_links_show_their_targets(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, [{"text": HOSTILE, "chunk_size": 5}, "Ready."]) as address:
         tab = open_page(chromium, address)
         send_message(tab, "<img src=https://evil.test/f.png onerror=alert(15)> <script>alert(16)</script>")
@@ -86,7 +86,7 @@ def test_hostile_markdown_is_text_and_links_that_show_where_they_go(chromium: Br
         assert_harmless(tab, address)
 
 
-def test_the_browser_itself_refuses_what_the_page_never_does(chromium: Browser, tmp_path: Path) -> None:
+def test_the_content_security_policy_blocks_forbidden_actions(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, ["Hello."]) as address:
         tab = open_page(chromium, address)
         tab.run("new Image().src = 'https://evil.test/a.png'; void 0")
@@ -99,7 +99,7 @@ def test_the_browser_itself_refuses_what_the_page_never_does(chromium: Browser, 
             assert_harmless(tab, address)
 
 
-def test_names_arguments_and_results_of_tools_are_text(chromium: Browser, tmp_path: Path) -> None:
+def test_names_arguments_and_results_of_tools_are_shown_as_text(chromium: Browser, tmp_path: Path) -> None:
     arguments = {"<script>alert(1)</script>": "<img src=https://evil.test/a.png>", "text": "turned \u202e around"}
     call = {"tool_calls": [{"name": "echo", "arguments": arguments}]}
     title = {"tool_calls": [{"name": "<svg onload=alert(2)>", "arguments": {}}]}
@@ -116,7 +116,7 @@ def test_names_arguments_and_results_of_tools_are_text(chromium: Browser, tmp_pa
         assert_harmless(tab, address)
 
 
-def test_a_line_of_a_megabyte_is_cut_and_whole_when_asked_for(chromium: Browser, tmp_path: Path) -> None:
+def test_a_line_of_a_megabyte_is_truncated_and_shown_completely_on_request(chromium: Browser, tmp_path: Path) -> None:
     size = 1 << 20
     with serve_page(tmp_path, [{"text": "*a_[`" * (size // 5), "chunk_size": 1 << 16}, "Still here."]) as address:
         tab = open_page(chromium, address)
@@ -132,7 +132,7 @@ def test_a_line_of_a_megabyte_is_cut_and_whole_when_asked_for(chromium: Browser,
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_everything_can_be_read(chromium: Browser, tmp_path: Path, theme: str) -> None:
+def test_every_text_has_enough_contrast(chromium: Browser, tmp_path: Path, theme: str) -> None:
     replies: list[Any] = [
         {
             "reasoning": "Hm.",
@@ -168,7 +168,7 @@ def test_everything_can_be_read(chromium: Browser, tmp_path: Path, theme: str) -
         assert tab.run("document.documentElement.dataset.theme") != theme
 
 
-def test_whatever_can_be_used_has_a_name(chromium: Browser, tmp_path: Path) -> None:
+def test_every_control_has_an_accessible_name(chromium: Browser, tmp_path: Path) -> None:
     replies = ["```py\nx\n```", {"tool_calls": [{"name": "asks", "arguments": {}}]}]
     with serve_page(tmp_path, replies, two_servers()) as address:
         tab = open_page(chromium, address)
@@ -201,7 +201,7 @@ def a_document(folder: Path) -> Path:
 
 
 def nameless(tab: Tab) -> list[Any]:
-    """Return the controls of the accessibility tree that have no name."""
+    """Return the roles of controls without a name in the accessibility tree."""
     used = {"button", "link", "textbox", "searchbox", "checkbox", "menuitem", "combobox", "region", "dialog"}
     nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
     return [
@@ -211,7 +211,7 @@ def nameless(tab: Tab) -> list[Any]:
     ]
 
 
-def test_a_phone_is_wide_enough(chromium: Browser, tmp_path: Path) -> None:
+def test_the_page_fits_the_width_of_a_phone(chromium: Browser, tmp_path: Path) -> None:
     table = f"|{' a |' * 20}\n|{'---|' * 20}\n|{' cell |' * 20}"
     wide = f"{'w' * 400}\n\n```\n{'c' * 400}\n```\n\n{table}"
     call = {"text": wide, "tool_calls": [{"name": "echo", "arguments": {"text": "y" * 400}}]}

@@ -1,4 +1,4 @@
-"""The panel of servers on the page: tools called by the user, and the words of servers as plain text."""
+"""The panel of servers on the page: tool calls by the user, grants, the audit log, changes of servers and logins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DISABLE = """fetch('servers/asking/disable', {method: 'POST', headers: {Authoriz
     'Bearer ' + sessionStorage.getItem('dial-token')}}).then((response) => { performance.clearResourceTimings();
     return response.status; })"""
 RENDERED = "performance.getEntriesByType('resource').filter(({name}) => /servers$|tools$/.test(name)).length >= 4"
-"""True once the panel has fetched the servers twice since the change."""
+"""An expression that is true after the panel has fetched the servers twice since the change."""
 
 
 def test_a_tool_is_called_through_its_form_and_its_approval(chromium: Browser, tmp_path: Path) -> None:
@@ -80,7 +80,9 @@ def test_grants_are_revoked_and_the_audit_log_is_read(chromium: Browser, tmp_pat
         assert_harmless(tab, address)
 
 
-def test_servers_are_added_disabled_and_removed_where_the_operator_allows_it(chromium: Browser, tmp_path: Path) -> None:
+def test_servers_are_added_disabled_and_removed_with_permission_of_the_operator(
+    chromium: Browser, tmp_path: Path
+) -> None:
     entry = json.dumps(python_server(ASKING))
     with serve_page(tmp_path, ["Hello."], {"library": python_server(SDK, "stdio")}, "--allow-admin") as address:
         tab = open_page(chromium, address)
@@ -104,7 +106,7 @@ def test_servers_are_added_disabled_and_removed_where_the_operator_allows_it(chr
         assert_harmless(tab, address)
 
 
-def test_a_person_logs_in_to_a_server_in_a_new_tab(chromium: Browser, tmp_path: Path) -> None:
+def test_a_login_to_a_server_runs_in_a_new_tab(chromium: Browser, tmp_path: Path) -> None:
     no_keyring = {"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
     with guarded() as server, serve_page(tmp_path, ["Hello."], {"docs": {"url": server.url}}, **no_keyring) as address:
         tab = open_page(chromium, address)

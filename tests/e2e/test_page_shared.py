@@ -1,4 +1,4 @@
-"""Two browsers at two processes over one PostgreSQL database: the same conversation, versions, approvals and apps."""
+"""Two browsers at two processes with one PostgreSQL database: the same conversation, versions, approvals and apps."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def approve_in_both(chromium: Browser, url: str, folder: Path) -> None:
     for path in folders:
         path.mkdir()
     options = ("--store", url)
-    servers = books(cwd=str(folder))  # grants are for a server in its folder
+    servers = books(cwd=str(folder))  # the same folder, so that grants apply to both
     replies = ["Hello.", write("one"), "Written.", write("two"), "Written again."]
     with (
         serve_page(folders[0], replies, servers, *options) as first_url,
@@ -85,7 +85,7 @@ def approve_in_both(chromium: Browser, url: str, folder: Path) -> None:
         first.click(FOR_CONVERSATION)
         for tab in (first, second):
             tab.until(f"{STORED} && !{ASK} && {ANSWERS} === 'Hello.,Written.,Written again.'")
-        send_message(second, "Write three")  # what is allowed in the conversation is allowed at both
+        send_message(second, "Write three")  # the approval for the conversation applies at both processes
         for tab in (second, first):
             tab.until(f"{STORED} && {ANSWERS}.endsWith(',Written there.')")
             states = "[...document.querySelectorAll('.tool')].map(tool => tool.dataset.state).join()"
@@ -95,9 +95,7 @@ def approve_in_both(chromium: Browser, url: str, folder: Path) -> None:
 
 
 @needs_postgres
-async def test_two_browsers_at_two_processes_see_and_answer_the_same_approvals(
-    chromium: Browser, tmp_path: Path
-) -> None:
+async def test_browsers_of_two_processes_show_and_answer_the_same_approvals(chromium: Browser, tmp_path: Path) -> None:
     async with database_url() as url:
         with anyio.fail_after(300):
             await to_thread.run_sync(approve_in_both, chromium, url, tmp_path)
@@ -121,12 +119,12 @@ def open_stored_app(chromium: Browser, url: str, folder: Path) -> None:
         frame = open_app(second, "find('count').textContent === '3'")
         frame.run("find('more').click()")
         second.click(".request .primary")
-        frame.until("find('count').textContent === '1'")  # the server of the other process has counted nothing yet
+        frame.until("find('count').textContent === '1'")  # the server of the second process has a new counter
         assert_harmless(second, second_url)
 
 
 @needs_postgres
-async def test_an_app_is_shown_from_the_store_when_the_process_that_opened_it_has_ended(
+async def test_a_stored_app_is_shown_after_the_end_of_the_process_that_opened_it(
     chromium: Browser, tmp_path: Path
 ) -> None:
     async with database_url() as url:
@@ -135,7 +133,7 @@ async def test_an_app_is_shown_from_the_store_when_the_process_that_opened_it_ha
 
 
 @needs_postgres
-async def test_two_browsers_at_two_processes_see_the_same_versions(chromium: Browser, tmp_path: Path) -> None:
+async def test_browsers_of_two_processes_show_the_same_versions(chromium: Browser, tmp_path: Path) -> None:
     async with database_url() as url:
         with anyio.fail_after(300):
             await to_thread.run_sync(use_both, chromium, url, tmp_path)

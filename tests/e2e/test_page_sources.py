@@ -1,4 +1,4 @@
-"""Sources, images and tools of the endpoint on the page: while the turn runs, and when it is read again."""
+"""Sources, images and server-side tools of an answer on the page, during the turn and after a reload."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 
 
 def items() -> list[dict[str, Any]]:
-    """Return what an endpoint answers: a search, an image and a text with sources."""
+    """Return the output items of a response: a search, an image and a text with sources."""
     cited = {
         "type": "url_citation",
         "url": "https://a.test/x",
@@ -45,7 +45,7 @@ def items() -> list[dict[str, Any]]:
     ]
 
 
-def test_an_answer_has_its_sources_its_image_and_the_searches_of_the_endpoint(
+def test_an_answer_shows_its_sources_its_image_and_the_searches_of_the_endpoint(
     tmp_path: Path, chromium: Browser
 ) -> None:
     body = {"object": "response", "status": "completed", "output": items(), "usage": {"input_tokens": 3}}
@@ -95,7 +95,7 @@ def test_an_answer_has_its_sources_its_image_and_the_searches_of_the_endpoint(
 
 
 @pytest.mark.skipif(NODE is None, reason="Node is not installed: it runs the page's modules")
-def test_the_page_puts_the_numbers_of_sources_where_the_package_does() -> None:
+def test_the_page_inserts_source_numbers_at_the_same_positions_as_the_package() -> None:
     assert NODE is not None
     cases = [
         ("Hello, world", [Citation("a", start=0, end=5), Citation("b", start=7, end=12), Citation("c")]),

@@ -1,4 +1,4 @@
-"""Two tabs of one browser at the same conversation: they share the messages that wait during an answer."""
+"""Two tabs of one browser with the same conversation: they share the queue of messages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ pytestmark = pytest.mark.once
 
 IDLE = "document.getElementById('send').title === 'Send'"
 SEND = "document.querySelector('.queued .button')"
+CHANGE_IN_OTHER_TAB = (
+    "new Promise((seen) => { new BroadcastChannel('dial-queues').onmessage = seen; })"
+    # Transactions run in sequence: the page has read the queue before this transaction.
+    ".then(async () => (await import('./assets/queue_storage.js')).readQueue(''))"
+)
 
 
 @contextmanager
 def two_tabs(chromium: Browser, folder: Path, replies: list[Any]) -> Iterator[tuple[Tab, Tab]]:
-    """Provide two tabs that follow the first answer, which waits for an approval."""
+    """Open two tabs that follow the first answer, which waits for an approval."""
     with serve_page(folder, replies, books()) as address:
         first = open_page(chromium, address)
         send_message(first, "first")
@@ -70,7 +75,25 @@ def test_a_message_is_edited_removed_and_held_back_in_either_tab(chromium: Brows
             assert tab.run(QUEUED) == []
 
 
-def test_the_tab_that_stays_sends_the_message_of_a_tab_that_was_closed(chromium: Browser, tmp_path: Path) -> None:
+def test_a_click_sends_its_message_even_if_another_tab_changes_the_queue(chromium: Browser, tmp_path: Path) -> None:
+    with two_tabs(chromium, tmp_path, [write("x"), "Later."]) as (first, second):
+        for text in ("later", "wrong"):
+            send_message(first, text)
+        first.click("#message")
+        first.press("Escape")
+        for tab in (first, second):
+            tab.until(f"{IDLE} && {SEND} && {QUEUED}.length === 2")
+        second.run(f"void (window.changed = {CHANGE_IN_OTHER_TAB})")
+        with second.pressed(".queued .button"):
+            first.click("[aria-label='Remove “wrong”']")
+            second.run("window.changed")
+        for tab in (first, second):
+            tab.until(f"document.querySelector('.turn:last-child .prose')?.textContent === 'Later.' && {IDLE}")
+            assert tab.run(SENT) == ["first", "later"]
+            assert tab.run(QUEUED) == []
+
+
+def test_the_remaining_tab_sends_the_message_of_a_closed_tab(chromium: Browser, tmp_path: Path) -> None:
     with two_tabs(chromium, tmp_path, [write("x"), "Written.", "Answer."]) as (first, second):
         send_message(first, "second")
         second.until(f"{QUEUED}.length === 1")

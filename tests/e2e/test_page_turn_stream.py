@@ -1,4 +1,4 @@
-"""How the page follows a turn whose process leaves it to another, run by Node."""
+"""The page's turn stream, run by Node: it follows a turn whose process ends or hands it over."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ENDED = 'event: done\ndata: {"stop_reason": "answered"}\n\ndata: [DONE]\n\n'
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed: it runs the page's modules")
 
 
-def followed(*answers: str | int) -> dict[str, Any]:
-    """Follow a turn over these answers: a stream, or a status; 0 for none at all. Tell what the page does."""
+def follow(*answers: str | int) -> dict[str, Any]:
+    """Follow a turn with these responses, each a stream or an error status (0: no response); return the result."""
     assert NODE is not None
     program = f"""
     import {{ followTurn }} from {json.dumps(FOLLOW.as_uri())};
@@ -46,19 +46,19 @@ def followed(*answers: str | int) -> dict[str, Any]:
     return found
 
 
-def test_a_turn_that_is_left_to_another_process_is_asked_for_again_and_then_read_from_the_conversation() -> None:
+def test_a_turn_handed_over_to_another_process_is_requested_again_and_then_read_from_the_store() -> None:
     begun = 'id: t:1\nevent: status\ndata: {"text": "…"}\n\n'
-    # The server is gone for a moment, and the next one does not know this turn.
-    assert followed(begun + LEFT, 0, 404) == {"isWhole": False, "asked": ["t:1"] * 2, "taken": ["status"], "left": 0}
-    # It is still there and says the same: the conversation was taken by another turn.
-    assert followed(begun + LEFT, LEFT, ENDED) == {"isWhole": False, "asked": ["t:1"], "taken": ["status"], "left": 1}
+    # The server is unreachable for a moment, and the next server does not know the turn.
+    assert follow(begun + LEFT, 0, 404) == {"isWhole": False, "asked": ["t:1"] * 2, "taken": ["status"], "left": 0}
+    # The server gives the same response again: another turn has taken over the conversation.
+    assert follow(begun + LEFT, LEFT, ENDED) == {"isWhole": False, "asked": ["t:1"], "taken": ["status"], "left": 1}
 
 
-def test_a_turn_whose_process_is_gone_is_read_from_the_conversation() -> None:
+def test_the_turn_of_a_dead_process_is_read_from_the_conversation() -> None:
     begun = 'id: t:1\nevent: status\ndata: {"text": "…"}\n\n'
-    assert followed(begun + GONE) == {"isWhole": False, "asked": [], "taken": ["status"], "left": 0}
+    assert follow(begun + GONE) == {"isWhole": False, "asked": [], "taken": ["status"], "left": 0}
 
 
-def test_another_error_is_the_end() -> None:
+def test_another_error_ends_the_turn() -> None:
     error = LEFT.replace("ConversationBusy", "ProviderError")
-    assert followed(error) == {"isWhole": True, "asked": [], "taken": ["error"], "left": 0}
+    assert follow(error) == {"isWhole": True, "asked": [], "taken": ["error"], "left": 0}

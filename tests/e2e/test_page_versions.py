@@ -1,4 +1,4 @@
-"""Versions of questions and answers on the page, and what a turn showed, after a reload."""
+"""Versions of questions and answers on the page, undo and compaction, and settings of a conversation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.once
 USERS = "[...document.querySelectorAll('.user-message')].map(e => e.textContent).join()"
 ANSWERS = "[...document.querySelectorAll('.answer .prose')].map(e => e.textContent).join()"
 STORED = "document.querySelector('.turn:last-child .turn-foot [title=\"Answer again\"]')"
-"""True when the last turn is finished, and the page knows its positions."""
+"""An expression that is true if the last turn is finished and the page knows its positions."""
 VERSION = "document.querySelector('.turn:last-child .turn-foot .version-number')?.textContent"
 
 
@@ -37,7 +37,7 @@ def press(tab: Tab, title: str, where: str = ".turn-foot") -> None:
     tab.click(f'.turn:last-child {where} [title="{title}"]')
 
 
-def test_answers_are_given_again_switched_continued_and_deleted(chromium: Browser, address: str) -> None:
+def test_answers_are_regenerated_switched_continued_and_deleted(chromium: Browser, address: str) -> None:
     tab = open_page(chromium, address)
     send_message(tab, "One")
     tab.until(STORED)
@@ -65,7 +65,7 @@ def test_answers_are_given_again_switched_continued_and_deleted(chromium: Browse
     assert_harmless(tab, address)
 
 
-def test_a_question_is_edited_in_its_place_and_both_versions_are_kept(chromium: Browser, address: str) -> None:
+def test_an_edited_question_keeps_both_versions(chromium: Browser, address: str) -> None:
     tab = open_page(chromium, address)
     send_message(tab, "One")
     tab.until(STORED)
@@ -93,7 +93,7 @@ def test_a_question_is_edited_in_its_place_and_both_versions_are_kept(chromium: 
     assert_harmless(tab, address)
 
 
-def test_an_open_page_shows_what_another_tab_does(chromium: Browser, address: str) -> None:
+def test_an_open_page_shows_changes_of_another_tab(chromium: Browser, address: str) -> None:
     tab = open_page(chromium, address)
     send_message(tab, "One")
     tab.until(STORED)
@@ -107,7 +107,7 @@ def test_an_open_page_shows_what_another_tab_does(chromium: Browser, address: st
     assert_harmless(tab, address)
 
 
-def test_commands_take_messages_back_and_summarize_them(chromium: Browser, tmp_path: Path) -> None:
+def test_commands_undo_and_summarize_messages(chromium: Browser, tmp_path: Path) -> None:
     toast = "document.querySelector('.toast:last-child')?.textContent.includes({!r})"
     with serve_page(tmp_path, ["One.", "Two.", "Three.", "They <b>counted</b>."]) as address:
         tab = open_page(chromium, address)
@@ -155,7 +155,7 @@ def test_settings_are_stored_with_the_conversation_and_hidden_if_locked(chromium
         assert_harmless(tab, address)
 
 
-def test_saved_settings_keep_what_the_dialog_does_not_show(chromium: Browser, tmp_path: Path) -> None:
+def test_saving_settings_keeps_settings_that_the_dialog_does_not_show(chromium: Browser, tmp_path: Path) -> None:
     settings = {"disabled_servers": ["gone"], "disabled_tools": ["lost"], "limits": {"max_tokens_total": 5000}}
     with serve_page(tmp_path, {"replies": ["Yes."], "after": "repeat"}) as address:
         tab = open_page(chromium, address)

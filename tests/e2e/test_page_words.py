@@ -1,4 +1,4 @@
-"""The words of the page, read as text: all of them are in strings.js, and other languages have the same texts."""
+"""The texts of the page: all are in strings.js, and every other language has the same texts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LANGUAGE_NAMES = dict(
     re.findall(r'(\w+): "([^"]+)"', re.findall(r"LANGUAGES = ({[^}]*})", (PAGE / "language.js").read_text("utf-8"))[0])
 )
 WORDS = re.compile(r"[A-Z][a-z]+|[a-z]{2,}[ ,.:]+[A-Za-z]|^[a-z]+…")
-"""What a text of the page has: a word that begins with a capital, or two words."""
+"""A pattern of displayed texts: a capitalized word, or two words."""
 CODE = re.compile(
     r"[a-z]+(\.[-\w]+)+(\$\{\})?|\./.*|assets/.*|https?:.*|data:.*|\([-a-z]+: [a-z]+\)|(Content-Type|Bearer \$\{\})"
 )
-"""Elements with their classes, addresses, media queries, headers of HTTP."""
+"""A pattern of other strings: elements with classes, URLs, media queries, HTTP headers."""
 NAMES = {"Escape", "Enter", "Tab", "ArrowUp", "Esc", "Shift Enter", "Markdown", *LANGUAGE_NAMES.values()}
-"""Names of keys, formats and languages: they are the same in every language."""
+"""Names of keys, formats and languages, which are the same in every language."""
 NOT_SHOWN = {
     # a part of the message, for the model
     "app_contexts.js": {r"[context from an app of the server ${}; the app wrote it]\n${}\n[end of context]"},
@@ -42,15 +42,15 @@ NOT_SHOWN = {
     "prompt_form.js": {"Assistant: ${}"},  # a part of the message, for the model
     "server_login.js": {"noopener noreferrer"},
     "sources.js": {"a, code, pre, math, .math", "noopener noreferrer nofollow"},
-    "tool_card.js": {"The call has no result.", "The call was stopped."},  # an app gets them
+    "tool_card.js": {"The call has no result.", "The call was stopped."},  # sent to an app
     "transcript.js": {"X-Turn-Id"},
     "turn_stream.js": {"TurnLost", "ConversationBusy", "Last-Event-ID"},
     "turn_view.js": {".note, .stopped", ".user-foot button:has(.icon-edit)"},
 }
 FOREIGN = {"html_export.js", "installation.js", "invisible_characters.js", "diagram_frame.js", "highlighting.js"}
-"""Markup, policies and tables."""
+"""Files with markup, policies and tables."""
 WITHOUT_PAGE = {"service_worker.js"}
-"""It answers when no other file of the page can be loaded, and is English."""
+"""Files that work without the other files of the page; their texts are English."""
 SHOWING = [path for path in SCRIPTS if path.name not in FOREIGN | WITHOUT_PAGE]
 
 
@@ -62,7 +62,7 @@ def read_texts(path: Path) -> dict[str, str]:
 ENGLISH = read_texts(PAGE / "strings.js")
 
 
-def test_the_words_that_a_script_shows_are_in_the_file_of_words() -> None:
+def test_displayed_texts_are_in_the_file_of_texts() -> None:
     found = [
         f"{path.name}:{text.line}: {text.value}"
         for path in SHOWING
@@ -70,18 +70,18 @@ def test_the_words_that_a_script_shows_are_in_the_file_of_words() -> None:
         if WORDS.search(text.value.replace("${}", ""))
         and text.value not in NAMES | NOT_SHOWN.get(path.name, set())
         and not CODE.fullmatch(text.value)
-        # Apps and developers get these.
+        # These messages are for apps and developers.
         and not re.search(r"new (?:AppError|TypeError)\($", text.before)
     ]
     assert found == []
 
 
-def test_no_name_or_tooltip_is_a_literal() -> None:
+def test_accessible_names_and_tooltips_are_not_literals() -> None:
     literal = r'(?:"aria-label"|title|placeholder|alt): ["`][^"`\n]+'
     assert [f"{path.name}: {found}" for path in SHOWING for found in re.findall(literal, path.read_text("utf-8"))] == []
 
 
-def test_the_html_names_keys_in_place_of_words() -> None:
+def test_the_html_has_keys_instead_of_texts() -> None:
     html = (PAGE / "index.html").read_text("utf-8")
     assert re.findall(r'\s(?:aria-label|title|placeholder)="', html) == []
     assert re.findall(r">\s*([^<>\s][^<>]*)<", html) == ["dial-chat", "This page needs JavaScript."]
@@ -104,12 +104,12 @@ def test_every_text_is_used_and_every_key_has_a_text() -> None:
     assert {key for key in keys - used if not any(re.fullmatch(pattern, key) for pattern in formed)} == set()
 
 
-def test_the_choice_has_every_language_that_has_texts() -> None:
+def test_every_language_with_texts_can_be_chosen() -> None:
     assert {path.stem.partition("_")[2] for path in OTHER_LANGUAGES} == LANGUAGE_NAMES.keys() - {"en"}
 
 
 @pytest.mark.parametrize("path", OTHER_LANGUAGES, ids=lambda path: path.name)
-def test_another_language_has_the_same_texts_with_the_same_values(path: Path) -> None:
+def test_another_language_has_the_same_texts_with_the_same_placeholders(path: Path) -> None:
     texts = read_texts(path)
     forms = re.compile(r"\.(?:zero|one|two|few|many)$")
     assert {key for key in texts if forms.sub("", key) not in ENGLISH} == set()

@@ -1,4 +1,4 @@
-"""The pictures of the terminal can be drawn anew."""
+"""The pictures of the terminal and of the page can be drawn again."""
 
 from __future__ import annotations
 

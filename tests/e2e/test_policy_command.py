@@ -1,4 +1,4 @@
-"""``dial-chat policy``, ``dial-chat grants``, ``--policy``, and what -y and --allow mean beside them."""
+"""``dial-chat policy``, ``dial-chat grants`` and ``--policy``, together with ``-y`` and ``--allow``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TESTED: list[tuple[list[str], int, str]] = [
 
 
 @pytest.mark.parametrize(("words", "code", "output"), TESTED, ids=[" ".join(words) for words, _, _ in TESTED])
-def test_the_program_says_which_rule_decides_and_its_exit_code_says_it_too(
+def test_policy_test_prints_the_deciding_rule_and_sets_the_exit_code(
     folder: Path, words: list[str], code: int, output: str
 ) -> None:
     ran = dial_chat(folder, "policy", "test", *words)
@@ -50,7 +50,7 @@ def test_the_program_says_which_rule_decides_and_its_exit_code_says_it_too(
     assert json.loads(as_json.stdout)["decision"] == output.split(maxsplit=1)[0]
 
 
-def test_an_offered_name_is_known_once_the_servers_were_there(folder: Path) -> None:
+def test_an_offered_name_is_known_after_the_servers_have_started_once(folder: Path) -> None:
     unknown = dial_chat(folder, "policy", "test", "echo")
     assert (unknown.returncode, "write SERVER/TOOL" in unknown.stderr) == (2, True)
     dial_chat(folder, "tools")
@@ -67,11 +67,11 @@ def test_an_offered_name_is_known_once_the_servers_were_there(folder: Path) -> N
 
 
 @pytest.mark.parametrize("words", [["test"], ["list", "x"], ["test", "raw/echo", "[]"], ["test", "nope/x"]], ids=str)
-def test_what_cannot_be_tested_is_an_error(folder: Path, words: list[str]) -> None:
+def test_an_invalid_test_of_a_policy_is_an_error(folder: Path, words: list[str]) -> None:
     assert dial_chat(folder, "policy", *words).returncode == 2
 
 
-def test_the_rules_in_effect_are_listed_with_what_seems_a_slip(folder: Path, tmp_path: Path) -> None:
+def test_the_effective_rules_are_listed_with_warnings(folder: Path, tmp_path: Path) -> None:
     write_config(folder, {"raw": entry("Server", autoApprove=["*"], untrusted=True)}, policy=[{"ask": "nope/x"}])
     own = folder / "home" / "xdg_config_home" / "dial-client"
     own.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_the_rules_in_effect_are_listed_with_what_seems_a_slip(folder: Path, tmp
     ]
 
 
-def test_the_users_own_policy_holds_whatever_file_is_in_use(tmp_path: Path) -> None:
+def test_the_users_own_policy_applies_with_every_configuration_file(tmp_path: Path) -> None:
     talk = {"replies": [{"tool_calls": [{"name": "echo", "arguments": {}}]}, "Ok."]}
     write_config(tmp_path, {"raw": entry("Server", autoApprove=["*"])}, talk, policy=[{"allow": "*"}])
     assert dial_chat(tmp_path, "go on").returncode == 0
@@ -118,7 +118,7 @@ TAINTED: list[tuple[list[str], int]] = [([], 5), (["--allow", "*"], 5), (["-y"],
 
 
 @pytest.mark.parametrize(("words", "code"), TAINTED, ids=str)
-def test_to_allow_everything_is_not_to_be_asked_nothing(tmp_path: Path, words: list[str], code: int) -> None:
+def test_allowing_every_tool_does_not_skip_approvals_after_taint(tmp_path: Path, words: list[str], code: int) -> None:
     servers: dict[str, Any] = {
         "web": entry("Server", autoApprove=["*"], untrusted=True),
         "mail": entry("Server", autoApprove=["*"]),
@@ -132,7 +132,7 @@ def test_to_allow_everything_is_not_to_be_asked_nothing(tmp_path: Path, words: l
 # --- grants -----------------------------------------------------------------------------------------
 
 
-def test_grants_are_listed_and_taken_back(tmp_path: Path) -> None:
+def test_grants_are_listed_and_revoked(tmp_path: Path) -> None:
     store = GrantStore(tmp_path / "home" / "xdg_data_home" / "dial-client" / "grants")
     clock = ServerSettings("clock", Transport.STDIO, "clock-server", cwd="/clock")
     for server, tool in (("clock", "now"), ("clock", "set\n\x1b[31m"), ("watch", "now")):

@@ -1,4 +1,4 @@
-"""Resources and prompts in dial-chat: listed, attached, said."""
+"""Resources and prompts in dial-chat: listing, attaching, sending and completion."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(folder: Path) -> list[Any]:
-    """Return the contents of what the person said in the latest conversation, as it was stored."""
+def sent_contents(folder: Path) -> list[Any]:
+    """Return the contents of the user's messages in the latest stored conversation."""
     [latest, *_] = json.loads(dial_chat(folder, "conversations", "list", "--json").stdout)
     shown = json.loads(dial_chat(folder, "conversations", "show", latest["id"], "--json").stdout)
     return [message["content"] for message in shown["messages"] if message["role"] == "user"]
 
 
-def test_resources_are_listed_as_they_are_attached(folder: Path) -> None:
+def test_resources_are_listed_in_the_form_of_mentions(folder: Path) -> None:
     lines = dial_chat(folder, "resources").stdout.splitlines()
     assert lines[0].split() == ["@books:book://1", "A", "book,", "text/plain,", "15", "bytes"]
     assert lines[-1].startswith("@books:book://{shelf}/{number} ")
@@ -38,44 +38,44 @@ def test_resources_are_listed_as_they_are_attached(folder: Path) -> None:
     )
 
 
-def test_prompts_are_listed_as_they_are_typed(folder: Path) -> None:
+def test_prompts_are_listed_in_the_form_of_commands(folder: Path) -> None:
     lines = dial_chat(folder, "prompts").stdout.splitlines()
     assert lines[0].split(maxsplit=3) == ["/books:greet", "name=…", "[how=…]", "Greet: To greet."]
     listing = json.loads(dial_chat(folder, "prompts", "--json").stdout)
     assert [argument["required"] for argument in listing[0]["arguments"]] == [True, False]
 
 
-def test_what_servers_say_of_their_tools_is_shown(folder: Path) -> None:
+def test_annotations_of_tools_are_shown(folder: Path) -> None:
     [first, *_] = json.loads(dial_chat(folder, "tools", "--json").stdout)
     assert first["annotations"] == {"read_only": False, "idempotent": False, "destructive": None, "open_world": None}
     assert (first["output_schema"], first["icons"]) == (None, [])
     assert "no hints" in dial_chat(folder, "tools", "-v").stdout
 
 
-def test_a_resource_named_in_the_question_goes_along(folder: Path) -> None:
+def test_a_resource_mentioned_in_the_question_is_attached(folder: Path) -> None:
     ran = dial_chat(folder, "What is @books:book://1 about?")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Read.\n", "")
-    [[question, text]] = asked(folder)
+    [[question, text]] = sent_contents(folder)
     assert question["text"] == "What is @books:book://1 about?"
     assert "The first book." in text["text"]
 
 
-def test_a_mention_of_a_missing_resource_stays_as_it_is_with_a_warning(folder: Path) -> None:
+def test_a_mention_of_a_missing_resource_stays_text_with_a_warning(folder: Path) -> None:
     ran = dial_chat(folder, "What is @books:book://none, ada@books:book://1?")
     assert ran.returncode == 0
     assert "dial-chat: @books:book://none is not attached: " in ran.stderr
-    assert asked(folder) == ["What is @books:book://none, ada@books:book://1?"]
+    assert sent_contents(folder) == ["What is @books:book://none, ada@books:book://1?"]
 
 
-def test_what_is_piped_in_names_no_resource(folder: Path) -> None:
+def test_mentions_in_standard_input_are_not_attached(folder: Path) -> None:
     ran = dial_chat(folder, "Summarise @books:book://2", stdin="A mail says: look at @books:book://1\n")
     assert ran.returncode == 0
-    [[question, text]] = asked(folder)
+    [[question, text]] = sent_contents(folder)
     assert question["text"].endswith("@books:book://1")
     assert "The second book." in text["text"]
 
 
-def test_in_a_conversation_resources_are_attached_and_prompts_are_sent(folder: Path) -> None:
+def test_resources_are_attached_and_prompts_are_sent_in_a_conversation(folder: Path) -> None:
     pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
     with terminal(folder) as screen:
         screen.until(READY)
@@ -95,12 +95,12 @@ def test_in_a_conversation_resources_are_attached_and_prompts_are_sent(folder: P
         screen.until("Read again.", READY)
         screen.type("\x04")
         assert screen.leave() == 0
-    attached, *prompts = asked(folder)
+    attached, *prompts = sent_contents(folder)
     assert "The first book." in attached[1]["text"]
     assert prompts == ["Greet Ada L warmly.", "Greet Ada and Grace kindly."]
 
 
-def test_tab_completes_what_the_servers_have(folder: Path) -> None:
+def test_tab_completes_resources_of_servers(folder: Path) -> None:
     pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
     with terminal(folder) as screen:
         screen.until(READY)
@@ -114,4 +114,4 @@ def test_tab_completes_what_the_servers_have(folder: Path) -> None:
         screen.until("Read.", READY)
         screen.type("\x04")
         assert screen.leave() == 0
-    assert asked(folder)[0][0]["text"] == "See @books:book://long"
+    assert sent_contents(folder)[0][0]["text"] == "See @books:book://long"

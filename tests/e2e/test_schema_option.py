@@ -1,4 +1,4 @@
-"""`dial-chat --schema FILE`: data for other programs."""
+"""`dial-chat --schema FILE`: answers as JSON for other programs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def ask(folder: Path, replies: list[Any], *options: str, schema: str | None = No
     return dial_chat(folder, "--no-save", "--schema", "schema.json", *options, "How many?")
 
 
-def test_the_answer_alone_is_on_standard_output(tmp_path: Path) -> None:
+def test_only_the_answer_is_on_standard_output(tmp_path: Path) -> None:
     ran = ask(tmp_path, ["About 28.", 'It is {"people": "28"}.'])
     assert (ran.returncode, ran.stdout) == (0, '{"people": 28}\n')
-    assert "went back to the model" in ran.stderr
+    assert "was returned to the model" in ran.stderr
 
 
 def test_an_invalid_answer_is_not_on_standard_output(tmp_path: Path) -> None:
@@ -34,13 +34,13 @@ def test_an_invalid_answer_is_not_on_standard_output(tmp_path: Path) -> None:
     assert "not of the requested form" in ran.stderr
 
 
-def test_json_has_the_answer_in_output(tmp_path: Path) -> None:
+def test_the_json_output_has_the_answer_in_its_output_field(tmp_path: Path) -> None:
     ran = ask(tmp_path, ['{"people": 28}'], "--output", "json")
     turn = json.loads(ran.stdout)
     assert (turn["output"], turn["text"]) == ({"people": 28}, '{"people": 28}')
 
 
-def test_a_file_that_is_no_schema_is_a_mistake_with_its_place(tmp_path: Path) -> None:
+def test_an_invalid_schema_file_is_an_error_with_its_place(tmp_path: Path) -> None:
     ran = ask(tmp_path, [], schema='{"type":\n 3,}')
     assert ran.returncode == 2
     assert "schema.json:2:4: this is no JSON" in ran.stderr

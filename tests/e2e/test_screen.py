@@ -1,4 +1,4 @@
-"""The screen of dial-chat, as an emulator of a terminal draws it."""
+"""The screen of dial-chat in a terminal emulator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANGS = {"text": "I begin", "hang": True}
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[1;1H\nAllow everything? [y]es\u202e\u200b\r> forged"
 
 
-def test_a_person_types_while_an_answer_streams_and_stops_it(tmp_path: Path) -> None:
+def test_a_user_can_type_while_an_answer_streams_and_stop_it(tmp_path: Path) -> None:
     write_config(tmp_path, {}, [HANGS, "Second.", "Third."])
     with screen(tmp_path, "--no-save") as person:
         person.until("no servers, no tools")
@@ -45,7 +45,7 @@ def test_a_person_types_while_an_answer_streams_and_stops_it(tmp_path: Path) -> 
 
 
 @pytest.mark.once
-def test_a_queued_message_is_removed_also_behind_a_wish_to_leave(tmp_path: Path) -> None:
+def test_a_queued_message_can_be_removed_after_ctrl_d(tmp_path: Path) -> None:
     write_config(tmp_path, {}, [HANGS, "Second."])
     with screen(tmp_path, "--no-save") as person:
         person.until("no servers, no tools")
@@ -61,7 +61,7 @@ def test_a_queued_message_is_removed_also_behind_a_wish_to_leave(tmp_path: Path)
 
 
 @pytest.mark.parametrize("mode", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=["dumb", "no colour"])
-def test_a_turn_goes_on_without_a_server_line_by_line(tmp_path: Path, mode: Any) -> None:
+def test_a_turn_can_start_without_a_starting_server_in_line_mode(tmp_path: Path, mode: Any) -> None:
     slow = entry("WaitsForOthers", "--folder", str(tmp_path / "pids"), "--count", "9")
     (tmp_path / "pids").mkdir()
     broken = {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit('there is no key for it')"]}
@@ -81,7 +81,7 @@ def test_a_turn_goes_on_without_a_server_line_by_line(tmp_path: Path, mode: Any)
     assert "dial-chat: server 'maps' is not available: the server ended" in rows, "a row of its own, whole words"
 
 
-def test_a_turn_goes_on_without_a_server_that_is_still_starting(tmp_path: Path) -> None:
+def test_a_turn_can_start_without_a_starting_server(tmp_path: Path) -> None:
     slow = entry("WaitsForOthers", "--folder", str(tmp_path / "pids"), "--count", "2")
     (tmp_path / "pids").mkdir()
     write_config(tmp_path, {"slow": slow}, ["Hello."])
@@ -101,7 +101,7 @@ def test_a_turn_goes_on_without_a_server_that_is_still_starting(tmp_path: Path) 
         assert person.process.wait(LONG) == 130
 
 
-def test_one_answer_is_given_without_a_server_that_is_still_starting(tmp_path: Path) -> None:
+def test_a_one_shot_question_can_be_answered_without_a_starting_server(tmp_path: Path) -> None:
     slow = entry("WaitsForOthers", "--folder", str(tmp_path / "pids"), "--count", "9")
     (tmp_path / "pids").mkdir()
     write_config(tmp_path, {"slow": slow}, ["Hello."])
@@ -114,7 +114,7 @@ def test_one_answer_is_given_without_a_server_that_is_still_starting(tmp_path: P
         assert "server 'slow' is still starting" in person.text
 
 
-def test_nothing_that_is_foreign_leaves_its_place(tmp_path: Path) -> None:
+def test_foreign_text_stays_in_its_rows(tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "echo", "arguments": {"text": EVIL, EVIL: EVIL}}, {"name": EVIL, "arguments": {}}]}
     write_config(tmp_path, {"raw": entry("Server")}, [call, {"text": EVIL * 3, "chunk_size": 7}])
     with screen(tmp_path, "Say hi") as person:
@@ -128,7 +128,7 @@ def test_nothing_that_is_foreign_leaves_its_place(tmp_path: Path) -> None:
     assert "\u202e".encode() not in person.raw
 
 
-def test_one_answer_in_a_terminal_has_no_input_line(tmp_path: Path) -> None:
+def test_a_one_shot_answer_in_a_terminal_has_no_input_line(tmp_path: Path) -> None:
     write_config(tmp_path, {}, [{"text": ANSWER, "chunk_size": 5}])
     with screen(tmp_path, "--no-save", "How is the weather?") as person:
         assert person.leave() == 0

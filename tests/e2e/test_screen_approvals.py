@@ -1,4 +1,4 @@
-"""Approvals on the screen: one key each, several calls at once, a diff, a reason, changed arguments."""
+"""Approvals on the screen: single keys, several calls at once, a diff, a reason, and changed arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command of a conversation, typed at several widths: on a screen, without colours, and in a dumb terminal."""
+"""Every command of a conversation at several widths: on a screen, without colours, and in a dumb terminal."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ PLAIN_MACHINE = {
 
 
 def squeeze(text: str) -> str:
-    """Return a text without spaces, line breaks and styles: a narrow terminal breaks lines anywhere."""
+    """Return a text without spaces, line breaks and styles, because a narrow terminal wraps lines anywhere."""
     return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]|\s+", "", text)
 
 
 class Person:
-    """Types commands, and waits for what they show."""
+    """A user who types commands and waits for their output."""
 
     def __init__(self, reader: ScreenReader) -> None:
         self.reader = reader
@@ -48,11 +48,11 @@ class Person:
 
     @property
     def shown(self) -> str:
-        """What was shown since a line was typed, squeezed."""
+        """The squeezed output since the last typed line."""
         return squeeze(self.reader.raw[self._begin :].decode(errors="replace"))
 
     def type(self, line: str, *expected: str, keys: tuple[tuple[str, str], ...] = ()) -> None:
-        """Type a line, answer the questions that it asks, and wait until all that is expected is shown."""
+        """Type a line, answer its prompts with `keys`, and wait until all expected texts are shown."""
         self.begin(line)
         for question, answer in keys:
             self.wait_for(question)
@@ -68,13 +68,13 @@ class Person:
         self.reader.type(f"{line}\r")
 
     def wait_for(self, text: str) -> None:
-        """Wait until a text is shown behind the line that was typed."""
+        """Wait until a text is shown after the last typed line."""
         self.reader.until_true(lambda: squeeze(text) in self.shown, f"{text!r} did not appear")
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("mode", MODES)
-def test_every_command_at_every_width(tmp_path: Path, mode: str) -> None:
+def test_every_command_works_at_every_width(tmp_path: Path, mode: str) -> None:
     servers = {
         "raw": entry("Server", autoApprove=["*"]),
         "books": {"command": sys.executable, "args": ["-W", "ignore", str(LIBRARY), "stdio"]},
@@ -101,7 +101,7 @@ def test_every_command_at_every_width(tmp_path: Path, mode: str) -> None:
 
 
 def talk(person: Person, columns: int, *, is_drawn: bool) -> None:
-    """Ask, take back, ask again, branch off, summarize, and go on with another conversation."""
+    """Ask, undo, retry, fork, compact, and resume another conversation."""
     person.type(f"Question at {columns}", "print('rain')")
     assert ("**rain**" in person.shown) is not is_drawn, "rendered on a screen alone"
     person.type("!echo shell-$((40+2))", "shell-42", "exit code 0, 1 line; !! shows it to the model")
@@ -122,7 +122,7 @@ def talk(person: Person, columns: int, *, is_drawn: bool) -> None:
 
 
 def look_around(person: Person, *, is_drawn: bool, is_dumb: bool) -> None:
-    """Use the commands that show something."""
+    """Use the commands that show information."""
     person.type("/help", "/quit leave (also Ctrl-D)")
     person.type("/help model", "/model [NAME]")
     person.type("/calls", "2 ✓ raw.echo", "/last N shows")
@@ -142,7 +142,7 @@ def look_around(person: Person, *, is_drawn: bool, is_dumb: bool) -> None:
 
 
 def change(person: Person, columns: int, *, is_drawn: bool, is_dumb: bool) -> None:
-    """Use the commands that change something."""
+    """Use the commands that change settings or files."""
     person.type("/system Be brief.", "Instructions: Be brief.")
     person.type("/format native", "Tool format: native")
     person.type("/approve raw/*", "runs without a question")
@@ -161,7 +161,7 @@ def change(person: Person, columns: int, *, is_drawn: bool, is_dumb: bool) -> No
     person.type("Again?", "rain")
 
 
-def test_a_terminal_that_only_prints_asks_and_is_left_without_an_escape_sequence(tmp_path: Path) -> None:
+def test_a_dumb_terminal_gets_prompts_and_no_escape_sequence(tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "echo", "arguments": {"text": "one"}}]}
     write_config(tmp_path, {"raw": entry("Server")}, {"replies": [call, "Said it.", call], "after": "repeat"})
     with screen(tmp_path, TERM="dumb") as reader:

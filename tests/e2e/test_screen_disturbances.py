@@ -1,4 +1,4 @@
-"""What may happen to a terminal while an answer streams, and what hostile servers and models try with it."""
+"""Disturbances of a terminal while an answer streams, and hostile text of servers and models."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[1;1H\x1b[?1049h\x9b5A\nRun nothing of nobody
 MANY = {"name": "echo", "arguments": {f"argument {at}{EVIL}": EVIL * 5 for at in range(200)}}
 FLOOD = {"name": "echo", "arguments": {"text": "\n".join(f"line {at}{EVIL}" for at in range(10_000))}}
 ALLOWED = re.compile(rb"\x1b\[[0-9;]*[ABCDGJKm]|\x1b\[\?(?:25|2004|12|7|1)[hl]|\x1b\[>4;[01]m|\x1b\[[0-6] q|\x1b\[\?1l")
-"""What the screen itself writes: styles, movements within its own rows, the cursor, bracketed paste."""
+"""A pattern of the escape sequences that the screen writes: styles, cursor movements, bracketed paste."""
 
 
 def begin_answer(person: ScreenReader, question: str) -> None:
-    """Ask, and wait until the answer streams."""
+    """Ask a question, and wait until the answer streams."""
     begin = len(person.raw)
     person.type(f"{question}\r")
     person.until_true(lambda: person.raw.count(b"word word", begin) > 2, "nothing streams")
 
 
 def send_command(person: ScreenReader, command: str, shown: str) -> None:
-    """Send a command, and wait for a text of what it prints."""
+    """Send a command, and wait for a text of its output."""
     begin = len(person.raw) + len(command)
     person.type(f"{command}\r")
     person.until_true(lambda: shown.encode() in person.raw[begin:].partition(b"\n")[2], f"nothing behind {command}")
@@ -43,7 +43,7 @@ def send_command(person: ScreenReader, command: str, shown: str) -> None:
 
 
 def stop_and_ask(person: ScreenReader, answer: str) -> None:
-    """Stop the answer that streams, ask something else, and read its answer."""
+    """Stop the streaming answer, ask another question, and wait for its answer."""
     begin = len(person.raw)
     person.type("\x03")
     person.until_true(lambda: b"interrupted" in person.raw[begin:], "the answer was not stopped")
@@ -53,7 +53,7 @@ def stop_and_ask(person: ScreenReader, answer: str) -> None:
 
 
 @pytest.mark.once
-def test_the_terminal_stays_usable_whatever_happens_while_an_answer_streams(tmp_path: Path) -> None:
+def test_the_terminal_stays_usable_after_disturbances_during_an_answer(tmp_path: Path) -> None:
     names = ("First.", "Second.", "Third.")
     write_config(tmp_path, {}, [reply for name in names for reply in (WORDS, name)] + [WORDS])
     with screen(tmp_path, "--no-save") as person:
@@ -78,7 +78,7 @@ def test_the_terminal_stays_usable_whatever_happens_while_an_answer_streams(tmp_
 
 
 @pytest.mark.once
-def test_a_hostile_model_and_server_stay_in_their_rows(tmp_path: Path) -> None:
+def test_text_of_a_hostile_model_and_server_stays_in_its_rows(tmp_path: Path) -> None:
     write_config(
         tmp_path,
         {"evil": entry("Server")},
@@ -91,7 +91,7 @@ def test_a_hostile_model_and_server_stay_in_their_rows(tmp_path: Path) -> None:
             person.type("y")
             assert person.leave() in (0, 5)
             lines = [line for line in person.text.splitlines() if forges(line)]
-            # Lines of an answer are the model's own: what an answer says is no question of the program, which is last.
+            # An answer may contain any lines: the prompt of the program is the last line.
             assert {line for line in lines if not line.startswith("Run nothing of nobody?")} == set()
             assert all(cell_width(line) <= columns for line in person.text.splitlines())
         assert foreign_sequences(person.raw) == set()
@@ -101,14 +101,14 @@ def test_a_hostile_model_and_server_stay_in_their_rows(tmp_path: Path) -> None:
 
 @pytest.mark.once
 @pytest.mark.parametrize("mode", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["screen", "no colour", "dumb"])
-def test_no_text_of_a_hostile_server_leaves_its_place(tmp_path: Path, mode: Any) -> None:
+def test_text_of_a_hostile_server_stays_in_its_rows_in_every_mode(tmp_path: Path, mode: Any) -> None:
     forging = {"command": sys.executable, "args": ["-S", "-W", "ignore", "-m", "tests.support.servers.forging"]}
     call = {"tool_calls": [{"name": "echo", "arguments": {EVIL: EVIL}}, {"name": EVIL, "arguments": {}}]}
     replies = [call, {"text": f"{EVIL}\n" * 9, "reasoning": EVIL, "chunk_size": 7, "notes": [EVIL]}]
     write_config(tmp_path, {"evil": {**forging, "cwd": str(ROOT)}}, replies)
     with screen(tmp_path, "--no-save", "-v", columns=60, rows=50, **mode) as person:
         person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
-        while " on offer" not in person.text.replace("No tools are on offer", ""):
+        while " on offer" not in person.text.replace("There are no tools", ""):
             send_command(person, "/login evil", "evil")
         for command, shown in (("/tools", "echo"), ("/servers", "evil"), ("/resources", "x://"), ("/prompts", "greet")):
             send_command(person, command, shown)
@@ -130,10 +130,10 @@ def test_no_text_of_a_hostile_server_leaves_its_place(tmp_path: Path, mode: Any)
 
 
 def forges(line: str) -> bool:
-    """Return True if a line begins as a question or a prompt of the program does."""
+    """Return True if a line begins like a prompt of the program."""
     return line.startswith((">", "Run nothing", "[y]es to nothing"))
 
 
 def foreign_sequences(raw: bytes) -> set[bytes]:
-    """Return the beginnings of escape sequences that the screen does not write itself."""
+    """Return the starts of escape sequences that the screen does not write."""
     return set(re.findall(rb"\x1b.{0,8}", ALLOWED.sub(b"", raw)))

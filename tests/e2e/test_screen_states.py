@@ -1,6 +1,6 @@
-"""Every state of a conversation, at several widths and in several terminals, compared with the screens in `screens/`.
+"""Every state of a conversation at several widths and in several terminals, compared with the files in `screens/`.
 
-``DIAL_TEST_WRITE_SCREENS=1 pytest tests/e2e/test_screen_states.py`` writes the screens anew; look at the changes.
+``DIAL_TEST_WRITE_SCREENS=1 pytest tests/e2e/test_screen_states.py`` writes the files again; review the changes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ REPLIES: list[Any] = [
 
 
 class Recorder:
-    """Types, waits, and notes what is on the screen."""
+    """A user who types, waits, and records the rows of the screen."""
 
     def __init__(self, person: ScreenReader, *, is_drawn: bool) -> None:
         self.person, self.is_drawn = person, is_drawn
@@ -63,7 +63,7 @@ class Recorder:
         self._question = ""
 
     def wait_for_prompt(self) -> None:
-        """Wait until the last row is an empty input line, and nothing runs."""
+        """Wait until the last row is an empty input line, and no turn runs."""
 
         def is_idle() -> bool:
             lines = self.person.lines
@@ -72,7 +72,7 @@ class Recorder:
         self.person.until_true(is_idle, "no prompt")
 
     def wait_for_servers(self, *, is_announced: bool) -> None:
-        """Wait until all servers have started or failed; where that is announced only behind a line, send some."""
+        """Wait until all servers have started or failed; send lines if that is announced only after a line."""
         self.wait_for_prompt()
         while "no key for the maps" not in self.person.text or "2 tools on offer" not in self.person.text:
             if is_announced:
@@ -85,7 +85,7 @@ class Recorder:
             self.wait_for_prompt()
 
     def wait_for_question(self, text: str, count: int = 1) -> None:
-        """Wait until the last row, where the cursor is, is a question that was asked so often in this turn."""
+        """Wait until the last row, with the cursor, is the prompt, for the `count`-th time in this turn."""
 
         def is_asked() -> bool:
             asked = [row for row in self.rows() if row.startswith(text)]
@@ -95,24 +95,24 @@ class Recorder:
         assert self.person.cursor_row == len(self.person.lines) - 1
 
     def ask(self, question: str) -> None:
-        """Send a message, which begins with the width."""
+        """Send a message that begins with the width of the screen."""
         self._question = f"{self.person.size[0]}: {question}"
         self.person.type(f"{self._question}\r")
 
     def rows(self) -> list[str]:
-        """The rows since the latest message."""
+        """Return the rows since the latest message."""
         rows = self.person.recent(60).splitlines()
         begins = (at for at, row in enumerate(rows) if row.startswith(f"> {self._question[:20]}"))
         return rows[next(begins, len(rows)) :]
 
     def note(self, state: str) -> None:
-        """Keep the rows since the latest message."""
+        """Record the rows since the latest message as a state."""
         self.states.append("\n".join([f"=== {state}", *self.rows()]))
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("mode", MODES)
-def test_every_state_is_as_it_was_looked_at(tmp_path: Path, mode: str) -> None:
+def test_every_state_equals_its_reviewed_screen(tmp_path: Path, mode: str) -> None:
     trip = tmp_path / "trip"
     trip.mkdir()
     (trip / "notes.txt").write_text("one\ntwo\n", encoding="utf-8")
@@ -143,7 +143,7 @@ def test_every_state_is_as_it_was_looked_at(tmp_path: Path, mode: str) -> None:
 
 
 def walk(recorder: Recorder) -> None:
-    """Bring the conversation into every state."""
+    """Bring the conversation into every state, one after another."""
     person = recorder.person
     recorder.ask(LONG_QUESTION)
     person.until_true(lambda: any("34 out · " in row for row in recorder.rows()), "no usage")
@@ -175,7 +175,7 @@ def decide(recorder: Recorder) -> None:
     person, enter = recorder.person, "" if recorder.is_drawn else "\r"
     recorder.wait_for_question("Run all 2")
     shown = time.monotonic()
-    # A person reads first: a key that follows the message at once answers nothing.
+    # A key right after the prompt appears is ignored.
     person.until_true(lambda: time.monotonic() - shown > QUIET, "time stands still")
     recorder.note("two calls wait for approval")
     person.type(f"2{enter}")
@@ -204,7 +204,7 @@ def interrupt(recorder: Recorder) -> None:
 
 
 def compare(name: str, shown: str) -> None:
-    """Compare what was shown with the file of that name, apart from times."""
+    """Compare the recorded rows with the file of the name, except for times."""
     shown = shown.replace(f"dial-chat {__version__}", "dial-chat VERSION")
     shown = SPINNER.sub(live_area.SPINNER[0], re.sub(r"\b\d+(\.\d+)? s\b", "0 s", shown))
     file = SCREENS / f"{name}.txt"

@@ -1,4 +1,4 @@
-"""Two processes of `dial-chat serve` over one PostgreSQL database, behind a proxy that knows of no sessions."""
+"""Two processes of `dial-chat serve` with one PostgreSQL database, behind a proxy without session affinity."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def anyio_backend() -> str:
 
 
 class Proxy:
-    """Sends each request to the next server, whichever that is."""
+    """A client that sends each request to the next server in turn."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -50,12 +50,12 @@ class Proxy:
             assert answer.status_code == 200, await answer.aread()
             yield read_events(answer), answer.headers["x-turn-id"]
 
-    def lose(self, server: int) -> None:
+    def remove(self, server: int) -> None:
         self._next = cycle(server_ for at, server_ in enumerate(self.servers) if at != server)
 
 
 async def allow_and_stop_elsewhere(proxy: Proxy, where: str) -> None:
-    """Talk with the second server, and do all that follows at the other one, or at whichever is next."""
+    """Start a turn at one server, and send each further request to the next server in turn."""
     async with proxy.events("POST", f"{where}/chat", json={"text": "Echo!"}) as (events, turn):
         await until(events, "approval")
     follows = f"{where}/turns/{turn}/events"
@@ -78,7 +78,7 @@ async def allow_and_stop_elsewhere(proxy: Proxy, where: str) -> None:
 
 
 @needs_postgres
-async def test_the_service_is_the_same_in_whichever_process_a_request_arrives(tmp_path: Path) -> None:
+async def test_every_process_gives_the_same_results(tmp_path: Path) -> None:
     calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
     replies = [{"text": "Of the first.", "hang": True}], [calls, {"text": "I think", "hang": True}, "Gone on with."]
     async with database_url() as url, AsyncExitStack() as stack:
@@ -90,7 +90,9 @@ async def test_the_service_is_the_same_in_whichever_process_a_request_arrives(tm
         proxy = Proxy([address for _, address, _ in processes])
         for client in proxy.servers:
             await stack.enter_async_context(client)
-        where = f"/conversations/{(await proxy.json('POST', '/conversations', 201))['id']}"  # at the first, and so on
+        where = (
+            f"/conversations/{(await proxy.json('POST', '/conversations', 201))['id']}"  # first request: first server
+        )
         await allow_and_stop_elsewhere(proxy, where)
 
         async with proxy.events("POST", f"{where}/chat", json={"text": "And then?"}) as (events, turn):
@@ -98,7 +100,7 @@ async def test_the_service_is_the_same_in_whichever_process_a_request_arrives(tm
         async with proxy.events("GET", f"{where}/turns/{turn}/events") as (events, _):
             assert (await next_text(events)).data["choices"][0]["delta"]["content"].startswith("Of")
             processes[0][0].kill()
-            proxy.lose(0)
+            proxy.remove(0)
             rest = [event async for event in events]
         assert [event.name for event in rest][-2:] == ["error", ""]
         assert rest[-1].data == "[DONE]"

@@ -1,4 +1,4 @@
-"""``dial-chat serve`` reads its configuration again on SIGHUP."""
+"""``dial-chat serve`` reloads its configuration on SIGHUP."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def profiles(url: str, token: str) -> list[str]:
     return [model["name"] for model in ask(url, token, "/models").json()["models"]]
 
 
-def test_unchanged_servers_keep_running_and_a_file_with_an_error_changes_nothing(tmp_path: Path) -> None:
+def test_unchanged_servers_keep_running_and_an_invalid_file_changes_nothing(tmp_path: Path) -> None:
     for name in ("same", "changed"):
         (tmp_path / name).mkdir()
     path = write(tmp_path, configuration(tmp_path, timeout=5, reply="one"))
@@ -69,7 +69,7 @@ def test_unchanged_servers_keep_running_and_a_file_with_an_error_changes_nothing
         assert profiles(url, token) == ["profile-one"]
         write(tmp_path, configuration(tmp_path, timeout=7, reply="two"))
         process.send_signal(signal.SIGHUP)
-        line = wait_for(process, "is read again")
+        line = wait_for(process, "was reloaded")
         assert "0 added, 1 changed, 0 removed, 1 unchanged and still running; another model answers" in line
         assert (answer(url, token), model_name(url, token)) == ("two", f"scripted:{tmp_path / 'two'}.json")
         assert profiles(url, token) == ["profile-two"]
@@ -82,7 +82,7 @@ def test_unchanged_servers_keep_running_and_a_file_with_an_error_changes_nothing
         assert process.wait(LONG) == 0
 
 
-def test_conversations_choose_among_the_profiles_of_the_configuration_in_effect(tmp_path: Path) -> None:
+def test_conversations_can_use_the_profiles_of_the_reloaded_configuration(tmp_path: Path) -> None:
     def profiles(*names: str) -> str:
         models = {name: {"wire": "chat", "base_url": "http://127.0.0.1:9/v1", "model": name} for name in names}
         return json.dumps({"models": models, "defaultModel": "main"})
@@ -99,5 +99,5 @@ def test_conversations_choose_among_the_profiles_of_the_configuration_in_effect(
             assert ask(url, token, where, "PATCH", json={"settings": settings}).json()["settings"] == settings
         write(tmp_path, profiles("main", "other"))
         process.send_signal(signal.SIGHUP)
-        wait_for(process, "is read again")
+        wait_for(process, "was reloaded")
         assert offered() == (["main", "other"], "main")

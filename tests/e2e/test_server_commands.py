@@ -1,4 +1,4 @@
-"""The commands that change the servers of a configuration, as a person runs them."""
+"""The ``dial-chat servers`` commands that add, remove, test, import and export servers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_a_server_is_added_used_disabled_and_removed(tmp_path: Path) -> None:
     assert (added.returncode, added.stderr) == (0, "")
     assert f"added time in {tmp_path / 'servers.json'} (backup: servers.json.bak)" in added.stdout
     called = dial_chat(tmp_path, "call", "get_current_time", '{"timezone": "Asia/Tokyo"}')
-    assert called.returncode == 0 and "Asia/Tokyo" in called.stdout, called.stderr  # it is still trusted
+    assert called.returncode == 0 and "Asia/Tokyo" in called.stdout, called.stderr  # the changed file is still trusted
     assert dial_chat(tmp_path, "servers", "disable", "time").returncode == 0
     assert dial_chat(tmp_path, "servers").stdout.startswith("time: disabled")
     assert dial_chat(tmp_path, "servers", "remove", "time").returncode == 0
     assert (tmp_path / "servers.json").read_text() == '{\n  // mine\n  "mcpServers": {\n  }\n}\n'
 
 
-def test_the_file_that_is_changed_is_the_users_own_where_the_folder_has_none(tmp_path: Path) -> None:
+def test_without_a_file_in_the_folder_the_users_own_file_is_changed(tmp_path: Path) -> None:
     added = dial_chat(
         tmp_path,
         "servers",
@@ -40,9 +40,7 @@ def test_the_file_that_is_changed_is_the_users_own_where_the_folder_has_none(tmp
         "Authorization: Bearer ${DOCS_TOKEN}",
     )
     assert added.returncode == 0
-    assert added.stderr == (
-        "dial-chat: the variable DOCS_TOKEN is not set yet: the server cannot be used before it is\n"
-    )
+    assert added.stderr == "dial-chat: the variable DOCS_TOKEN is not set yet: the server needs it\n"
     assert not (tmp_path / "servers.json").exists()
     secret = dial_chat(tmp_path, "servers", "add-json", "git", '{"command": "x-y", "env": {"API_KEY": "sk-abcdef123"}}')
     assert "write ${API_KEY} in its place" in secret.stderr
@@ -52,10 +50,10 @@ def test_the_file_that_is_changed_is_the_users_own_where_the_folder_has_none(tmp
     assert "a new file" in folder.stdout
     assert list(json.loads((tmp_path / "servers.json").read_text())["mcpServers"]) == ["here"]
     assert dial_chat(tmp_path, "trust", "--list").stdout.split()[1] == "unchanged"
-    assert "removed docs in" in dial_chat(tmp_path, "servers", "remove", "docs").stdout  # though it is the other file
+    assert "removed docs in" in dial_chat(tmp_path, "servers", "remove", "docs").stdout  # from the user's own file
 
 
-def test_a_file_that_nobody_trusts_is_not_changed_unasked(tmp_path: Path) -> None:
+def test_an_untrusted_file_is_changed_only_with_an_option(tmp_path: Path) -> None:
     hostile = '{"mcpServers": {"evil": {"command": "evil"}}}'
     (tmp_path / "servers.json").write_text(hostile)
     refused = dial_chat(tmp_path, "servers", "add", "a", "--", "b")
@@ -70,10 +68,10 @@ def test_a_file_that_nobody_trusts_is_not_changed_unasked(tmp_path: Path) -> Non
     ("words", "problem"),
     [
         (["add", "x"], "which program, or which URL?"),
-        (["add", "x", "https://a.example/mcp", "more"], "behind a URL stands nothing more"),
+        (["add", "x", "https://a.example/mcp", "more"], "nothing may follow a URL"),
         (["add", "x", "--header", "A: b", "--", "y"], "a program has no headers"),
         (["add", "x", "--env", "A", "--", "y"], "--env KEY=VALUE"),
-        (["add", "a/b", "--", "y"], "holds no /"),
+        (["add", "a/b", "--", "y"], "cannot contain /"),
         (["add", "x", "--user", "--folder", "--", "y"], "--user and --folder name different files"),
         (["add", "x", "--transport", "stdoi", "--", "y"], 'did you mean "stdio"'),
         (["add-json", "x", "[]"], "not a JSON object"),
@@ -81,7 +79,7 @@ def test_a_file_that_nobody_trusts_is_not_changed_unasked(tmp_path: Path) -> Non
         (["remove", "x"], "there is no configuration"),
     ],
 )
-def test_what_cannot_be_done_is_exit_code_2_with_what_to_do(tmp_path: Path, words: list[str], problem: str) -> None:
+def test_invalid_arguments_are_exit_code_2_with_a_hint(tmp_path: Path, words: list[str], problem: str) -> None:
     done = dial_chat(tmp_path, "servers", *words)
     assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "servers.json").exists()
@@ -112,7 +110,7 @@ server.run()
 """
 
 
-def test_a_server_is_tried_with_what_it_has_and_a_harmless_call(tmp_path: Path) -> None:
+def test_servers_test_lists_the_tools_and_makes_a_harmless_call(tmp_path: Path) -> None:
     (tmp_path / "notes.py").write_text(NOTES)
     notes = {"command": sys.executable, "args": ["-W", "ignore", "notes.py"], "cwd": ".", "lazy": True}
     write_config(tmp_path, {"notes": notes, "bad": {"command": sys.executable, "args": ["-c", "import nothing_here"]}})
@@ -144,7 +142,7 @@ CURSOR = {
 }
 
 
-def test_servers_of_another_host_are_imported_and_exported(tmp_path: Path) -> None:
+def test_servers_of_another_mcp_host_are_imported_and_exported(tmp_path: Path) -> None:
     write_config(tmp_path, {"time": {"command": "mine"}})
     (tmp_path / "home" / ".cursor").mkdir(parents=True)
     (tmp_path / "home" / ".cursor" / "mcp.json").write_text(json.dumps(CURSOR))
@@ -153,7 +151,7 @@ def test_servers_of_another_host_are_imported_and_exported(tmp_path: Path) -> No
     assert '"https://docs.example/mcp"' in unasked.stdout
     done = dial_chat(tmp_path, "servers", "import", "--yes")
     assert done.returncode == 0, done.stderr
-    assert "  time: left out: there is one of this name (--replace)" in done.stdout
+    assert "  time: left out: there is a server of this name (--replace)" in done.stdout
     assert "    headersHelper: there is no such setting here" in done.stdout
     assert "docs: the variable DOCS_KEY is not set yet" in done.stderr
     written = json.loads((tmp_path / "servers.json").read_text())["mcpServers"]
@@ -170,7 +168,7 @@ def test_servers_of_another_host_are_imported_and_exported(tmp_path: Path) -> No
         assert wrong.returncode == 2, wrong.stderr
 
 
-def test_files_of_the_working_folder_are_imported_only_where_their_host_is_named(tmp_path: Path) -> None:
+def test_files_of_the_working_folder_are_imported_only_if_their_mcp_host_is_named(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": {"command": "evil"}}}))
     done = dial_chat(tmp_path, "servers", "import", "--yes")
     assert "dial-chat servers import claude-code reads it" in done.stderr

@@ -1,4 +1,4 @@
-"""Servers of links, bundles and the MCP registry, added by a command; the registry is one on loopback."""
+"""Adding servers from links, bundles and the MCP registry; the registry runs on loopback."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OLD = {"server": {**WEATHER, "name": "io.github.user/old"}, "_meta": {OFFICIAL: 
 LIST = {"servers": [ANSWER, OLD, {"odd": 1}], "metadata": {"count": 3, "nextCursor": "io.github.user/old:1.0.2"}}
 
 
-def test_the_registry_is_searched_and_a_server_of_it_is_added(tmp_path: Path) -> None:
+def test_the_registry_can_be_searched_and_its_servers_added(tmp_path: Path) -> None:
     path = "/v0.1/servers/io.github.user%2Fweather/versions/latest"
     with json_service({"/v0.1/servers": LIST, path: ANSWER}) as registry:
         found = dial_chat(tmp_path, "servers", "search", "wea ther", "--registry", registry.url)
@@ -41,7 +41,7 @@ def test_the_registry_is_searched_and_a_server_of_it_is_added(tmp_path: Path) ->
         assert found.stdout.splitlines()[4:] == [
             "    the registry calls it deprecated: Use weather.",
             "There are more: only the first 3 are listed; a longer word finds fewer.",
-            "dial-chat servers add NAME adds one.",
+            "dial-chat servers add NAME adds a server.",
         ]
         assert registry.requests == ["/v0.1/servers?search=wea%20ther&version=latest&limit=30"]
         listed = json.loads(
@@ -70,7 +70,7 @@ def test_a_registry_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
         long = dial_chat(tmp_path, "servers", "search", "x", "--registry", endless.url)
     assert (long.returncode, "is too long" in long.stderr) == (1, True)
     wrong = dial_chat(tmp_path, "servers", "search", "x", "--registry", "registry.example")
-    assert (wrong.returncode, "no URL of a registry" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "not the URL of a registry" in wrong.stderr) == (2, True)
 
 
 def test_a_link_and_a_server_json_are_added(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ server.run()
 """
 
 
-def test_a_bundle_is_unpacked_added_and_runs(tmp_path: Path) -> None:
+def test_a_bundle_is_unpacked_added_and_started(tmp_path: Path) -> None:
     manifest = {
         "manifest_version": "0.3",
         "name": "greeter",

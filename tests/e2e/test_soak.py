@@ -1,4 +1,4 @@
-"""A soak on a small scale; `make soak` runs it whole."""
+"""A small soak test; `make soak` runs the full test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="what a program holds is counted in /proc")
-def test_servers_that_die_hang_and_change_leave_nothing_behind() -> None:
+def test_servers_that_exit_hang_and_change_leave_no_resources() -> None:
     command = [sys.executable, "-m", "benchmarks.soak", "--calls", "200"]
     root = Path(__file__).parents[2]
     ran = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=110, check=False)

@@ -1,4 +1,4 @@
-"""dial-chat in a real terminal: a pseudo-terminal, a program in it, and somebody who types."""
+"""dial-chat in a pseudo-terminal: approvals, denials and interrupts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINES_ONLY = {"TERM": "xterm", "COLUMNS": "200", "LINES": "50", "NO_COLOR": "1",
 
 
 class Terminal:
-    """What a person at a terminal sees and does."""
+    """A pseudo-terminal with the program, as a user sees and uses it."""
 
     def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -37,7 +37,7 @@ class Terminal:
         self._read_from = 0
 
     def until(self, *texts: str) -> str:
-        """Read until the texts have appeared one behind the other since the last call; give what was shown."""
+        """Read until the texts have appeared in order since the last call, and return the output."""
         end = time.monotonic() + LONG
         while time.monotonic() < end:
             shown = plain(self.raw[self._read_from :])
@@ -56,7 +56,7 @@ class Terminal:
         os.write(self._descriptor, keys.encode())
 
     def leave(self) -> int:
-        """Read on until the program has ended, and give its exit code."""
+        """Read until the program has ended, and return its exit code."""
         end = time.monotonic() + LONG
         while self.process.poll() is None and time.monotonic() < end:
             if select.select([self._descriptor], [], [], 0.1)[0]:
@@ -96,7 +96,7 @@ def configured(folder: Path, *replies: Any, after: str = "error") -> Path:
 
 
 @pytest.mark.parametrize(("keys", "calls"), [("y\r", 1), ("n\r", 0), ("\r", 0), ("\x04", 0), ("No, it is Sunday\r", 0)])
-def test_a_tool_runs_only_after_a_yes(tmp_path: Path, keys: str, calls: int) -> None:
+def test_a_tool_runs_only_after_approval(tmp_path: Path, keys: str, calls: int) -> None:
     log = configured(tmp_path, ECHO, "Done.")
     with terminal(tmp_path, "--no-save", "Say hi", DIAL_TEST_FRESH="1") as screen:
         shown = screen.until("raw wants to run echo", "Run echo of raw?", ASKED)
@@ -111,7 +111,7 @@ def test_a_tool_runs_only_after_a_yes(tmp_path: Path, keys: str, calls: int) -> 
     assert re.search(r"\n  … 2,\d\d\d more characters: \[v\]iew all\n", shown)
 
 
-def test_all_of_it_is_shown_on_request_and_a_slip_of_the_finger_asks_again(tmp_path: Path) -> None:
+def test_all_arguments_are_shown_on_request_and_an_unknown_answer_repeats_the_prompt(tmp_path: Path) -> None:
     log = configured(tmp_path, ECHO, "Done.")
     with terminal(tmp_path, "--no-save", "Say hi") as screen:
         screen.until(ASKED)
@@ -125,7 +125,7 @@ def test_all_of_it_is_shown_on_request_and_a_slip_of_the_finger_asks_again(tmp_p
     assert asked(log) == 1
 
 
-def test_the_model_reads_why_a_call_was_denied(tmp_path: Path) -> None:
+def test_the_model_gets_the_reason_of_a_denied_call(tmp_path: Path) -> None:
     configured(tmp_path, ECHO, "Done.")
     with terminal(tmp_path, "Say hi") as screen:
         screen.until(ASKED)
@@ -136,7 +136,7 @@ def test_the_model_reads_why_a_call_was_denied(tmp_path: Path) -> None:
     assert "The user did not allow this call: it is Sunday." in kept
 
 
-def test_keys_pressed_before_the_question_answer_nothing(tmp_path: Path) -> None:
+def test_keys_pressed_before_the_prompt_are_ignored(tmp_path: Path) -> None:
     log = configured(tmp_path, ECHO, "Done.")
     with terminal(tmp_path, "--no-save", "Say hi") as screen:
         screen.type("y\ry\ry\r")
@@ -148,7 +148,7 @@ def test_keys_pressed_before_the_question_answer_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("key", ["s", "a"])
-def test_an_answer_for_the_session_holds_for_the_session(tmp_path: Path, key: str) -> None:
+def test_an_approval_for_the_session_applies_to_the_session(tmp_path: Path, key: str) -> None:
     log = configured(tmp_path, ECHO, ECHO, "Done.")
     with terminal(tmp_path, "--no-save", "Say hi") as screen:
         screen.until(ASKED)
@@ -158,7 +158,7 @@ def test_an_answer_for_the_session_holds_for_the_session(tmp_path: Path, key: st
     assert asked(log) == 2
 
 
-def test_an_interrupt_at_the_question_ends_the_turn(tmp_path: Path) -> None:
+def test_an_interrupt_at_the_prompt_ends_the_turn(tmp_path: Path) -> None:
     log = configured(tmp_path, ECHO, "Done.")
     with terminal(tmp_path, "--no-save", "Say hi") as screen:
         screen.until(ASKED)
@@ -167,7 +167,7 @@ def test_an_interrupt_at_the_question_ends_the_turn(tmp_path: Path) -> None:
     assert asked(log) == 0
 
 
-def test_a_person_can_talk_stop_an_answer_and_go_on(tmp_path: Path) -> None:
+def test_a_user_can_stop_an_answer_and_continue_the_conversation(tmp_path: Path) -> None:
     configured(tmp_path, "Hello.", {"text": "I begin", "hang": True}, "Still here.")
     with terminal(tmp_path) as screen:
         screen.until(READY)

@@ -1,4 +1,4 @@
-"""A person at the terminal is shown what has changed of a tool, and decides."""
+"""Approvals of changed tools in the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.integration.test_changed_tools import EVIL, configured, ran
 from tests.support.servers.tool_changes import tool
 
 
-def test_the_change_is_shown_as_a_diff_and_asked_about_once(tmp_path: Path) -> None:
+def test_a_change_is_shown_as_a_diff_and_needs_one_approval(tmp_path: Path) -> None:
     server = configured(tmp_path, autoApprove=["*"])
     with terminal(tmp_path, "Go") as person:
         assert person.leave() == 0
@@ -32,7 +32,7 @@ def test_the_change_is_shown_as_a_diff_and_asked_about_once(tmp_path: Path) -> N
     assert ran(server)
 
 
-def test_a_changed_tool_cannot_draw_a_question_of_its_own(tmp_path: Path) -> None:
+def test_a_changed_tool_cannot_imitate_a_prompt(tmp_path: Path) -> None:
     server = configured(tmp_path, autoApprove=["*"])
     with terminal(tmp_path, "Go") as person:
         person.leave()
@@ -46,7 +46,7 @@ def test_a_changed_tool_cannot_draw_a_question_of_its_own(tmp_path: Path) -> Non
         assert person.leave() == 5
 
 
-def test_a_server_is_restarted_by_hand(tmp_path: Path) -> None:
+def test_a_server_can_be_restarted_by_a_command(tmp_path: Path) -> None:
     server = configured(tmp_path)
     with terminal(tmp_path) as person:
         person.until(READY)

@@ -1,4 +1,4 @@
-"""Somebody at a terminal answers what servers ask."""
+"""Elicitation and sampling requests in the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ASKED = "shop asks, while it runs "
 
 
 def fill_in(screen: Terminal, *answers: tuple[str, str]) -> str:
-    """Type each answer behind its question, and give what was shown."""
+    """Type each answer after its prompt, and return the output."""
     shown = ""
     for question, answer in answers:
         shown += screen.until(question)
@@ -28,7 +28,7 @@ def outcome(screen: Terminal) -> int:
 
 
 def is_stored(folder: Path, words: str) -> bool:
-    """Whether the model was told so: a scripted one keeps nothing, but the conversation is kept."""
+    """Return whether the stored conversation contains a text."""
     return any(words in path.read_text(errors="replace") for path in folder.rglob("*.db*"))
 
 
@@ -65,7 +65,7 @@ def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "action"), [("y\r", "accept"), ("\r", "decline"), ("n\r", "decline"), ("\x04", "cancel")]
 )
-def test_nothing_is_sent_without_a_yes(tmp_path: Path, keys: str, action: str) -> None:
+def test_nothing_is_sent_without_confirmation(tmp_path: Path, keys: str, action: str) -> None:
     configured(tmp_path, "many", times=1)
     with terminal(tmp_path, "Go") as screen:
         screen.until("Yes (yes or no) [yes]:")
@@ -76,7 +76,7 @@ def test_nothing_is_sent_without_a_yes(tmp_path: Path, keys: str, action: str) -
     assert is_stored(tmp_path, f"at last: {action}")
 
 
-def test_what_was_filled_in_can_be_gone_through_again(tmp_path: Path) -> None:
+def test_a_completed_form_can_be_filled_in_again(tmp_path: Path) -> None:
     configured(tmp_path, "returns")
     with terminal(tmp_path, "Go") as screen:
         again = "Yes (yes or no) [no]:"
@@ -86,7 +86,7 @@ def test_what_was_filled_in_can_be_gone_through_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("keys", "action"), [("y\r", "accept"), ("\r", "decline")])
-def test_an_address_is_shown_whole_and_nothing_opens_it(tmp_path: Path, keys: str, action: str) -> None:
+def test_the_full_url_is_shown_and_not_opened(tmp_path: Path, keys: str, action: str) -> None:
     configured(tmp_path, "page", url="http://127.0.0.1:9/" + "x" * 500)
     with terminal(tmp_path, "Go") as screen:
         shown = screen.until("Agree to shop (page)? [y]es  [n]o:")
@@ -98,7 +98,7 @@ def test_an_address_is_shown_whole_and_nothing_opens_it(tmp_path: Path, keys: st
     assert is_stored(tmp_path, action)
 
 
-def test_an_interrupt_at_a_question_ends_the_turn(tmp_path: Path) -> None:
+def test_an_interrupt_at_an_elicitation_ends_the_turn(tmp_path: Path) -> None:
     configured(tmp_path, "returns")
     with terminal(tmp_path, "--no-save", "Go") as screen:
         screen.until(ASKED, "[yes]:")
@@ -106,7 +106,7 @@ def test_an_interrupt_at_a_question_ends_the_turn(tmp_path: Path) -> None:
         assert screen.leave() == 130
 
 
-def test_a_server_asks_the_model_only_after_a_yes(tmp_path: Path) -> None:
+def test_sampling_needs_approval(tmp_path: Path) -> None:
     configured(tmp_path, "samples_too", "A word.")
     with terminal(tmp_path, "--sampling", "Go") as screen:
         shown = screen.until("shop wants to use your model", "Let shop use your model?", "[v]iew all  [q]uit turn:")

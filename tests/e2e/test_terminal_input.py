@@ -1,4 +1,4 @@
-"""The input line in a real terminal: with a live area, and without one."""
+"""The input line in a real terminal, with and without a live area."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sent_messages(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("no_color", ["", "1"], ids=["live area", "lines"])
-def test_what_is_typed_pasted_attached_edited_and_run_reaches_the_model(tmp_path: Path, no_color: str) -> None:
+def test_typed_pasted_attached_and_edited_input_and_shell_output_reach_the_model(tmp_path: Path, no_color: str) -> None:
     write_config(tmp_path, replies={"replies": ["Understood."], "after": "repeat"})
     (tmp_path / "notes.txt").write_text("the content of the notes")
     (tmp_path / "pic.png").write_bytes(PNG)
@@ -54,7 +54,7 @@ def test_what_is_typed_pasted_attached_edited_and_run_reaches_the_model(tmp_path
         screen.type("!echo out-$((40+2)); tty; exit 3\r")
         screen.until("exit code 3")
         screen.type("!!\r")
-        screen.until("goes with your next message")
+        screen.until("is sent with your next message")
         screen.type(" explain\x18\x05")
         screen.until("edited")
         screen.type("\r")
@@ -71,7 +71,7 @@ def test_what_is_typed_pasted_attached_edited_and_run_reaches_the_model(tmp_path
     assert "+three" in history.read_text() and "explain" not in history.read_text()
 
 
-def test_one_question_attaches_files_or_is_not_asked(tmp_path: Path) -> None:
+def test_a_one_shot_question_attaches_files_or_is_an_error(tmp_path: Path) -> None:
     write_config(tmp_path, replies={"replies": ["Understood."], "after": "repeat"})
     (tmp_path / "notes.txt").write_text("the content of the notes")
     assert dial_chat(tmp_path, "Sum up @notes.txt", stdin="see @/etc/hostname").stdout == "Understood.\n"

@@ -1,4 +1,4 @@
-"""Logging in where no browser is: the address is printed, and what one pastes is read."""
+"""OAuth login without a local browser: the URL is printed, and the pasted redirect URL or code is read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def code_alone(address: str) -> str:
 
 
 @pytest.mark.parametrize("pasted", [whole, code_alone])
-def test_what_the_browser_elsewhere_came_back_with_is_pasted(pasted: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_redirect_url_or_code_of_a_remote_browser_can_be_pasted(pasted: Callable[[str], str], tmp_path: Path) -> None:
     with guarded() as server:
         server.redirected = {"iss": ""}
         write_config(tmp_path, {"docs": {"url": server.url}})
@@ -40,7 +40,7 @@ def test_what_the_browser_elsewhere_came_back_with_is_pasted(pasted: Callable[[s
             assert screen.leave() == 0
 
 
-def test_where_the_answer_names_its_issuer_the_whole_address_is_needed(tmp_path: Path) -> None:
+def test_an_authorization_response_with_an_issuer_needs_the_whole_url(tmp_path: Path) -> None:
     with guarded() as server:
         server.metadata = {"authorization_response_iss_parameter_supported": True}
         write_config(tmp_path, {"docs": {"url": server.url}})
@@ -56,7 +56,7 @@ def test_where_the_answer_names_its_issuer_the_whole_address_is_needed(tmp_path:
             assert screen.leave() == 0
 
 
-def test_who_pastes_nothing_does_not_log_in(tmp_path: Path) -> None:
+def test_an_empty_line_cancels_the_login(tmp_path: Path) -> None:
     with guarded() as server:
         write_config(tmp_path, {"docs": {"url": server.url}})
         with terminal(tmp_path, "servers", "login", "docs", "--no-browser") as screen:

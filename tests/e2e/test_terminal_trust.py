@@ -1,4 +1,4 @@
-"""The question whether a servers.json that was found is trusted, in a real terminal."""
+"""The trust prompt for a found servers.json, in a real terminal."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ QUESTION = "[v]iew the whole file:"
 
 
 def found(folder: Path, *, settings: dict[str, Any] | None = None, **changes: Any) -> Path:
-    """Write a servers.json that nobody has trusted; its server is one of ours."""
+    """Write an untrusted servers.json with a test server."""
     more: dict[str, Any] = {**entry("Server"), **changes}
     (folder / "servers.json").write_text(json.dumps({"mcpServers": {"raw": more}, **(settings or {})}, indent=1))
     return folder / "servers.json"
 
 
 def joined(shown: str) -> str:
-    """What was shown with the lines put together that were too long for the terminal."""
+    """Return the output with wrapped lines joined."""
     lines: list[str] = []
     for line in plain(shown).split("\n"):
         if line.lstrip().startswith("> ") and line.startswith("   "):
@@ -33,13 +33,13 @@ def joined(shown: str) -> str:
 
 
 def listed(screen: Terminal) -> str:
-    """Wait for the end of ``dial-chat tools``, and give all that was shown."""
+    """Wait for the end of ``dial-chat tools``, and return all its output."""
     assert screen.leave() == 0
     return plain(screen.raw)
 
 
 @pytest.mark.parametrize(("keys", "is_used"), [("t\r", True), ("trust\r", True), ("n\r", False), ("\x04", False)])
-def test_the_file_is_used_only_after_a_yes(tmp_path: Path, keys: str, is_used: bool) -> None:
+def test_the_file_is_used_only_after_it_is_trusted(tmp_path: Path, keys: str, is_used: bool) -> None:
     path = found(tmp_path)
     with terminal(tmp_path, "tools") as screen:
         screen.until(str(path), QUESTION)
@@ -48,13 +48,13 @@ def test_the_file_is_used_only_after_a_yes(tmp_path: Path, keys: str, is_used: b
     assert ("raw: " in shown) == is_used
     assert ("continuing without the servers.json of this folder" in shown) != is_used
     with terminal(tmp_path, "tools") as screen:
-        if is_used:  # it was for good
+        if is_used:  # the trust is permanent
             assert QUESTION not in listed(screen)
         else:
             screen.until(QUESTION)
 
 
-def test_an_interrupt_leaves_and_trusts_nothing(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_program_and_trusts_nothing(tmp_path: Path) -> None:
     found(tmp_path)
     with terminal(tmp_path, "tools") as screen:
         screen.until(QUESTION)
@@ -63,7 +63,7 @@ def test_an_interrupt_leaves_and_trusts_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "home" / "xdg_data_home").exists()
 
 
-def test_keys_pressed_before_and_other_answers_trust_nothing(tmp_path: Path) -> None:
+def test_early_keys_and_unknown_answers_trust_nothing(tmp_path: Path) -> None:
     found(tmp_path)
     with terminal(tmp_path, "tools") as screen:
         screen.type("t\rt\rt\r")
@@ -75,7 +75,7 @@ def test_keys_pressed_before_and_other_answers_trust_nothing(tmp_path: Path) -> 
         assert "raw: " not in listed(screen)
 
 
-def test_all_that_the_file_would_do_is_shown_and_no_value_of_a_variable(tmp_path: Path) -> None:
+def test_the_effects_of_the_file_are_shown_without_values_of_variables(tmp_path: Path) -> None:
     long = "-".join(f"{number:03}" for number in range(100))
     env = {"GREETING": "hidden-value", "COPIED": "x-hidden-${THE_VARIABLE:-hidden-default}", "LD_PRELOAD": "hidden.so"}
     models = {"trap": {"base_url": "https://stranger.example/v1", "api_key": "${ANTHROPIC_API_KEY}"}}
@@ -100,7 +100,7 @@ def test_all_that_the_file_would_do_is_shown_and_no_value_of_a_variable(tmp_path
     assert "hidden" not in shown
 
 
-def test_each_rule_for_calls_is_shown(tmp_path: Path) -> None:
+def test_each_policy_rule_is_shown(tmp_path: Path) -> None:
     found(tmp_path, settings={"policy": [{"allow": "raw/*"}, {"deny": "mail/*"}]})
     with terminal(tmp_path, "tools") as screen:
         screen.until(QUESTION)
@@ -110,7 +110,7 @@ def test_each_rule_for_calls_is_shown(tmp_path: Path) -> None:
     assert '{"deny": "mail/*"}' in shown
 
 
-def test_what_a_long_file_pushes_off_the_screen_is_counted_behind_it(tmp_path: Path) -> None:
+def test_a_summary_of_effects_follows_a_long_file(tmp_path: Path) -> None:
     path = found(tmp_path, autoApprove=["*"])
     settings = json.loads(path.read_text())
     settings["mcpServers"] |= {f"s{number}": {"command": "x", "disabled": True} for number in range(100)}
@@ -123,7 +123,7 @@ def test_what_a_long_file_pushes_off_the_screen_is_counted_behind_it(tmp_path: P
     assert f"In all: {counted}" in " ".join(plain(shown).splitlines()[-12:])
 
 
-def test_no_line_of_the_file_looks_like_a_line_of_the_program(tmp_path: Path) -> None:
+def test_lines_of_the_file_cannot_imitate_lines_of_the_program(tmp_path: Path) -> None:
     forged = (
         f"x\r\nNothing to see.\n{QUESTION} \x1b[2J\x1b]0;title\x07\u202e\u200b"
         + " " * 190
@@ -144,7 +144,7 @@ def test_no_line_of_the_file_looks_like_a_line_of_the_program(tmp_path: Path) ->
     assert "\x1b]0;" not in screen.raw
 
 
-def test_a_change_is_shown_as_a_difference_and_asked_about_again(tmp_path: Path) -> None:
+def test_a_changed_file_is_shown_as_a_difference_and_needs_trust_again(tmp_path: Path) -> None:
     found(tmp_path, envFile=".env")
     (tmp_path / ".env").write_text("A=1\n")
     with terminal(tmp_path, "tools") as screen:
@@ -166,7 +166,7 @@ def test_a_change_is_shown_as_a_difference_and_asked_about_again(tmp_path: Path)
     assert '+   "autoApprove": [' in joined(shown)
 
 
-def test_trust_without_a_file_asks_and_the_banner_names_the_file(tmp_path: Path) -> None:
+def test_the_trust_command_without_a_file_prompts_and_the_banner_names_the_file(tmp_path: Path) -> None:
     path = found(tmp_path, settings={"defaultModel": "scripted:${workspaceFolder}/replies.json"})
     (tmp_path / "replies.json").write_text('["Hello."]')
     with terminal(tmp_path, "trust") as screen:

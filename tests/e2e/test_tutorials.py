@@ -1,6 +1,6 @@
-"""The first steps of the documents, word by word, in an empty folder of somebody who has Python and nothing else.
+"""The tutorials of the documentation, run literally in an empty folder of a user who has only Python.
 
-With ``DIAL_TEST_ANSWERS`` the embedded model answers; else a script does.
+With ``DIAL_TEST_ANSWERS`` the embedded model answers; otherwise a scripted model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLOCK = [
 ]
 STATUS = [{"tool_calls": [{"name": "git_status", "arguments": {"repo_path": "."}}]}, "On branch main."]
 PATIENCE = 300.0
-"""Seconds for an answer of the embedded model beside other work; a script answers at once."""
+"""Timeout in seconds for an answer of the embedded model; a scripted model answers at once."""
 pytestmark = [
     pytest.mark.once,
     pytest.mark.timeout(1800),
@@ -40,7 +40,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
-    """Somebody who has done the first two steps, with which all three pages begin."""
+    """A user's folder after the first two steps, which are the same in all three tutorials."""
     commands = list_commands(TERMINAL)
     assert commands[3].startswith("dial-chat init"), commands
     with installed_newcomer(tmp_path_factory.mktemp("reader"), commands[:4]) as person:
@@ -52,12 +52,12 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
 
 
 def prepare(person: Newcomer, replies: list[Any]) -> None:
-    """Write what the script answers, where no model does."""
+    """Write the replies of the scripted model, if the embedded model is not used."""
     (person.folder / "replies.json").write_text(json.dumps(replies), encoding="utf-8")
 
 
 def find_command(page: str, start: str) -> str:
-    """Return the first command of a page that begins so."""
+    """Return the first command of a page that begins with `start`."""
     return next(command for command in list_commands(page) if command.startswith(start))
 
 
@@ -76,7 +76,7 @@ def test_answers_are_piped_and_printed_as_json(reader: Newcomer) -> None:
     assert [call["tool"] for call in turn["tool_calls"]] == ["get_current_time"], turn
 
 
-def test_a_conversation_is_held_and_continued(reader: Newcomer) -> None:
+def test_a_conversation_can_be_continued(reader: Newcomer) -> None:
     prepare(reader, CLOCK)
     with reader.type_at_terminal("dial-chat") as screen:
         screen.until("server ready")
@@ -95,7 +95,7 @@ def test_a_conversation_is_held_and_continued(reader: Newcomer) -> None:
     assert reader.run(find_command(TERMINAL, "dial-chat conversations")).stdout
 
 
-def test_a_call_without_a_rule_is_approved_in_the_terminal_and_denied_without(reader: Newcomer) -> None:
+def test_a_call_without_a_rule_is_approved_in_the_terminal_and_denied_without_a_terminal(reader: Newcomer) -> None:
     prepare(reader, STATUS)
     reader.run(find_command(TERMINAL, "git init"))
     reader.run(find_command(TERMINAL, "dial-chat servers add"))
@@ -158,7 +158,7 @@ def test_the_page_answers_and_waits_for_approval(reader: Newcomer, chromium: Bro
         reader.run("dial-chat config set mcpServers.time.autoApprove '[\"*\"]'")
 
 
-def test_another_program_asks_the_service(reader: Newcomer) -> None:
+def test_another_program_can_use_the_service(reader: Newcomer) -> None:
     prepare(reader, CLOCK)
     request = find_command(PAGE, "curl")
     if not HAS_MODEL:

@@ -13,7 +13,7 @@ from tests.support.temporary_stores import KINDS, place, store_at
 
 @pytest.fixture(params=KINDS)
 def kept(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """On which event loop conversations are kept, and where; `anyio_backend` has to be taken from it."""
+    """The event loop and the kind of store of a test; a test module's `anyio_backend` returns the event loop of it."""
     return request.param[0], request.param[1]
 
 

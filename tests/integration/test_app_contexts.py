@@ -1,4 +1,4 @@
-"""What MCP Apps add to a message over HTTP: behind the user's own words, marked, and within limits."""
+"""Contexts that MCP Apps add to a message over HTTP: appended to the user's text, marked as foreign, and limited."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_a_context_attaches_no_resource_and_taints_the_message() -> None:
         [{"server": "books", "text": "x"}] * 9,
     ],
 )
-async def test_contexts_of_another_form_are_refused(contexts: Any) -> None:
+async def test_malformed_contexts_are_refused(contexts: Any) -> None:
     async with serve(["Hello."], {"books": library()}) as service:
         conversation = (await service.http.post("/conversations", json={})).json()["id"]
         body = {"text": "Hi", "app_contexts": contexts, "stream": False}

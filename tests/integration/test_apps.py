@@ -1,4 +1,4 @@
-"""MCP Apps as data, for a program that shows them: announced, read, called through approvals, kept with the turn."""
+"""MCP Apps as data for a program that shows them: capability, resources, tool calls with approvals, stored messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_a_turn_has_the_app_of_a_call_with_its_arguments_and_the_whole_res
     assert Turn.from_dict(turn.to_dict()) == turn
 
 
-async def test_without_a_program_that_shows_apps_a_result_is_its_text() -> None:
+async def test_a_client_that_shows_no_apps_gets_the_text_of_the_result() -> None:
     async with client(SHOW, "Done.", apps=False) as dial:
         turn = await dial.run("Count")
         assert (await dial.call("show_counter", {"start": 1})).app is None
@@ -64,7 +64,7 @@ async def test_without_a_program_that_shows_apps_a_result_is_its_text() -> None:
     assert turn.tool_calls[0].result.content == "The counter is at 3."
 
 
-async def test_an_app_opens_when_its_call_may_run_and_not_before() -> None:
+async def test_an_app_opens_only_after_its_call_was_approved() -> None:
     async with client(SHOW, "Done.") as dial:
         names = [type(event) async for event in dial.stream("Count") if isinstance(event, AppOpened | ToolCallFinished)]
     assert names == [AppOpened, ToolCallFinished]
@@ -73,7 +73,7 @@ async def test_an_app_opens_when_its_call_may_run_and_not_before() -> None:
     assert not any(isinstance(event, AppOpened) for event in events)
 
 
-async def test_tools_for_apps_alone_are_not_offered_to_the_model_and_cannot_be_called_by_it() -> None:
+async def test_tools_with_app_visibility_are_neither_offered_to_the_model_nor_callable_by_it() -> None:
     call = {"tool_calls": [{"name": "increase", "arguments": {}}]}
     for apps in (True, False):
         async with client(call, "Done.", apps=apps) as dial:
@@ -83,7 +83,7 @@ async def test_tools_for_apps_alone_are_not_offered_to_the_model_and_cannot_be_c
         assert "There is no tool" in str(turn.tool_calls[0].result.content)
 
 
-async def test_an_app_calls_tools_of_its_own_server_that_are_for_apps() -> None:
+async def test_an_app_calls_tools_with_app_visibility_of_its_own_server() -> None:
     async with client() as dial:
         await dial.call("show_counter", {"start": 5})
         assert (await dial.apps.call("apps", "increase", {"by": 2}))["structuredContent"] == {"count": 7}
@@ -94,7 +94,7 @@ async def test_an_app_calls_tools_of_its_own_server_that_are_for_apps() -> None:
             await dial.apps.call("elsewhere", "increase", {})
 
 
-async def test_a_call_of_an_app_needs_approval_as_one_of_the_model_does() -> None:
+async def test_a_tool_call_by_an_app_needs_approval_like_a_tool_call_by_the_model() -> None:
     asked: list[str] = []
 
     async def approve(call: Any, tool: Any, context: Any) -> Approval:
@@ -116,7 +116,7 @@ async def test_arguments_of_an_app_are_checked_against_the_schema() -> None:
     assert result["isError"]
 
 
-async def test_the_resource_of_an_app_has_its_html_and_the_origins_it_may_reach() -> None:
+async def test_the_resource_of_an_app_has_its_html_and_its_allowed_origins() -> None:
     async with client() as dial:
         counter = await dial.apps.read("apps", COUNTER)
         remote = await dial.apps.read("apps", REMOTE)
@@ -135,7 +135,7 @@ async def test_the_resource_of_an_app_has_its_html_and_the_origins_it_may_reach(
         assert described["_meta"]["ui"]["resourceUri"] == HOSTILE
 
 
-async def test_the_app_of_a_result_is_kept_in_the_conversation_and_not_taken_from_a_file() -> None:
+async def test_the_app_of_a_result_is_stored_in_the_conversation_and_not_imported_from_a_file() -> None:
     async with client(SHOW, "Done.") as dial:
         manager = ConversationManager(dial, MemoryStore())
         conversation = await manager.create()

@@ -1,4 +1,4 @@
-"""The files of the audit log: one chain, whoever writes to it and whenever they die."""
+"""The files of the audit log: one hash chain, with several writers and with writers that are killed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def writers(folder: Path, processes: int, count: int, max_bytes: int = 10**9) ->
 # --- one chain ------------------------------------------------------------------------------------
 
 
-def test_each_line_has_a_digest_of_its_own_and_that_of_the_line_before(tmp_path: Path) -> None:
+def test_each_line_has_its_own_digest_and_the_digest_of_the_previous_line(tmp_path: Path) -> None:
     folder = written(tmp_path / "log", 3)
     [path] = log_files(folder)
     before = ""
@@ -79,14 +79,14 @@ def test_each_line_has_a_digest_of_its_own_and_that_of_the_line_before(tmp_path:
     assert (result.is_intact, result.lines, result.files, result.head, result.has_head) == (True, 4, 1, before, True)
 
 
-def test_another_log_goes_on_with_the_chain(tmp_path: Path) -> None:
+def test_a_new_log_continues_the_chain_of_the_folder(tmp_path: Path) -> None:
     written(tmp_path, 2)
     written(tmp_path, 2)
     assert [line["event"] for line in lines_of(tmp_path)] == ["begin", *["call"] * 4]
     assert verify(tmp_path).is_intact
 
 
-def test_two_logs_that_take_turns_write_one_chain(tmp_path: Path) -> None:
+def test_two_logs_that_write_alternately_write_one_chain(tmp_path: Path) -> None:
     with AuditLog(tmp_path, max_bytes=2_000) as first, AuditLog(tmp_path, max_bytes=2_000) as second:
         for number in range(10):
             first.record(entry(number))
@@ -95,7 +95,7 @@ def test_two_logs_that_take_turns_write_one_chain(tmp_path: Path) -> None:
     assert verify(tmp_path).is_intact
 
 
-def test_a_time_is_in_utc_with_milliseconds_and_what_is_empty_is_left_out(tmp_path: Path) -> None:
+def test_times_are_utc_with_milliseconds_and_empty_fields_are_left_out(tmp_path: Path) -> None:
     [line] = calls_of(written(tmp_path, 1))
     assert line.pop("time").endswith("Z") and len(lines_of(tmp_path)) == 2
     assert sorted(line) == ["digest", "event", "id", "n", "outcome", "pid", "previous", "server", "tool"]
@@ -110,10 +110,11 @@ def test_a_full_file_is_followed_by_a_new_file_and_the_oldest_are_dropped(tmp_pa
     assert borders == [(path.name, path.name) for path in files[1:]]
     result = verify(tmp_path)
     assert (result.is_intact, result.files, result.first_n) == (True, 3, lines[0]["n"])
-    assert result.first_n > 1 and result.notes == [f"the log begins with line {result.first_n}: older files are gone"]
+    assert result.first_n > 1
+    assert result.notes == [f"the log begins with line {result.first_n}: older files were deleted"]
 
 
-def test_a_program_that_died_between_two_files_is_no_break(tmp_path: Path) -> None:
+def test_a_program_that_was_killed_between_two_files_does_not_break_the_chain(tmp_path: Path) -> None:
     written(tmp_path, 6, max_bytes=1_500)
     newest = log_files(tmp_path)[-1]
     newest.write_bytes(b"")
@@ -123,7 +124,7 @@ def test_a_program_that_died_between_two_files_is_no_break(tmp_path: Path) -> No
     assert verify(tmp_path).is_intact
 
 
-# --- several programs, and their ends -------------------------------------------------------------
+# --- several programs, and killed programs --------------------------------------------------------
 
 
 @pytest.mark.parametrize("max_bytes", [10**9, 5_000])
@@ -183,7 +184,7 @@ print(problems)
 
 
 @posix_only
-def test_what_a_full_disk_does_not_take_waits_and_is_written_later(tmp_path: Path) -> None:
+def test_entries_that_a_full_disk_rejects_are_written_later(tmp_path: Path) -> None:
     program = [sys.executable, "-c", FULL, str(tmp_path / "log")]
     here = Path(__file__).parents[2]
     ran = subprocess.run(program, cwd=here, capture_output=True, text=True, timeout=LONG, check=False)
@@ -194,7 +195,7 @@ def test_what_a_full_disk_does_not_take_waits_and_is_written_later(tmp_path: Pat
     assert (result.is_intact, result.torn) == (True, 0)
 
 
-def test_a_lock_that_another_program_keeps_does_not_block(tmp_path: Path) -> None:
+def test_a_lock_that_another_program_holds_does_not_block(tmp_path: Path) -> None:
     problems: list[str] = []
     folder = written(tmp_path, 1)
     lock = FileLock(folder / LOCK_NAME)
@@ -208,7 +209,7 @@ def test_a_lock_that_another_program_keeps_does_not_block(tmp_path: Path) -> Non
     assert [line["id"][-1] for line in calls_of(folder)] == ["0", "1", "2", "3", "4"]
 
 
-def test_a_log_whose_files_are_removed_while_it_is_open_begins_anew(tmp_path: Path) -> None:
+def test_an_open_log_whose_files_are_removed_starts_a_new_chain(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     with AuditLog(folder) as log:
         log.record(entry(1))
@@ -220,7 +221,7 @@ def test_a_log_whose_files_are_removed_while_it_is_open_begins_anew(tmp_path: Pa
 
 
 @posix_only
-def test_only_the_owner_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_files_with_any_umask(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     before = os.umask(0)
     try:
@@ -248,7 +249,7 @@ def edit_last(lines: Lines) -> Lines:
     return [*lines[:-1], lines[-1].replace(b'"ok"', b'"no"')]
 
 
-def edit_and_seal_again(lines: Lines) -> Lines:
+def edit_and_recompute_digest(lines: Lines) -> Lines:
     body = lines[4].rpartition(b',"digest"')[0].replace(b'"ok"', b'"no"')
     digest = sha256(body + b"}").hexdigest().encode()
     return [*lines[:4], body + b',"digest":"' + digest + b'"}', *lines[5:]]
@@ -265,7 +266,7 @@ def cut_off(lines: Lines) -> Lines:
 TAMPERED: list[tuple[Callable[[Lines], Lines], int, str]] = [
     (edit, 5, "edited"),
     (edit_last, 9, "edited"),
-    (edit_and_seal_again, 6, "line before this one was replaced"),
+    (edit_and_recompute_digest, 6, "line before this one was replaced"),
     (insert, 5, "edited"),
     (cut_off, 5, "edited"),
     (lambda lines: [*lines[:4], *lines[5:]], 5, "line 5 of the log was removed"),
@@ -277,7 +278,7 @@ TAMPERED: list[tuple[Callable[[Lines], Lines], int, str]] = [
 
 
 @pytest.mark.parametrize(("tamper", "line", "problem"), TAMPERED)
-def test_the_first_line_that_was_tampered_with_is_named(
+def test_verification_names_the_first_line_that_was_tampered_with(
     tmp_path: Path, tamper: Callable[[Lines], Lines], line: int, problem: str
 ) -> None:
     [path] = log_files(written(tmp_path, 8))
@@ -286,10 +287,10 @@ def test_the_first_line_that_was_tampered_with_is_named(
     assert (result.is_intact, result.problem_file, result.problem_line) == (False, path.name, line)
     assert problem in result.problem
     written(tmp_path, 2)
-    assert verify(tmp_path).problem == result.problem  # who writes on mends nothing
+    assert verify(tmp_path).problem == result.problem  # later entries repair nothing
 
 
-def test_a_file_that_is_missing_in_the_middle_is_noticed(tmp_path: Path) -> None:
+def test_a_missing_file_in_the_middle_is_detected(tmp_path: Path) -> None:
     files = log_files(written(tmp_path, 30, max_bytes=2_000))
     files[1].unlink()
     result = verify(tmp_path)
@@ -297,7 +298,7 @@ def test_a_file_that_is_missing_in_the_middle_is_noticed(tmp_path: Path) -> None
     assert "removed" in result.problem
 
 
-def test_only_a_digest_that_was_kept_elsewhere_shows_that_the_end_is_missing(tmp_path: Path) -> None:
+def test_a_missing_end_is_detected_only_by_a_digest_stored_outside_the_log(tmp_path: Path) -> None:
     [path] = log_files(written(tmp_path, 5))
     head = verify(tmp_path).head
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
@@ -310,7 +311,7 @@ def test_only_a_digest_that_was_kept_elsewhere_shows_that_the_end_is_missing(tmp
 SECRET = "hunter2-hunter2"
 
 
-def test_arguments_are_in_the_log_by_their_digest_alone(tmp_path: Path) -> None:
+def test_the_log_has_only_the_digest_of_the_arguments(tmp_path: Path) -> None:
     with AuditLog(tmp_path) as log:
         log.record(entry(arguments={"b": SECRET, "a": [1, None]}))
     [line] = calls_of(tmp_path)
@@ -319,7 +320,7 @@ def test_arguments_are_in_the_log_by_their_digest_alone(tmp_path: Path) -> None:
     assert SECRET not in log_files(tmp_path)[0].read_text()
 
 
-def test_whole_arguments_are_there_on_request_without_the_secrets_that_are_known(tmp_path: Path) -> None:
+def test_the_log_has_the_arguments_on_request_with_known_secrets_masked(tmp_path: Path) -> None:
     given = {"deep": [{SECRET: f"Bearer {SECRET}!"}], "number": 7}
     with AuditLog(tmp_path, with_arguments=True, mask=mask_of([SECRET, "7"])) as log:
         log.record(entry(arguments=given))

@@ -1,4 +1,4 @@
-"""The embedded model's calls are made with the arguments that are meant, and in no folder that nobody has named."""
+"""Arguments of the embedded model's tool calls: corrected from the conversation, and never a folder that is unnamed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ SEND = tool(
 STATUS = tool("git_status", "Show the status of a repository.", repo_path={"type": "string"})
 
 
-async def hears(tool: ToolSpec, *messages: Message, **arguments: Any) -> Heard:
-    """Ask the model, which wants to call the tool with these arguments."""
+async def ask_with_call(tool: ToolSpec, *messages: Message, **arguments: Any) -> Heard:
+    """Return the reply for the messages, when the model calls the tool with the arguments."""
     reply = json.dumps({"tool": tool.name, "arguments": arguments})
     return await hear(GrammarToolCallingProvider(ScriptedProvider([reply])), *messages, tools=(tool,))
 
@@ -45,33 +45,35 @@ def refused(question: str, repo_path: str) -> list[Message]:
     return [Message.user(question), Message(Role.ASSISTANT, "", (call,)), result]
 
 
-async def test_a_city_is_called_by_its_time_zone() -> None:
-    heard = await hears(TIME, Message.user("What time is it in London?"), zone="London")
+async def test_a_city_is_replaced_by_its_time_zone() -> None:
+    heard = await ask_with_call(TIME, Message.user("What time is it in London?"), zone="London")
     assert heard.asked == [("get_time", {"zone": "Europe/London"})]
 
 
-async def test_where_the_description_says_what_to_take_for_a_missing_argument_no_question_is_asked() -> None:
-    heard = await hears(TIME, Message.user("What time is it?"), zone="Asia/Tokyo")
+async def test_a_default_in_the_description_is_used_for_a_missing_argument() -> None:
+    heard = await ask_with_call(TIME, Message.user("What time is it?"), zone="Asia/Tokyo")
     assert heard.asked == [("get_time", {"zone": "UTC"})]
 
 
-async def test_a_repository_without_a_name_is_the_current_folder() -> None:
-    heard = await hears(STATUS, Message.user("Show me the git status"), repo_path="/home/ada/git")
+async def test_a_repository_that_the_question_does_not_name_is_the_current_folder() -> None:
+    heard = await ask_with_call(STATUS, Message.user("Show me the git status"), repo_path="/home/ada/git")
     assert heard.asked == [("git_status", {"repo_path": "."})]
 
 
-async def test_where_only_another_folder_is_allowed_the_call_is_made_with_that() -> None:
-    heard = await hears(STATUS, *refused("Show me the git status", "."), repo_path="/home/ada/git")
+async def test_an_unnamed_folder_is_replaced_by_the_allowed_folder() -> None:
+    heard = await ask_with_call(STATUS, *refused("Show me the git status", "."), repo_path="/home/ada/git")
     assert heard.asked == [("git_status", {"repo_path": "/srv/shop"})]
 
 
 async def test_a_named_folder_is_not_replaced_by_the_allowed_folder() -> None:
-    heard = await hears(STATUS, *refused("Show me the git status of /srv/inn", "/srv/inn"), repo_path="/srv/inn")
+    heard = await ask_with_call(
+        STATUS, *refused("Show me the git status of /srv/inn", "/srv/inn"), repo_path="/srv/inn"
+    )
     assert heard.asked == []
     assert "/srv/inn" in heard.text
 
 
-async def test_an_answer_that_only_repeats_itself_is_stopped_with_a_note() -> None:
+async def test_an_answer_that_repeats_itself_is_cut_off_with_a_note() -> None:
     reply = {"text": "".join(f"{at}. Sunscreen: 100% SPF {at}\n" for at in range(99)), "chunk_size": 40}
     provider = GrammarToolCallingProvider(ScriptedProvider(['{"answer"}', reply]))
     heard = await hear(provider, Message.user("Give me a packing list"), tools=(TIME,))
@@ -79,7 +81,7 @@ async def test_an_answer_that_only_repeats_itself_is_stopped_with_a_note() -> No
     assert (heard.completion.finish, heard.completion.notes) == (FinishReason.LENGTH, (REPEATED,))
 
 
-async def test_a_question_in_general_is_answered_and_not_asked_for_arguments() -> None:
+async def test_a_general_question_is_answered_without_a_request_for_arguments() -> None:
     diff = tool("git_diff", "Compare two revisions in git.", revision={"type": "string"})
     call = json.dumps({"tool": "git_diff", "arguments": {"revision": "12"}})
     provider = GrammarToolCallingProvider(ScriptedProvider([call, "Rebase rewrites."]))
@@ -89,7 +91,7 @@ async def test_a_question_in_general_is_answered_and_not_asked_for_arguments() -
     assert "you have not said its revision" in (await hear(provider, Message.user("git diff"), tools=(diff,))).text
 
 
-async def test_what_is_in_a_file_is_decided_again_as_if_there_were_no_tools() -> None:
+async def test_a_question_about_a_file_is_decided_again_without_tools() -> None:
     provider = GrammarToolCallingProvider(ScriptedProvider(['{"answer"}', '{"unknown"}']))
     heard = await hear(provider, Message.user("What does README.md say?"), tools=(TIME,))
     assert heard.text == NO_TOOL_FITS
@@ -98,14 +100,14 @@ async def test_what_is_in_a_file_is_decided_again_as_if_there_were_no_tools() ->
     assert heard.text == "# Garden"
 
 
-async def test_nothing_is_sent_to_a_name_that_is_no_address() -> None:
+async def test_no_message_is_sent_to_a_name_without_an_address() -> None:
     question = "Send a message to Ruth Okafor that the budget is approved."
-    heard = await hears(SEND, Message.user(question), to="Ruth Okafor", text="The budget is approved")
+    heard = await ask_with_call(SEND, Message.user(question), to="Ruth Okafor", text="The budget is approved")
     assert heard.asked == []
     assert "you have not said its to (The receiver's e-mail address)" in heard.text
 
 
-async def test_a_name_whose_address_the_conversation_has_stands_for_it() -> None:
+async def test_a_name_is_replaced_by_its_address_from_the_conversation() -> None:
     question = "Send a message to Ruth Okafor, ruth@example.test, that the budget is approved."
-    heard = await hears(SEND, Message.user(question), to="Ruth Okafor", text="The budget is approved")
+    heard = await ask_with_call(SEND, Message.user(question), to="Ruth Okafor", text="The budget is approved")
     assert heard.asked == [("send_message", {"to": "ruth@example.test", "text": "The budget is approved"})]

@@ -1,4 +1,4 @@
-"""What is told to the audit log: each decision before the call runs, each end, and what servers ask for."""
+"""Audit entries: the decision before each tool call, the outcome of the call, and the requests of servers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def audited(*calls: ToolCallRequest, entries: Entries | None = None, **opt
 NOW = ToolCallRequest("call_9", "now_utc", {"count": 1})
 
 
-async def test_a_call_is_a_decision_and_an_end_that_belong_together() -> None:
+async def test_a_call_has_a_decision_entry_and_a_matching_end_entry() -> None:
     decision, end = await audited(NOW)
     assert (decision.event, decision.decision, decision.decided_by) == ("decision", "allowed", "no approver")
     assert (decision.arguments, decision.waited, decision.call) == ({"count": 1}, None, "call_9")
@@ -77,7 +77,7 @@ async def test_the_decision_is_recorded_before_the_call_runs() -> None:
     assert seen == [[("decision", "allowed", "clock/now.utc")]]
 
 
-async def test_who_was_asked_is_recorded_with_how_long_it_took() -> None:
+async def test_the_deciding_rule_and_the_waiting_time_are_recorded() -> None:
     async def no(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         return Approval("deny", "because of reasons", "policy rule 3")
 
@@ -95,7 +95,7 @@ async def test_who_was_asked_is_recorded_with_how_long_it_took() -> None:
         (None, "ok"),
     ],
 )
-async def test_the_kind_of_a_failure_is_recorded_and_not_its_words(behaviour: Any, outcome: str) -> None:
+async def test_the_kind_of_a_failure_is_recorded_without_its_text(behaviour: Any, outcome: str) -> None:
     entries = await audited(NOW, behaviour=behaviour)
     assert entries.summaries[-1] == ("call", outcome, "clock/now.utc")
     assert "secret" not in repr(entries)
@@ -109,7 +109,7 @@ async def test_a_failure_of_the_tool_is_distinguished_from_a_failure_of_the_host
     assert entries.summaries[-1] == ("call", "tool_error", "clock/now.utc")
 
 
-async def test_calls_that_never_come_to_a_decision_are_recorded_with_their_arguments() -> None:
+async def test_calls_that_fail_before_a_decision_are_recorded_with_their_arguments() -> None:
     wrong, unknown, too_many = ToolCallRequest("1", "now_utc", {}), ToolCallRequest("2", "nothing", {"a": 1}), NOW
     entries = await audited(wrong, unknown, too_many, max_calls_per_round=2)
     ends = sorted((entry.call, entry.event, entry.outcome, entry.tool) for entry in entries)
@@ -122,7 +122,7 @@ async def test_calls_that_never_come_to_a_decision_are_recorded_with_their_argum
 
 
 @pytest.mark.parametrize("is_asking", [True, False])
-async def test_a_call_that_is_cancelled_is_recorded_as_that(is_asking: bool) -> None:
+async def test_a_cancelled_call_is_recorded_as_cancelled(is_asking: bool) -> None:
     entries, begun = Entries(), anyio.Event()
 
     async def hang() -> None:
@@ -143,7 +143,7 @@ async def test_a_call_that_is_cancelled_is_recorded_as_that(is_asking: bool) -> 
     assert entries.summaries == [("decision", decision, "clock/now.utc"), ("call", "cancelled", "clock/now.utc")]
 
 
-async def test_a_recorder_that_fails_changes_nothing_for_the_call() -> None:
+async def test_a_failing_audit_recorder_does_not_affect_the_call() -> None:
     class Broken:
         def record(self, entry: AuditEntry) -> None:
             raise RuntimeError(entry.id)
@@ -153,7 +153,7 @@ async def test_a_recorder_that_fails_changes_nothing_for_the_call() -> None:
         assert (await dial.call("add", {"a": 1, "b": 2})).success
 
 
-async def test_a_turn_of_a_conversation_is_named_and_other_turns_are_distinguished() -> None:
+async def test_entries_have_the_conversation_if_any_and_a_distinct_turn_identifier() -> None:
     entries = Entries()
     dial, _ = client(call("add", a=1, b=2), "3", call("add", a=1, b=2), "3", call("add", a=1, b=2), "3", audit=entries)
     async with dial:
@@ -169,7 +169,7 @@ async def test_a_turn_of_a_conversation_is_named_and_other_turns_are_distinguish
     assert len({origin.turn for origin in origins}) == 4 and [bool(origin.turn) for origin in origins] == [1, 1, 1, 0]
 
 
-# --- what servers ask for -------------------------------------------------------------------------
+# --- requests of servers --------------------------------------------------------------------------
 
 
 def decisions(entries: Entries, event: str) -> list[tuple[str, str, str, str]]:
@@ -205,7 +205,7 @@ async def asked(
         ({"limits": Limits(max_sampling_tokens=1)}, "denied", "sampling budget"),
     ],
 )
-async def test_whether_a_server_may_ask_the_model_is_recorded(
+async def test_the_decision_about_a_sampling_request_is_recorded(
     tool: str, options: dict[str, Any], decision: str, by: str
 ) -> None:
     async def person(request: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
@@ -219,7 +219,7 @@ async def test_whether_a_server_may_ask_the_model_is_recorded(
 
 
 @pytest.mark.parametrize(("reply", "decision"), [("a secret word", "allowed"), (None, "denied")])
-async def test_whether_the_embedding_program_answers_for_a_model_is_recorded(reply: Any, decision: str) -> None:
+async def test_the_decision_of_a_sample_callback_is_recorded(reply: Any, decision: str) -> None:
     async def sample(request: SamplingRequest) -> str | None:
         return reply  # type: ignore[no-any-return]  # one of the above
 
@@ -230,7 +230,7 @@ async def test_whether_the_embedding_program_answers_for_a_model_is_recorded(rep
 
 @pytest.mark.parametrize("tool", ["pushes", "orders"])
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel", "failed"])
-async def test_the_reaction_to_an_elicitation_is_recorded_without_the_values(tool: str, action: str) -> None:
+async def test_the_action_of_an_elicitation_is_recorded_without_the_values(tool: str, action: str) -> None:
     async def person(question: Elicitation) -> ElicitationAnswer:
         if action == "failed":
             raise RuntimeError("no")

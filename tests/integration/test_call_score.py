@@ -1,4 +1,4 @@
-"""How sure the embedded model is of a call decides whether it is made."""
+"""Scores of the embedded model's tool calls: token probabilities decide whether a call is made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SURE = [('{"', 0.0), ("tool", -0.2), ('":', 0.0), (' "', 0.0), *NAME, (' "', -9.
 
 
 def tokens(pairs: list[tuple[str, float]], **key_words: float) -> list[dict[str, Any]]:
-    """Return tokens as chat completions do; `key_words` are the likeliest ones in place of the first word."""
+    """Return tokens in the form of chat completions; `key_words` are the likeliest alternatives of the second token."""
     likeliest = [{"token": word, "logprob": logprob} for word, logprob in key_words.items()]
     return [
         {"token": token, "logprob": logprob, "top_logprobs": likeliest if at == 1 else []}
@@ -40,7 +40,7 @@ def test_a_call_is_scored_by_its_key_word_and_its_name_but_not_by_its_arguments(
     assert score.is_call
 
 
-def test_a_name_that_only_the_grammar_made_the_model_write_is_no_call() -> None:
+def test_a_name_with_a_low_probability_that_the_grammar_forced_is_no_call() -> None:
     forced = [(token, -9.0 if token == "get" else logprob) for token, logprob in SURE]
     score = score_decision(tokens(forced, tool=-0.9, answer=-0.7, unknown=-4.0))
     assert score is not None
@@ -49,7 +49,7 @@ def test_a_name_that_only_the_grammar_made_the_model_write_is_no_call() -> None:
 
 
 @pytest.mark.parametrize(("unknown", "is_unknown"), [(-0.5, True), (-1.2, True), (-3.0, False)])
-def test_without_the_call_the_reply_is_an_answer_or_unknown(unknown: float, is_unknown: bool) -> None:
+def test_a_reply_without_a_call_is_an_answer_or_unknown(unknown: float, is_unknown: bool) -> None:
     answer = [('{"', 0.0), ("answer", -0.5), ('"}', -3.0)]
     score = score_decision(tokens(answer, answer=-0.5, unknown=unknown))
     assert score == DecisionScore(score.call if score else 0.0, is_unknown)
@@ -66,7 +66,7 @@ CALL = '{"tool": "get_time", "arguments": {"zone": "Asia/Tokyo"}}'
 
 
 def decision(text: str, content: list[dict[str, Any]]) -> Raw:
-    """Return a whole answer of chat completions with its tokens' probabilities."""
+    """Return a complete chat completions response with the probabilities of its tokens."""
     choice = {"index": 0, "message": {"content": text}, "finish_reason": "stop", "logprobs": {"content": content}}
     return one_json({"object": "chat.completion", "choices": [choice]})
 
@@ -116,7 +116,7 @@ SEND = ToolSpec(
     ],
     ids=["said", "said, too unlikely", "not said", "another subject", "a code", "a code, too unlikely", "it acts"],
 )
-async def test_an_unlikely_call_is_made_if_it_only_looks_up_what_the_question_says(
+async def test_an_unlikely_call_is_made_if_it_only_reads_a_value_of_the_question(
     question: str, tool: ToolSpec, argument: str, logprob: float, is_made: bool
 ) -> None:
     [name] = tool.input_schema["required"]

@@ -1,4 +1,4 @@
-"""A tool that has changed since it was approved ("rug pull"), as who runs dial-chat or embeds the client meets it."""
+"""A tool that has changed since it was approved ("rug pull"), in dial-chat and in an embedded client."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def ran(server: Changing) -> bool:
     [("description", {"autoApprove": ["*"]}), ("schema", {}), ("hints", {"autoApprove": ["*"]})],
     ids=["description-autoApprove", "schema---allow", "hints-autoApprove"],
 )
-def test_headless_a_changed_tool_is_refused_in_words(tmp_path: Path, change: str, allowed: dict[str, Any]) -> None:
+def test_a_changed_tool_is_refused_without_a_terminal_with_an_error_message(
+    tmp_path: Path, change: str, allowed: dict[str, Any]
+) -> None:
     server = configured(tmp_path, **allowed)
     words = ["Go"] if allowed else ["--allow", "it/*", "Go"]
     assert dial_chat(tmp_path, *words).returncode == 0
@@ -50,7 +52,7 @@ def test_headless_a_changed_tool_is_refused_in_words(tmp_path: Path, change: str
     assert not ran(server)
 
 
-def test_a_change_of_order_is_no_change(tmp_path: Path) -> None:
+def test_a_changed_order_of_tools_or_keys_is_no_change(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"times": {"type": "integer", "minimum": 0}}}
     upside_down = {"properties": {"times": {"minimum": 0, "type": "integer"}}, "type": "object"}
     server = configured(tmp_path, autoApprove=["*"])
@@ -60,7 +62,7 @@ def test_a_change_of_order_is_no_change(tmp_path: Path) -> None:
         assert ran(server)
 
 
-def test_with_everything_allowed_no_question_is_asked(tmp_path: Path) -> None:
+def test_a_changed_tool_runs_with_the_option_yes(tmp_path: Path) -> None:
     server = configured(tmp_path, autoApprove=["*"])
     dial_chat(tmp_path, "Go")
     server.be(tools=[EVIL])
@@ -70,7 +72,7 @@ def test_with_everything_allowed_no_question_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_embedded_pins_hold_from_run_to_run_where_a_folder_is_given(tmp_path: Path) -> None:
+async def test_pins_of_an_embedded_client_persist_if_a_folder_is_given(tmp_path: Path) -> None:
     server = changing(tmp_path)
     with anyio.fail_after(LONG):
         for tools, failure in (([tool()], None), ([EVIL], Failure.DENIED), ([tool()], None)):
@@ -84,7 +86,7 @@ async def test_embedded_pins_hold_from_run_to_run_where_a_folder_is_given(tmp_pa
 
 
 @pytest.mark.anyio
-async def test_the_model_reads_which_tool_of_which_server_has_changed(tmp_path: Path) -> None:
+async def test_the_error_for_the_model_names_the_changed_tool_and_its_server(tmp_path: Path) -> None:
     server = changing(tmp_path)
     with anyio.fail_after(LONG):
         async with DialClient({"it": server.entry()}, approval=ApprovalPolicy(tool_pins=tmp_path / "pins")) as dial:

@@ -1,4 +1,4 @@
-"""Chat completions beside the text: what goes back, what is counted, and what is asked for."""
+"""Chat completions apart from the text: reasoning, extra fields of calls, usage, and the fields of requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-async def test_reasoning_comes_apart_and_goes_back_with_the_calls(field: str, stream: bool) -> None:
+async def test_reasoning_is_separate_from_the_text_and_is_sent_back_with_the_calls(field: str, stream: bool) -> None:
     message = {field: "Hm. ", "content": "I look.", "tool_calls": [CALL]}
     first = events(
         delta({field: "Hm"}), delta({field: ". "}), delta({"content": "I look.", "tool_calls": [CALL]}, "stop")
@@ -37,7 +37,7 @@ async def test_reasoning_comes_apart_and_goes_back_with_the_calls(field: str, st
     assert endpoint.requests[1].json["messages"][1][field] == "Hm. "
 
 
-async def test_reasoning_goes_back_where_the_profile_says() -> None:
+async def test_the_profile_decides_whether_reasoning_is_sent_back() -> None:
     says = Say("Fine", reasoning="Hm")
     for profile, expected in [
         (EndpointProfile(), None),
@@ -52,7 +52,7 @@ async def test_reasoning_goes_back_where_the_profile_says() -> None:
             assert endpoint.requests[1].json["messages"][1].get("reasoning_content") == expected
 
 
-async def test_what_the_endpoint_adds_to_a_call_goes_back_with_it_to_this_endpoint_only() -> None:
+async def test_extra_fields_of_a_call_are_sent_back_only_to_the_endpoint_that_added_them() -> None:
     signed = {"extra_content": {"google": {"thought_signature": "abc"}}}
     with model_endpoint([calls(piece("add", A1 + A2, index=0, **signed)), Say("Done")]) as endpoint:
         provider = ChatProvider("m", Endpoint(endpoint.url), CHAT)
@@ -69,7 +69,7 @@ async def test_what_the_endpoint_adds_to_a_call_goes_back_with_it_to_this_endpoi
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_what_no_schema_has_of_a_call_does_not_go_back(stream: bool) -> None:
+async def test_unknown_fields_of_a_call_are_not_sent_back(stream: bool) -> None:
     own = CALL | {"custom": None, "item_id": "x", "provider_specific_fields": {"thought_signature": "abc"}}
     first = (
         events(delta({"tool_calls": [own | {"index": 0}]}, "tool_calls")) if stream else whole({"tool_calls": [own]})
@@ -84,7 +84,7 @@ async def test_what_no_schema_has_of_a_call_does_not_go_back(stream: bool) -> No
     assert set(sent) == {"id", "type", "function", "provider_specific_fields"}
 
 
-async def test_a_call_that_the_endpoint_cannot_read_behind_reasoning_is_asked_for_once_more() -> None:
+async def test_a_call_after_reasoning_that_the_endpoint_cannot_parse_is_requested_again() -> None:
     unreadable = {"error": {"message": "Failed to call a function", "code": "tool_use_failed"}}
     failed = events(delta({"role": "assistant", "reasoning": "Hm. "}), unreadable, done=False)
     again = events(delta({"reasoning": "Well."}), delta({"tool_calls": [CALL]}, "tool_calls"))
@@ -95,11 +95,11 @@ async def test_a_call_that_the_endpoint_cannot_read_behind_reasoning_is_asked_fo
         await provider.aclose()
 
     assert heard.asked == [("add", {"x": 1})]
-    assert heard.completion.notes == ("the endpoint could not read a call of the model's: it is asked once more",)
+    assert heard.completion.notes == ("the endpoint could not parse the model's tool call: the request is sent again",)
     assert endpoint.requests[2].json["messages"][1]["reasoning"] == "Well.", "not that of the reply that failed"
 
 
-async def test_pieces_of_reasoning_details_are_put_together() -> None:
+async def test_fragments_of_reasoning_details_are_joined() -> None:
     pieces = [
         {"type": "reasoning.text", "text": "I ", "index": 0, "signature": None},
         {"type": "reasoning.text", "text": "think", "index": 0, "signature": "s"},
@@ -164,7 +164,7 @@ COUNTED = Usage(10, 5, 4, 2)
         pytest.param(events(delta({}, "stop")), Usage(), id="nowhere"),
     ],
 )
-async def test_tokens_are_counted_wherever_the_endpoint_says_them(answer: Raw, expected: Usage) -> None:
+async def test_usage_is_read_from_every_place_that_endpoints_use(answer: Raw, expected: Usage) -> None:
     assert (await ask(answer)).completion.usage == expected
 
 
@@ -180,14 +180,16 @@ async def test_tokens_are_counted_wherever_the_endpoint_says_them(answer: Raw, e
         pytest.param({"choices": [{"error": {"message": "out of luck"}}]}, None, None, id="in the choice"),
     ],
 )
-async def test_an_error_in_a_good_answer_is_an_error(value: Any, status: Any, code: Any, stream: bool) -> None:
+async def test_an_error_in_a_response_with_status_200_is_an_error(
+    value: Any, status: Any, code: Any, stream: bool
+) -> None:
     with pytest.raises(ProviderError, match="out of luck") as caught:
         await ask(events(value) if stream else one_json(value), stream=stream)
 
     assert (caught.value.status, caught.value.code) == (status, code)
 
 
-async def test_comments_and_chunks_that_are_no_json_are_passed_over() -> None:
+async def test_comments_and_chunks_that_are_not_json_are_skipped() -> None:
     answer = events(delta({"content": "Hel"}))
     noise = Raw(
         (
@@ -211,7 +213,7 @@ TOOLS = (
 )
 
 
-async def test_a_request_has_what_was_asked_for() -> None:
+async def test_a_request_has_the_configured_fields() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = ChatProvider(
             "m", Endpoint(endpoint.url), EndpointProfile(extra_body={"seed": 7}), temperature=0.5, max_tokens=9
@@ -242,7 +244,7 @@ async def test_a_request_has_what_was_asked_for() -> None:
     assert endpoint.requests[1].json["stream"] is False
 
 
-async def test_where_tool_choice_is_ignored_no_tools_are_offered_for_the_last_word() -> None:
+async def test_an_endpoint_that_ignores_tool_choice_gets_no_tools_for_a_final_answer() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = ChatProvider("m", Endpoint(endpoint.url), OLLAMA)
         await hear(provider, tools=TOOLS, tool_choice=ToolChoice.NONE)
@@ -254,7 +256,7 @@ async def test_where_tool_choice_is_ignored_no_tools_are_offered_for_the_last_wo
     assert len(endpoint.requests[1].json["tools"]) == 2
 
 
-async def test_tools_are_written_anew_when_they_change() -> None:
+async def test_changed_tools_are_serialized_again() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = ChatProvider("m", Endpoint(endpoint.url), CHAT)
         for tools in (TOOLS, TOOLS, TOOLS[:1], ()):

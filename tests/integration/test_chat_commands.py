@@ -1,4 +1,4 @@
-"""The commands of a conversation, on a client with a real server and a stored conversation."""
+"""Commands of the interactive chat, with a real server and a stored conversation."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ async def interrupts() -> None:
 
 
 class Chat:
-    """A conversation with a person at a screen."""
+    """A conversation of a user at a terminal."""
 
     def __init__(self, session: ChatSession, screen: TypedScreen) -> None:
         self.session, self.screen = session, screen
 
     async def type(self, line: str, *answers: str) -> CommandResult:
-        """Type a command; what it asks is answered."""
+        """Run a command; `answers` reply to its prompts."""
         self.screen.printed.clear()
         self.screen.lines += answers
         return await run_command(line, self.session)
 
     async def shows(self, line: str, *answers: str) -> str:
-        """Return what a command prints."""
+        """Return the output of a command."""
         assert await self.type(line, *answers) == CommandResult()
         return self.screen.text
 
@@ -82,7 +82,7 @@ async def chat(*replies: Any, settings: Settings | None = None, asked: list[str]
             yield Chat(ChatSession(dial, manager, Options(), settings or Settings(), screen), screen)
 
 
-async def test_commands_without_a_conversation_say_so() -> None:
+async def test_commands_that_need_messages_report_an_empty_conversation() -> None:
     async with chat() as person:
         for line in (
             "/undo",
@@ -96,7 +96,7 @@ async def test_commands_without_a_conversation_say_so() -> None:
             "/export",
             "/rename x",
         ):
-            assert "nothing was said yet" in await person.shows(line), line
+            assert "there is no question yet" in await person.shows(line), line
         for line in ("/last", "/calls"):
             assert "no tool was called" in await person.shows(line), line
         assert "did you mean /servers?" in await person.shows("/server")
@@ -104,7 +104,7 @@ async def test_commands_without_a_conversation_say_so() -> None:
         assert (await person.type("/exit")).quit
 
 
-async def test_an_exchange_is_taken_back_asked_again_and_edited() -> None:
+async def test_an_exchange_is_undone_retried_and_edited() -> None:
     async with chat("One.", "Two.", "Two again.", "Three.") as person:
         await person.ask("First?")
         await person.ask("Second?")
@@ -126,7 +126,7 @@ async def test_an_exchange_is_taken_back_asked_again_and_edited() -> None:
         assert person.session.conversation_id == before
 
 
-async def test_a_conversation_is_begun_found_and_compacted() -> None:
+async def test_a_conversation_is_started_found_and_compacted() -> None:
     async with chat("About Tokyo.", "More.", "Tokyo was discussed.") as person:
         await person.ask("Tell me of Tokyo")
         await person.ask("More?")
@@ -159,7 +159,7 @@ async def test_a_command_is_stopped_by_ctrl_c() -> None:
         assert not process_runner.interrupts.has_scope
 
 
-async def test_a_line_of_the_list_of_calls_fits_into_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_of_calls_fits_the_terminal_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "56")
     call = {"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2, "note": "long " * 20}}]}
     async with chat(call, "Done.") as person:
@@ -167,7 +167,7 @@ async def test_a_line_of_the_list_of_calls_fits_into_the_terminal(monkeypatch: p
         assert all(len(line) < 56 for line in (await person.shows("/calls")).splitlines())
 
 
-async def test_results_answers_and_code_are_taken_out(tmp_path: Path) -> None:
+async def test_results_and_answers_are_shown_copied_and_saved(tmp_path: Path) -> None:
     async with chat(ADD, "Look:\n```python\nprint(3)\n```", "Second.") as person:
         await person.ask("Add!")
         calls = await person.shows("/calls")
@@ -238,7 +238,7 @@ async def test_tools_are_approved_and_denied_for_the_session() -> None:
         assert "no rule and no grant" in await person.shows("/grants revoke calc/*")
 
 
-async def test_choices_of_the_person_count_before_the_settings_of_the_conversation() -> None:
+async def test_commands_of_the_user_override_the_settings_of_the_conversation() -> None:
     async with chat("One.", "Two.", "Three.") as person:
         await person.ask("1")
         session, provider = person.session, person.session.dial.model.provider
@@ -309,7 +309,7 @@ async def test_resume_without_a_terminal_names_the_list() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs asyncio
-async def test_where_conversations_cannot_be_stored_the_error_names_the_way_without(
+async def test_the_error_for_an_unusable_database_names_the_option_no_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("no folder")

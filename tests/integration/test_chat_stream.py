@@ -1,4 +1,4 @@
-"""Chat completions as servers really send them: no call is lost, none is mixed up with another, none is made up."""
+"""Streamed chat completions of real servers: no tool call is lost, mixed with another call, or invented."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def delta(value: Any = None, finish: Any = None, **more: Any) -> dict[str, Any]:
 
 
 def piece(name: Any = None, arguments: Any = None, **more: Any) -> dict[str, Any]:
-    """A piece of a call; what is not given is not sent, `...` is sent as null."""
+    """Return a fragment of a tool call; fields that are not given are left out, and `...` is sent as null."""
     function = {"name": name, "arguments": arguments}
     call = {"function": {key: value for key, value in function.items() if value is not None}} | more
     return json.loads(json.dumps(call, default=lambda _: None))  # type: ignore[no-any-return]
@@ -217,7 +217,7 @@ M1, M2 = '{"y"', ": 2}"
         ),
     ],
 )
-async def test_streamed_calls_are_put_together_whatever_the_server_does(answer: Raw, expected: list[Any]) -> None:
+async def test_streamed_calls_are_assembled_from_every_known_variant(answer: Raw, expected: list[Any]) -> None:
     heard = await ask(answer)
 
     assert heard.asked == expected
@@ -246,7 +246,7 @@ CALL = {"id": "a", "type": "function", "function": {"name": "add", "arguments": 
         pytest.param(whole({"content": [{"type": "text", "text": "Hel"}, "lo"]}), "Hello", [], id="a list of parts"),
     ],
 )
-async def test_an_answer_in_one_piece_is_read_whether_a_stream_was_asked_for_or_not(
+async def test_a_response_without_streaming_is_read_even_if_streaming_was_requested(
     answer: Raw, text: str, expected: list[Any], stream: bool
 ) -> None:
     heard = await ask(answer, stream=stream)
@@ -262,7 +262,7 @@ async def test_an_answer_in_one_piece_is_read_whether_a_stream_was_asked_for_or_
         pytest.param(b'{"choices": [{"message": {"content": "Hi"}, "finish_reason": null}]}', id="behind the end"),
     ],
 )
-async def test_one_json_text_without_finish_is_whole_only_if_the_connection_did_not_break(text: bytes) -> None:
+async def test_a_json_response_without_finish_reason_on_a_broken_connection_is_an_error(text: bytes) -> None:
     with pytest.raises(ProviderError, match="broke"):
         await ask(Raw((text,), cut=True))
 
@@ -291,7 +291,7 @@ async def test_one_json_text_without_finish_is_whole_only_if_the_connection_did_
         pytest.param(events(delta({"refusal": "Hi"}), delta({}, "stop")), REFUSED, id="a refusal"),
     ],
 )
-async def test_why_the_model_stopped_is_distinguished(answer: Raw, finish: FinishReason) -> None:
+async def test_finish_reasons_are_distinguished(answer: Raw, finish: FinishReason) -> None:
     heard = await ask(answer)
 
     assert heard.text == "Hi"
@@ -307,20 +307,20 @@ async def test_why_the_model_stopped_is_distinguished(answer: Raw, finish: Finis
         pytest.param([], id="no word"),
     ],
 )
-async def test_no_call_comes_out_of_a_reply_that_is_not_whole(end: list[Any]) -> None:
+async def test_an_incomplete_reply_has_no_calls(end: list[Any]) -> None:
     chunk = delta({"tool_calls": [piece("add", A1 + A2, index=0, id="a")]})
 
     heard = await ask(events(chunk, *end, done=False))
 
     assert heard.calls == []
-    assert "the reply is not whole: its tool calls are not run" in heard.completion.notes
+    assert "the reply is incomplete: its tool calls are not run" in heard.completion.notes
     assert heard.completion.echo is None
 
 
 @pytest.mark.parametrize(
     "text", ['{"x": ', "{'x': 1}", "[1]", '"x"', "7", '{"x": 1}{"y": 2}', '{"x": NaN}', "x" * 1000]
 )
-async def test_arguments_that_cannot_be_read_are_kept_as_they_are(text: str) -> None:
+async def test_arguments_that_cannot_be_parsed_are_kept_unchanged(text: str) -> None:
     heard = await ask(calls(piece("add", text, index=0, id="a")))
 
     assert heard.calls[0].arguments == {}

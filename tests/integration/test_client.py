@@ -1,4 +1,4 @@
-"""DialClient, put together: real servers, scripted models."""
+"""DialClient with real servers and scripted models."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.support.clients import ADD, ASK, calculator, call, client
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_tool_is_called_and_its_result_is_answered_from() -> None:
+async def test_a_tool_is_called_and_the_model_answers_from_its_result() -> None:
     dial, model = client(ADD, "It is 42.")
     async with dial:
         turn = await dial.run(ASK)
@@ -64,7 +64,7 @@ async def test_the_callers_messages_are_not_changed() -> None:
     assert mine == ASK
 
 
-async def test_streaming_and_not_streaming_come_to_the_same_turn() -> None:
+async def test_streaming_and_not_streaming_return_the_same_turn() -> None:
     script = ({"text": "Let me see.", "chunk_size": 3} | ADD, {"text": "It is 42.", "chunk_size": 2})
     dial, model = client(*script)
     async with dial:
@@ -112,7 +112,7 @@ async def test_events_come_in_pairs_and_in_order() -> None:
         ({"tool_calls": [{"name": "add", "arguments": '{"a": 1,'}]}, "The arguments are not a JSON object."),
     ],
 )
-async def test_a_wrong_call_is_answered_to_the_model(asked: Any, error: str) -> None:
+async def test_an_invalid_call_is_reported_to_the_model(asked: Any, error: str) -> None:
     dial, model = client(asked, "I see.")
     async with dial:
         turn = await dial.run(ASK)
@@ -121,18 +121,18 @@ async def test_a_wrong_call_is_answered_to_the_model(asked: Any, error: str) -> 
     assert model.requests[1].messages[-1].is_error
 
 
-async def test_calls_of_one_round_run_side_by_side_and_are_answered_in_order() -> None:
-    everybody_is_in = anyio.Event()
+async def test_calls_of_one_round_run_concurrently_and_have_ordered_results() -> None:
+    all_have_started = anyio.Event()
     inside: set[int] = set()
     server = MCPServer("meeting")
 
     @server.tool()
     async def meet(number: int) -> str:
-        """Wait for the others."""
+        """Wait for the calls with other numbers."""
         inside.add(number)
         if len(inside) == 3:
-            everybody_is_in.set()
-        await everybody_is_in.wait()
+            all_have_started.set()
+        await all_have_started.wait()
         return f"met {number}"
 
     calls = [{"name": "meet", "arguments": {"number": n}} for n in (3, 1, 2)]
@@ -143,7 +143,7 @@ async def test_calls_of_one_round_run_side_by_side_and_are_answered_in_order() -
     assert [m.text for m in turn.messages[1:4]] == ["met 3", "met 1", "met 2"]
 
 
-async def test_what_is_denied_does_not_run_and_the_model_reads_that() -> None:
+async def test_a_denied_call_is_not_run_and_the_model_is_told() -> None:
     asked: list[tuple[str, str]] = []
 
     async def never(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
@@ -159,14 +159,14 @@ async def test_what_is_denied_does_not_run_and_the_model_reads_that() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["add", "*/add", "calc/*", "*"])
-async def test_a_deny_wins_over_everything(pattern: str) -> None:
+async def test_a_deny_rule_overrides_every_allow_rule(pattern: str) -> None:
     dial, _ = client(ADD, "Then not.", approval=ApprovalPolicy(allow=["*"], deny=[pattern]))
     async with dial:
         turn = await dial.run(ASK)
     assert turn.tool_calls[0].denied
 
 
-async def test_permission_for_the_session_is_asked_for_once() -> None:
+async def test_approval_for_the_session_is_requested_once() -> None:
     asked = []
 
     async def always(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
@@ -179,7 +179,7 @@ async def test_permission_for_the_session_is_asked_for_once() -> None:
     assert asked == ["add"]
 
 
-async def test_waiting_for_a_person_does_not_count() -> None:
+async def test_waiting_for_an_approval_does_not_count_towards_the_timeout() -> None:
     async def slowly(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         await anyio.sleep(5.5)
         return Approval("once")
@@ -190,7 +190,7 @@ async def test_waiting_for_a_person_does_not_count() -> None:
     assert turn.text == "It is 42."
 
 
-async def test_fifty_turns_at_once_keep_apart() -> None:
+async def test_fifty_concurrent_turns_do_not_mix() -> None:
     class Echo(ScriptedProvider):
         async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
             last = request.messages[-1]
@@ -211,7 +211,7 @@ async def test_fifty_turns_at_once_keep_apart() -> None:
     assert answers == {number: f"It is {number}." for number in range(50)}
 
 
-async def test_a_broken_server_is_named_and_working_servers_answer() -> None:
+async def test_a_note_names_a_failed_server_and_other_servers_work() -> None:
     model = ScriptedProvider([ADD, "It is 42."])
     servers: dict[str, Any] = {"calc": calculator(), "gone": {"command": "no-such-program-anywhere"}}
     async with DialClient(servers, model) as dial:
@@ -228,7 +228,7 @@ async def test_a_required_server_that_does_not_start_is_an_error() -> None:
             raise AssertionError("it must not open")
 
 
-async def test_the_same_tool_of_two_servers_is_offered_under_both_names() -> None:
+async def test_equally_named_tools_of_two_servers_get_the_server_as_prefix() -> None:
     async with DialClient({"a": calculator(), "b": calculator()}, ScriptedProvider([])) as dial:
         assert [tool.name for tool in dial.tools] == ["a__add", "a__fail", "b__add", "b__fail"]
         assert {name: c.name for name, c in dial.tool_name_client_map.items()} == {
@@ -239,7 +239,7 @@ async def test_the_same_tool_of_two_servers_is_offered_under_both_names() -> Non
         }
 
 
-async def test_instructions_stand_before_the_conversation() -> None:
+async def test_instructions_come_before_the_conversation() -> None:
     dial, model = client("Yes.", system="Be brief.")
     async with dial:
         await dial.run(ASK)
@@ -247,7 +247,7 @@ async def test_instructions_stand_before_the_conversation() -> None:
     assert [message.text for message in model.requests[0].messages] == ["go on"]
 
 
-async def test_a_client_can_be_left_from_another_task_and_twice() -> None:
+async def test_a_client_can_be_closed_from_another_task_and_twice() -> None:
     dial, _ = client("Yes.")
     async with anyio.create_task_group() as group:
         await dial.open()
@@ -287,7 +287,7 @@ async def test_an_error_after_the_first_byte_is_an_event() -> None:
     assert lines[-1] == "data: [DONE]\n\n"
 
 
-async def test_a_tool_that_appears_is_on_offer_in_the_next_round() -> None:
+async def test_a_new_tool_is_offered_in_the_next_round() -> None:
     server = calculator()
 
     @server.tool()
@@ -312,15 +312,15 @@ async def test_the_configuration_names_the_model(tmp_path: Path) -> None:
     assert events[-1].turn.text == "Hello."
 
 
-async def test_a_configuration_without_a_model_says_what_to_do(tmp_path: Path) -> None:
+async def test_a_configuration_without_a_model_is_an_error(tmp_path: Path) -> None:
     config = tmp_path / "servers.json"
     config.write_text("{}")
     with pytest.raises(ConfigError, match="no model is named"):
         DialClient.from_config(config)
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # no other has tasks that are cancelled like this
-async def test_a_client_whose_closing_is_cancelled_is_closed_all_the_same() -> None:
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # only asyncio can cancel a single task
+async def test_a_client_is_closed_even_if_closing_is_cancelled() -> None:
     dial = DialClient({"calculator": calculator()}, ScriptedProvider([{"text": "One", "hang": True}]))
     await dial.open()
     await dial.ready()

@@ -1,4 +1,4 @@
-"""A client's turn that ends before its answer: at a limit, out of time, broken off, left or cancelled."""
+"""Turns that end early: at a limit, by timeout, by a model failure, by leaving the stream, or by cancellation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.fakes import virtual_time
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_model_that_never_stops_calling_ends_at_max_depth_in_words() -> None:
+async def test_a_model_that_always_calls_tools_answers_at_max_depth() -> None:
     class Caller(ScriptedProvider):
         async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
             base = "What I have: 42." if request.tool_choice is ToolChoice.NONE else ADD
@@ -51,7 +51,7 @@ async def test_a_model_that_never_stops_calling_ends_at_max_depth_in_words() -> 
     assert turn.messages[-2].text.startswith("Not run: too many rounds of tool calls")
 
 
-async def test_a_model_that_calls_even_when_asked_for_words_still_ends_in_words() -> None:
+async def test_a_model_that_calls_tools_despite_tool_choice_none_ends_with_its_text() -> None:
     dial, _ = client({"text": "Adding."} | ADD, after="repeat", limits=Limits(max_depth=2))
     async with dial:
         turn = await dial.run(ASK)
@@ -60,14 +60,14 @@ async def test_a_model_that_calls_even_when_asked_for_words_still_ends_in_words(
     assert turn.message.tool_calls == ()
 
 
-async def test_a_model_that_says_nothing_at_a_limit_is_spoken_for() -> None:
+async def test_a_turn_without_text_at_a_limit_gets_a_fixed_text() -> None:
     dial, _ = client(ADD, after="repeat", limits=Limits(max_depth=1))
     async with dial:
         turn = await dial.run(ASK)
     assert turn.text == "[Unable to complete task: too many rounds of tool calls]"
 
 
-async def test_tools_that_always_fail_end_in_words() -> None:
+async def test_tools_that_always_fail_end_the_turn_with_the_text_so_far() -> None:
     dial, _ = client({"text": "Trying."} | call("fail"), after="repeat")
     async with dial:
         turn = await dial.run(ASK)
@@ -76,7 +76,7 @@ async def test_tools_that_always_fail_end_in_words() -> None:
     assert "secret detail" not in json.dumps(turn.to_dict())
 
 
-async def test_a_limit_raises_only_where_that_was_asked_for() -> None:
+async def test_a_limit_raises_only_with_on_limit_raise() -> None:
     dial, model = client(ADD, after="repeat", limits=Limits(max_depth=1), on_limit="raise")
     async with dial:
         with pytest.raises(LimitReached) as reached:
@@ -86,7 +86,7 @@ async def test_a_limit_raises_only_where_that_was_asked_for() -> None:
 
 
 @virtual_time
-async def test_time_that_is_over_ends_the_turn_with_the_text_so_far() -> None:
+async def test_a_timeout_ends_the_turn_with_the_text_so_far() -> None:
     dial, _ = client({"text": "I begin", "hang": True}, limits=Limits(timeout=100))
     async with dial:
         turn = await dial.run(ASK)
@@ -94,7 +94,7 @@ async def test_time_that_is_over_ends_the_turn_with_the_text_so_far() -> None:
     assert turn.text == "I begin\n\n[Unable to complete task: the time for this turn is over]"
 
 
-async def test_the_model_breaking_off_keeps_what_was_done() -> None:
+async def test_a_model_failure_keeps_the_calls_and_text_so_far() -> None:
     dial, _ = client(ADD, {"error": {"message": "overloaded", "status": 529}})
     async with dial:
         with pytest.raises(ProviderError, match="overloaded") as broken:
@@ -103,7 +103,7 @@ async def test_the_model_breaking_off_keeps_what_was_done() -> None:
     assert [m.role for m in broken.value.messages] == [Role.ASSISTANT, Role.TOOL]
 
 
-async def test_leaving_a_stream_after_one_event_cancels_everything() -> None:
+async def test_leaving_a_stream_cancels_the_turn_and_its_tool_calls() -> None:
     cancelled = anyio.Event()
     running = anyio.Event()
     server = MCPServer("slow")
@@ -142,7 +142,7 @@ async def test_a_cancelled_turn_has_the_text_and_calls_so_far() -> None:
     assert [m.text for m in turn.messages] == ["Let me", "42", "It is"]
 
 
-async def test_a_call_that_was_still_waiting_for_permission_is_known_not_to_have_run() -> None:
+async def test_a_cancelled_call_that_waited_for_approval_is_reported_as_not_run() -> None:
     asked = anyio.Event()
 
     async def approve(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:

@@ -1,4 +1,4 @@
-"""Tools of the caller's own: offered beside the servers', and handed back when the model calls them."""
+"""Client-side tools: offered together with the servers' tools; their calls are returned to the caller."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def answered(
         return await dial.start(messages, stream_events=False, client_tools=tools).result()
 
 
-async def test_a_call_of_the_callers_tool_ends_the_turn_and_is_handed_back() -> None:
+async def test_a_client_tool_call_ends_the_turn_and_is_returned() -> None:
     model = ScriptedProvider([{"text": "A moment.", "tool_calls": [CALL]}])
     turn = await answered(model)
     assert turn.stop_reason is StopReason.CLIENT_TOOL_CALLS
@@ -60,7 +60,7 @@ async def test_a_call_of_the_callers_tool_ends_the_turn_and_is_handed_back() -> 
     assert [tool.name for tool in model.requests[0].tools] == ["add", "mine"]
 
 
-async def test_the_servers_calls_of_the_same_reply_are_made_first() -> None:
+async def test_server_tool_calls_of_the_same_reply_run_first() -> None:
     turn = await answered(ScriptedProvider([{"tool_calls": [CALL, ADD]}]))
     assert turn.stop_reason is StopReason.CLIENT_TOOL_CALLS
     assert [call.id for call in turn.client_tool_calls] == ["call_1"]
@@ -69,7 +69,7 @@ async def test_the_servers_calls_of_the_same_reply_are_made_first() -> None:
     assert [record.result.content for record in turn.tool_calls] == ["3"]
 
 
-async def test_with_its_result_the_conversation_goes_on() -> None:
+async def test_the_conversation_continues_with_the_result_of_a_client_tool_call() -> None:
     model = ScriptedProvider([{"tool_calls": [ADD]}, {"tool_calls": [CALL]}, "Both."])
     async with opened(model) as dial:
         first = await dial.start(HI, stream_events=False, client_tools=[MINE]).result()
@@ -81,12 +81,12 @@ async def test_with_its_result_the_conversation_goes_on() -> None:
     assert [message.text for message in model.requests[2].messages if message.role is Role.TOOL] == ["3", "42"]
 
 
-async def test_a_turn_that_calls_none_is_as_ever() -> None:
+async def test_a_turn_without_client_tool_calls_is_answered_as_usual() -> None:
     turn = await answered(ScriptedProvider([{"tool_calls": [ADD]}, "It is 3."]))
     assert (turn.text, turn.stop_reason) == ("It is 3.", StopReason.ANSWERED)
 
 
-async def test_calls_of_an_earlier_turn_end_no_later_turn() -> None:
+async def test_client_tool_calls_of_an_earlier_turn_do_not_end_a_later_turn() -> None:
     call = {"id": "old", "name": "mine", "arguments": {}}
     history = [*HI, Message.from_dict({"role": "assistant", "tool_calls": [call]})]
     history.append(Message(Role.TOOL, "42", tool_call_id="old", name="mine"))
@@ -94,16 +94,16 @@ async def test_calls_of_an_earlier_turn_end_no_later_turn() -> None:
     assert turn.stop_reason is StopReason.ANSWERED
 
 
-async def test_it_hides_a_servers_tool_of_the_same_name_and_says_so() -> None:
+async def test_a_client_tool_hides_a_server_tool_of_the_same_name_with_a_note() -> None:
     own = ToolSpec("add", "Mine.", SCHEMA, tool="add", original_schema=SCHEMA)
     model = ScriptedProvider([{"tool_calls": [ADD]}])
     turn = await answered(model, [own])
     assert [call.name for call in turn.client_tool_calls] == ["add"]
     assert model.requests[0].tools == (own,)
-    assert turn.notes == ("the tool 'add' is not offered: the caller has one of this name",)
+    assert turn.notes == ("the tool 'add' is not offered: the caller has a tool of this name",)
 
 
-async def test_client_tool_calls_take_no_level_and_mixed_replies_take_a_level() -> None:
+async def test_client_tool_calls_do_not_count_towards_max_depth_but_mixed_replies_do() -> None:
     none = Limits(max_depth=1)
     alone = await answered(ScriptedProvider([{"tool_calls": [ADD]}, {"tool_calls": [CALL]}]), limits=none)
     assert (alone.stop_reason, len(alone.client_tool_calls)) == (StopReason.CLIENT_TOOL_CALLS, 1)
@@ -119,13 +119,13 @@ async def test_client_tool_calls_take_no_level_and_mixed_replies_take_a_level() 
         ("react", 'Thought: I must ask.\nAction: mine\nAction Input: {"a": 1}'),
     ],
 )
-async def test_calls_that_ride_as_text_are_handed_back_too(tool_format: str, reply: str) -> None:
+async def test_client_tool_calls_in_text_formats_are_returned(tool_format: str, reply: str) -> None:
     turn = await answered(ScriptedProvider([reply]), tool_format=tool_format)
     assert turn.stop_reason is StopReason.CLIENT_TOOL_CALLS
     assert [(call.name, dict(call.arguments)) for call in turn.client_tool_calls] == [("mine", {"a": 1})]
 
 
-async def test_what_is_on_offer_is_made_once_as_long_as_nothing_changes() -> None:
+async def test_unchanged_tools_are_the_same_object_in_each_request() -> None:
     model = ScriptedProvider([{"tool_calls": [ADD]}, "It is 3."])
     await answered(model)
     assert model.requests[0].tools is model.requests[1].tools

@@ -1,4 +1,4 @@
-"""Models of clouds by name: what signs a request, where it goes, and what is missing."""
+"""Models of cloud platforms by name: authentication, address, and errors for missing settings."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ SETTING_PREFIXES = ("AWS_", "AZURE_", "OPENAI_", "ANTHROPIC_", "GOOGLE_", "CLOUD
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """The vendors' clients are for asyncio."""
+    """The event loop that the vendors' clients support."""
     return "asyncio"
 
 
 @pytest.fixture(autouse=True)
 def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nobody is signed in on this machine: the clouds' packages read the environment and files themselves."""
+    """Remove all cloud credentials: the clouds' packages read environment variables and files of the home folder."""
     import os
 
     for name in [name for name in os.environ if name.startswith(SETTING_PREFIXES)]:
@@ -73,7 +73,7 @@ async def ask(model: str, environ: Mapping[str, str], settings: ModelSettings | 
         return await hear(provider, Message.user("Hello?"))
 
 
-async def test_a_key_of_azure_goes_in_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_azure_key_is_sent_in_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
     with model_endpoint([HELLO]) as endpoint:
         monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
         environ = {"AZURE_OPENAI_ENDPOINT": endpoint.url, "AZURE_OPENAI_API_KEY": "key-1"}
@@ -91,7 +91,7 @@ async def test_a_key_of_azure_goes_in_its_header(monkeypatch: pytest.MonkeyPatch
     assert first.json["model"] == "gpt-x"
 
 
-async def test_a_token_of_entra_id_is_a_bearer() -> None:
+async def test_an_entra_id_token_is_sent_as_a_bearer_token() -> None:
     with model_endpoint([HELLO]) as endpoint:
         environ = {"AZURE_OPENAI_ENDPOINT": endpoint.url, "AZURE_OPENAI_AD_TOKEN": "token-1"}
         async with opened("azure:gpt-x", environ) as provider:
@@ -103,8 +103,8 @@ async def test_a_token_of_entra_id_is_a_bearer() -> None:
 
 
 @pytest.mark.parametrize("cloud", ["azure", "foundry"])
-async def test_without_a_key_the_identity_of_the_machine_signs_in(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A managed identity, as a machine in Azure has it: its endpoint is on loopback here."""
+async def test_without_a_key_the_managed_identity_authenticates(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The endpoint of the managed identity, which Azure provides to its machines, is on loopback."""
     token = {"access_token": "of-the-machine", "expires_on": "4102444800", "resource": "r", "token_type": "Bearer"}
     with model_endpoint([HELLO], described=one_json(token)) as endpoint:
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"{endpoint.url}/msi/token")
@@ -120,7 +120,7 @@ async def test_without_a_key_the_identity_of_the_machine_signs_in(cloud: str, mo
     assert request.path.startswith("/openai/responses?" if cloud == "azure" else "/anthropic/v1/messages")
 
 
-async def test_a_key_of_foundry_goes_in_its_header() -> None:
+async def test_a_foundry_key_is_sent_in_its_header() -> None:
     def answer(request: Recorded) -> Answer:
         is_newest = request.headers["anthropic-version"] == "2026-10-21"
         return refuse(400, "anthropic-version: 2026-10-21 is unknown") if is_newest else HELLO
@@ -135,7 +135,7 @@ async def test_a_key_of_foundry_goes_in_its_header() -> None:
     assert b"not-this" not in endpoint.requests[0].head
 
 
-async def test_bedrock_is_signed_with_the_credentials_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bedrock_requests_are_signed_with_aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-1")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "session-1")
@@ -154,7 +154,7 @@ async def test_bedrock_is_signed_with_the_credentials_of_aws(monkeypatch: pytest
         assert request.path == "/model/eu.anthropic.claude-x/invoke-with-response-stream"
 
 
-async def test_a_key_of_bedrock_is_a_bearer() -> None:
+async def test_a_bedrock_key_is_sent_as_a_bearer_token() -> None:
     with model_endpoint([IN_FRAMES]) as endpoint:
         environ = {"ANTHROPIC_BEDROCK_BASE_URL": endpoint.url, "AWS_BEARER_TOKEN_BEDROCK": "key-1", "AWS_REGION": "r"}
         assert (await ask("bedrock:m", environ)).text == "Hello"
@@ -164,7 +164,7 @@ async def test_a_key_of_bedrock_is_a_bearer() -> None:
     assert [request.headers["authorization"] for request in endpoint.requests] == ["Bearer key-1", "Bearer key-2"]
 
 
-async def test_vertex_is_asked_with_a_token_of_googles_default_credentials(
+async def test_vertex_requests_have_a_token_of_google_default_credentials(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from cryptography.hazmat.primitives import serialization
@@ -195,7 +195,7 @@ async def test_vertex_is_asked_with_a_token_of_googles_default_credentials(
     )
 
 
-async def test_who_is_not_signed_in_reads_why() -> None:
+async def test_missing_credentials_are_an_error_with_a_hint() -> None:
     with model_endpoint([HELLO]) as endpoint:
         environ = {"ANTHROPIC_BEDROCK_BASE_URL": endpoint.url, "AWS_REGION": "r"}
         with pytest.raises(ProviderError, match="Could not resolve AWS credentials") as caught:
@@ -207,7 +207,7 @@ async def test_who_is_not_signed_in_reads_why() -> None:
     assert (caught.value.code, endpoint.requests) == ("client", [])
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_settings_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = {"base_url": "https://elsewhere.test"}
     foundry = {"ANTHROPIC_FOUNDRY_API_KEY": "k"}
     missing: list[tuple[str, dict[str, str], dict[str, Any], str]] = [
@@ -217,7 +217,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("vertex:m", {"CLOUD_ML_REGION": "global"}, {}, "ANTHROPIC_VERTEX_PROJECT_ID"),
         ("bedrock:", {}, {}, "bedrock:ID"),
         ("bedrok:m", {}, {}, "bedrock:m"),
-        # Credentials go to no address but the cloud's own.
+        # Credentials are sent only to addresses of the cloud.
         ("azure:m", {"AZURE_OPENAI_API_KEY": "k"}, elsewhere, "AZURE_OPENAI_ENDPOINT"),
         ("foundry:m", foundry, {"base_url": "http://x.services.ai.azure.com"}, "ANTHROPIC_FOUNDRY_BASE_URL"),
         *(

@@ -1,4 +1,4 @@
-"""Conversations that are edited: an exchange taken back, older messages summarized."""
+"""Undo and compaction of conversations: the last exchange is removed, older messages are summarized."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def anyio_backend(kept: tuple[str, str]) -> str:
 
 
 class Summarizer:
-    """A model that answers each question with its number, and summarizes whatever transcript it is given."""
+    """A model that answers each question with its number, and each transcript with a summary."""
 
     def __init__(self, window: int | None = None) -> None:
         self.info = ModelInfo("summarizer", context_window=window)
@@ -60,7 +60,7 @@ def texts(messages: tuple[Message, ...]) -> list[str]:
     return [message.text.removeprefix(SUMMARY_HEAD).strip() for message in messages]
 
 
-async def test_the_last_exchange_is_taken_back_and_the_model_does_not_read_it(store: ConversationStore) -> None:
+async def test_undo_removes_the_last_exchange_from_the_models_context(store: ConversationStore) -> None:
     model = Summarizer()
     async with managed(store, model) as manager:
         made = await manager.create()
@@ -73,7 +73,7 @@ async def test_the_last_exchange_is_taken_back_and_the_model_does_not_read_it(st
         await manager.undo(made.id)
         await manager.chat(made.id, "three")
         assert texts(model.requests[-1].messages) == ["one", "Answer 1.", "three"]
-        assert not await manager.restore(made.id), "something was said since"
+        assert not await manager.restore(made.id), "you asked something since"
         assert len(await read_messages(store, made.id)) == 9, "all of it is still stored"
         await manager.undo(made.id)
         await manager.undo(made.id)
@@ -82,7 +82,7 @@ async def test_the_last_exchange_is_taken_back_and_the_model_does_not_read_it(st
             await manager.undo("nobody")
 
 
-async def test_nothing_is_taken_back_while_a_turn_runs(store: ConversationStore) -> None:
+async def test_undo_and_compaction_are_refused_while_a_turn_runs(store: ConversationStore) -> None:
     calculator = Calculator()
     async with managed(store, [WAIT], {"c": calculator.server}, when_busy="refuse") as manager:
         made = await manager.create()
@@ -97,7 +97,7 @@ async def test_nothing_is_taken_back_while_a_turn_runs(store: ConversationStore)
         assert (await manager.get(made.id)).messages == ()
 
 
-async def test_a_summary_takes_the_place_of_calls_with_their_results(store: ConversationStore) -> None:
+async def test_a_summary_replaces_calls_together_with_their_results(store: ConversationStore) -> None:
     replies = [ADD, "Three and seven.", ADD, "Again.", "Last.", "They added 1 and 2.", "Next."]
     provider = ScriptedProvider(replies)
     async with managed(store, provider, {"c": Calculator().server}) as manager:
@@ -119,7 +119,7 @@ async def test_a_summary_takes_the_place_of_calls_with_their_results(store: Conv
         assert_valid(whole)
 
 
-async def test_a_turn_that_was_killed_can_be_summarized_and_taken_back(store: ConversationStore) -> None:
+async def test_a_turn_of_a_killed_process_can_be_summarized_and_undone(store: ConversationStore) -> None:
     async with managed(store, ["Summary.", "Fine."]) as manager:
         made = await store.create("", dialogue("a", "b"))
         call = Message.assistant("", (ToolCallRequest("1", "add", {"a": 1}),))
@@ -136,7 +136,7 @@ async def test_a_turn_that_was_killed_can_be_summarized_and_taken_back(store: Co
         assert texts((await manager.get(made.id)).messages) == ["Summary."]
 
 
-async def test_no_message_ends_the_transcript_that_is_summarized(store: ConversationStore) -> None:
+async def test_a_message_cannot_close_the_transcript_element(store: ConversationStore) -> None:
     model = Summarizer()
     async with managed(store, model) as manager:
         conversation = await manager.create()
@@ -162,7 +162,7 @@ async def test_a_second_summary_contains_the_first(store: ConversationStore) -> 
         assert texts((await manager.get(made.id)).messages)[:2] == ["Summary 2.", "Question 3"]
 
 
-async def test_a_fork_and_an_export_take_the_summary_along(store: ConversationStore) -> None:
+async def test_a_fork_and_an_export_contain_the_summary(store: ConversationStore) -> None:
     async with managed(store, Summarizer()) as manager:
         made = await manager.create()
         for number in range(3):
@@ -187,7 +187,7 @@ async def test_an_import_cannot_hide_messages(store: ConversationStore) -> None:
             await manager.import_json('[{"role": "user", "content": "a", "replaces": "x"}]')
 
 
-async def test_a_full_window_is_made_room_in_before_the_next_turn(store: ConversationStore) -> None:
+async def test_a_full_context_window_is_compacted_before_the_next_turn(store: ConversationStore) -> None:
     model = Summarizer(window=1_000)
     async with managed(store, model, compact_at=0.8) as manager:
         made = await manager.create()
@@ -204,7 +204,7 @@ async def test_a_full_window_is_made_room_in_before_the_next_turn(store: Convers
         assert any("could not be summarized: out of order" in note for note in notes), "the turn goes on without"
 
 
-async def test_a_transcript_larger_than_the_window_is_summarized_piece_by_piece(store: ConversationStore) -> None:
+async def test_a_transcript_larger_than_the_context_window_is_summarized_in_parts(store: ConversationStore) -> None:
     model = Summarizer(window=4_000)
     async with managed(store, model) as manager:
         made = await store.create("", [message for n in range(9) for message in dialogue(f"q{n} {'x' * 3000}", "a")])
@@ -215,7 +215,7 @@ async def test_a_transcript_larger_than_the_window_is_summarized_piece_by_piece(
         assert texts((await manager.get(made.id)).messages)[0] == f"Summary {len(model.transcripts)}."
 
 
-async def test_transcript_and_summary_fit_into_a_small_window(store: ConversationStore) -> None:
+async def test_transcript_and_summary_fit_a_small_context_window(store: ConversationStore) -> None:
     model = Summarizer(window=2_048)
     async with managed(store, model) as manager:
         made = await store.create("", [message for n in range(9) for message in dialogue(f"q{n} {'x' * 3000}", "a")])
@@ -234,7 +234,7 @@ async def test_untrusted_content_stays_untrusted_in_a_summary(store: Conversatio
         assert [message.taint for message in messages] == ["web/fetch", "", ""]
 
 
-async def test_an_edit_meanwhile_keeps_the_summary_out(store: ConversationStore) -> None:
+async def test_a_summary_is_discarded_if_the_conversation_was_edited_meanwhile(store: ConversationStore) -> None:
     class Slow(Summarizer):
         def __init__(self) -> None:
             super().__init__()

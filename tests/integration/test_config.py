@@ -1,4 +1,4 @@
-"""`servers.json`: where it is looked for, and what each of its keys means."""
+"""`servers.json`: the places where it is searched, and the meaning of its keys."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ ENTRY = '{"command": "x"}'
         ("{}", []),
     ],
 )
-def test_servers_stand_under_one_of_two_keys_or_at_the_top(text: str, names: list[str]) -> None:
+def test_servers_are_read_from_either_of_two_keys_or_from_the_top_level(text: str, names: list[str]) -> None:
     read = parse(text, environ={})
     assert list(read.servers) == names
     assert read.warnings == ()
@@ -157,13 +157,13 @@ HTTP = {"url": "http://h/mcp"}
         (RUN | {"trusted": True}, "trusted", True),
     ],
 )
-def test_every_key_of_a_server_has_its_meaning(entry: dict[str, Any], name: str, value: object) -> None:
+def test_every_key_of_a_server_is_read(entry: dict[str, Any], name: str, value: object) -> None:
     read = server(entry)
     assert getattr(read, name) == value
     assert read.warnings == ()
 
 
-def test_a_model_has_sensible_defaults_and_every_key_its_meaning() -> None:
+def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
     text = """{"models": {
       "gpt-6": {},
       "full": {
@@ -243,7 +243,7 @@ def test_unknown_keys_give_one_warning_for_each_entry() -> None:
     assert read.servers["time"].auto_approve == ()
 
 
-def test_a_file_is_read_and_its_folder_is_where_paths_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_paths_start_at_the_folder_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "conf" / "servers.json"
     path.parent.mkdir()
     path.write_text('{"t": {"command": "x", "cwd": "work", "args": ["${workspaceFolder}"]}}')
@@ -263,7 +263,7 @@ def test_a_file_that_cannot_be_read_is_a_config_error(tmp_path: Path, name: str)
     assert caught.value.path == path
 
 
-def test_the_configuration_that_was_named_wins_and_has_to_exist(tmp_path: Path) -> None:
+def test_a_named_configuration_file_is_used_and_must_exist(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text("{}")
     assert find_config(str(tmp_path / "mine.json")) == tmp_path / "mine.json"
     with pytest.raises(ConfigError) as caught:
@@ -273,7 +273,9 @@ def test_the_configuration_that_was_named_wins_and_has_to_exist(tmp_path: Path) 
         find_config("a\0b")
 
 
-def test_the_current_folder_comes_before_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_current_folder_precedes_the_users_configuration_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import platformdirs
 
     monkeypatch.chdir(tmp_path)

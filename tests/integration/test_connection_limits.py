@@ -1,4 +1,4 @@
-"""What many connections, large bodies and ambiguous requests may cost a server, seen on real sockets."""
+"""Limits of connections and request bodies, and rejection of ambiguous requests, on real sockets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def anyio_backend() -> str:
     ids=["length first", "coding first", "no length"],
 )
 @pytest.mark.parametrize("path", ["/conversations", "/healthz", "/", "/nothing"])
-async def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_a_request(framing: str, path: str) -> None:
+async def test_a_body_with_two_lengths_is_refused_and_smuggles_no_request(framing: str, path: str) -> None:
     async with serve([]) as server:
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{AUTH}{framing}\r\n"
         answer = await rest(await raw(server, f"{head}0\r\n\r\n{SMUGGLED}"))
@@ -63,7 +63,7 @@ async def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_a_reque
         "Content-Length: " + "9" * 5_000 + "\r\n",
     ],
 )
-async def test_a_length_that_is_none_is_refused_and_nothing_behind_it_is_a_request(framing: str) -> None:
+async def test_an_invalid_length_is_refused_and_smuggles_no_request(framing: str) -> None:
     async with serve([]) as server:
         head = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\n{AUTH}{framing}\r\n"
         answer = await rest(await raw(server, f"{head}0\r\n\r\n{SMUGGLED}"))
@@ -71,7 +71,7 @@ async def test_a_length_that_is_none_is_refused_and_nothing_behind_it_is_a_reque
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
-async def test_a_coding_that_its_version_does_not_have_is_refused() -> None:
+async def test_a_transfer_coding_in_http_1_0_is_refused() -> None:
     async with serve([]) as server:
         head = f"POST /conversations HTTP/1.0\r\nHost: localhost\r\n{AUTH}Connection: keep-alive\r\n"
         answer = await rest(await raw(server, f"{head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}"))
@@ -79,7 +79,7 @@ async def test_a_coding_that_its_version_does_not_have_is_refused() -> None:
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
-async def test_requests_with_one_length_share_a_connection() -> None:
+async def test_requests_with_one_length_reuse_a_connection() -> None:
     async with serve([]) as server:
         chunked = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\n{AUTH}Transfer-Encoding: chunked\r\n\r\n"
         counted = (
@@ -89,21 +89,21 @@ async def test_requests_with_one_length_share_a_connection() -> None:
     assert answer.count(b"HTTP/1.1 201 ") == 2
 
 
-async def test_idle_connections_without_the_token_block_no_client() -> None:
+async def test_idle_connections_without_a_token_do_not_block_clients() -> None:
     many = 1_100
     async with serve([], limits=ConnectionLimits(1_000, 100)) as server, AsyncExitStack() as stack:
         first = await stack.enter_async_context(await raw(server, ""))
         await answered(first)
         idle = [await stack.enter_async_context(await raw(server, "")) for _ in range(many)]
         assert (await server.http.get("/servers")).status_code == 200
-        # The one that has shown the token is there still, and of the others the latest are.
+        # The connection that has sent the token is still open, and so are the latest connections without it.
         await answered(first)
         assert await is_closed(idle[0])
         assert await is_closed(idle[many - 150])
         await answered(idle[-1])
 
 
-async def test_where_all_places_are_taken_the_connection_that_idles_longest_goes() -> None:
+async def test_a_new_connection_above_the_limit_closes_the_longest_idle_connection() -> None:
     async with serve([], limits=ConnectionLimits(3, 100)) as server, AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(await raw(server, "")) for _ in range(3)]
         for stream in (*streams, streams[0]):
@@ -114,7 +114,7 @@ async def test_where_all_places_are_taken_the_connection_that_idles_longest_goes
         await answered(streams[0])
 
 
-async def test_what_is_at_work_is_not_dropped_for_a_new_connection() -> None:
+async def test_a_busy_connection_is_not_closed_for_a_new_connection() -> None:
     maths = Maths()
     limits = ConnectionLimits(2, 100)
     async with serve([WAITS, "Done."], {"maths": maths.server}, limits=limits, allow=["*"]) as server:
@@ -132,7 +132,7 @@ async def test_what_is_at_work_is_not_dropped_for_a_new_connection() -> None:
     assert events[-2].data["stop_reason"] == "answered"
 
 
-async def test_bodies_share_what_room_there_is() -> None:
+async def test_bodies_of_all_requests_share_one_limit() -> None:
     maths = Maths()
     text = "x" * (UNCOUNTED + 60_000)
     policy = AccessPolicy(TOKEN, max_total_bodies=100_000)
@@ -143,7 +143,7 @@ async def test_bodies_share_what_room_there_is() -> None:
         async with server.http.stream("POST", f"{where}/chat", json={"text": text}) as stream:
             await maths.gate.begun.wait()
             refused = await server.http.post(f"{second}/chat", json={"text": text, "stream": False})
-            pieces = await server.http.post(f"{second}/chat", content=in_pieces(text))
+            pieces = await server.http.post(f"{second}/chat", content=chunks_of(text))
             small = await server.http.post(f"{second}/chat", json={"text": "Hi", "stream": False})
             maths.gate.open.set()
             assert [event.data async for event in read_events(stream)][-1] == "[DONE]"
@@ -153,13 +153,13 @@ async def test_bodies_share_what_room_there_is() -> None:
     assert (small.status_code, again.status_code) == (200, 200)
 
 
-async def in_pieces(text: str) -> AsyncIterator[bytes]:
+async def chunks_of(text: str) -> AsyncIterator[bytes]:
     whole = json.dumps({"text": text, "stream": False}).encode()
     for at in range(0, len(whole), 10_000):
         yield whole[at : at + 10_000]
 
 
-async def test_who_has_no_token_takes_no_room_of_bodies() -> None:
+async def test_a_body_without_a_token_does_not_count_towards_the_limit() -> None:
     async with serve([], policy=AccessPolicy(TOKEN, max_total_bodies=UNCOUNTED)) as server:
         head = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\nContent-Length: {10 * UNCOUNTED}\r\n\r\n"
         async with await raw(server, head) as stream:
@@ -172,7 +172,7 @@ async def test_who_has_no_token_takes_no_room_of_bodies() -> None:
     ("files", "connections"),
     [(None, MAX_CONNECTIONS), (1_048_576, MAX_CONNECTIONS), (1_024, 768), (256, 192), (64, 16)],
 )
-def test_a_process_that_may_open_few_files_has_few_connections(files: int | None, connections: int) -> None:
+def test_the_limit_of_open_files_limits_connections(files: int | None, connections: int) -> None:
     assert max_connections_for(files) == connections
 
 
@@ -187,7 +187,7 @@ def test_a_process_that_may_open_few_files_has_few_connections(files: int | None
         ("", "", True),
     ],
 )
-def test_what_one_client_is_given_counts_as_one_address(first: str, second: str, is_one: bool) -> None:
+def test_an_ipv6_prefix_of_64_bits_counts_as_one_address(first: str, second: str, is_one: bool) -> None:
     class Connection:
         is_idle = True
 
@@ -203,7 +203,7 @@ def test_what_one_client_is_given_counts_as_one_address(first: str, second: str,
 
 
 async def answered(stream: SocketStream) -> None:
-    """Ask with the token, and read the whole answer, behind which the connection stays."""
+    """Send a request with the token and read the whole response; the connection stays open."""
     await stream.send(f"GET /servers HTTP/1.1\r\nHost: localhost\r\n{AUTH}\r\n".encode())
     answer = b""
     while not answer.endswith(b"}"):

@@ -1,4 +1,4 @@
-"""One task owns one server: whatever a server does, the others, the caller and the conversation go on."""
+"""Server connections: a failing or misbehaving server affects neither other servers nor the caller."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def in_process() -> MCPServer:
 # Starting
 
 
-def test_importing_it_loads_no_sdk() -> None:
+def test_importing_the_server_manager_loads_no_sdk() -> None:
     code = (
         "import sys; import dial_client.servers.server_manager\n"
         "print({'mcp', 'mcp_types', 'pydantic', 'httpx2'} & set(sys.modules))"
@@ -71,13 +71,13 @@ def test_importing_it_loads_no_sdk() -> None:
     assert run.stdout == "set()\n"
 
 
-async def test_all_servers_start_side_by_side(tmp_path: Path) -> None:
+async def test_all_servers_start_concurrently(tmp_path: Path) -> None:
     entry = raw("WaitsForOthers", "--folder", tmp_path, "--count", 3)
     async with connections({"a": entry, "b": entry, "c": entry}) as servers:
         assert [state(server) for server in servers.values()] == [ServerState.READY] * 3
 
 
-async def test_a_server_that_is_ready_says_all_about_itself() -> None:
+async def test_the_status_of_a_ready_server_is_complete() -> None:
     async with connection(raw()) as server:
         assert server.status == ServerStatus(
             name="it",
@@ -106,7 +106,7 @@ async def test_a_server_that_is_ready_says_all_about_itself() -> None:
         (raw("Hangs", startup_timeout=5), "not ready within 5 seconds; it last said: still thinking"),
     ],
 )
-async def test_a_server_that_does_not_start_says_why_and_the_rest_goes_on(entry: Target, error: str) -> None:
+async def test_a_server_that_does_not_start_has_an_error_and_other_servers_work(entry: Target, error: str) -> None:
     async with connections({"bad": entry, "good": raw()}) as servers:
         assert error in (servers["bad"].status.error or "")
         assert state(servers["bad"]) is ServerState.FAILED
@@ -116,22 +116,22 @@ async def test_a_server_that_does_not_start_says_why_and_the_rest_goes_on(entry:
         assert error in caught.value.problem
 
 
-async def test_a_server_that_will_not_leave_does_not_hold_up_the_news_that_it_failed() -> None:
+async def test_a_failure_is_reported_before_a_server_that_ignores_signals_has_ended() -> None:
     states: list[ServerState] = []
-    nursery = await BackgroundTasks.open()
+    background_tasks = await BackgroundTasks.open()
     server = Connection("it", raw("Refuses"), ClientCapabilities(lambda _, status: states.append(status.state)))
-    server.start(nursery)
+    server.start(background_tasks)
     with anyio.fail_after(LONG):
         await server.wait_settled()
     assert states == [ServerState.FAILED]
     assert not server._supervisor.has_ended
     server.stop()
     await server.wait_ended()
-    await nursery.aclose()
+    await background_tasks.aclose()
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="its server needs git")
-async def test_servers_from_the_package_index_work(tmp_path: Path) -> None:
+async def test_published_git_and_time_servers_work(tmp_path: Path) -> None:
     await anyio.run_process(["git", "init", "-q", str(tmp_path)])
     git = raw(command="mcp-server-git", args=("--repository", str(tmp_path)))
     clock = raw(command="mcp-server-time", args=("--local-timezone", "UTC"))
@@ -157,7 +157,7 @@ async def test_the_protocol_version_is_the_newest_unless_a_version_is_requested(
         assert await call_for_text(server, text="hello") == "hello"
 
 
-async def test_a_server_without_a_handshake_may_leave_out_what_has_a_default() -> None:
+async def test_a_server_without_a_handshake_may_omit_fields_with_defaults() -> None:
     async with connection(raw(protocol=Protocol.MODERN)) as server:
         assert server.status.tools == ("echo",)
         assert await call_for_text(server, a=1) == '{"a": 1}'
@@ -170,14 +170,14 @@ async def test_a_server_in_this_process_needs_no_settings() -> None:
         assert await call_for_text(server, text="hello") == "hello"
 
 
-async def test_every_change_is_reported() -> None:
+async def test_every_change_of_state_is_reported() -> None:
     changes: list[tuple[str, ServerState]] = []
     async with connections({"a": raw(), "b": raw("ExitsAtOnce")}, lambda name, s: changes.append((name, s.state))):
         pass
     assert sorted(changes) == [("a", ServerState.READY), ("a", ServerState.STOPPED), ("b", ServerState.FAILED)]
 
 
-async def test_the_sdks_own_logs_stay_quiet(caplog: pytest.LogCaptureFixture) -> None:
+async def test_logs_of_the_sdk_are_suppressed(caplog: pytest.LogCaptureFixture) -> None:
     async with connections({"a": raw("Chatty"), "b": raw("DiesInCall"), "c": raw("BadTools")}) as servers:
         with pytest.raises(ServerGone):
             await call_for_text(servers["b"])
@@ -190,46 +190,46 @@ async def test_the_sdks_own_logs_stay_quiet(caplog: pytest.LogCaptureFixture) ->
 
 
 async def test_servers_can_be_closed_in_a_different_task_than_they_were_started_in() -> None:
-    nursery = await BackgroundTasks.open()
+    background_tasks = await BackgroundTasks.open()
     servers = ServerManager({"child": raw(), "here": in_process()})
     async with anyio.create_task_group() as group:
-        group.start_soon(_start, servers, nursery)
+        group.start_soon(_start, servers, background_tasks)
     async with anyio.create_task_group() as group:
         group.start_soon(servers.aclose)
     async with anyio.create_task_group() as group:
-        group.start_soon(nursery.aclose)
+        group.start_soon(background_tasks.aclose)
     assert [state(server) for server in servers.values()] == [ServerState.STOPPED] * 2
 
 
-async def _start(servers: ServerManager, nursery: BackgroundTasks) -> None:
-    servers.start(nursery)
+async def _start(servers: ServerManager, background_tasks: BackgroundTasks) -> None:
+    servers.start(background_tasks)
     await servers.wait_settled()
 
 
 @pytest.mark.parametrize("target", [raw("Hangs"), raw("Server"), in_process()], ids=["starting", "ready", "here"])
-async def test_closing_at_once_and_twice_is_fine(target: Target) -> None:
-    nursery = await BackgroundTasks.open()
+async def test_closing_immediately_and_twice_is_allowed(target: Target) -> None:
+    background_tasks = await BackgroundTasks.open()
     servers = ServerManager({"it": target})
-    servers.start(nursery)
+    servers.start(background_tasks)
     await anyio.wait_all_tasks_blocked()
     await servers.aclose()
     await servers.aclose()
-    await nursery.aclose()
+    await background_tasks.aclose()
     assert state(servers["it"]) is ServerState.STOPPED
 
 
-async def test_closing_what_was_never_started_does_not_wait() -> None:
+async def test_closing_a_server_that_was_never_started_does_not_wait() -> None:
     with anyio.fail_after(LONG):
         await ServerManager({"it": raw()}).aclose()
 
 
-@pytest.mark.parametrize("how", ["stopped", "its nursery closed"])
+@pytest.mark.parametrize("how", ["stopped", "background tasks closed"])
 @pytest.mark.parametrize("target", [script("sdk.py", "stdio"), in_process()], ids=["child", "here"])
-async def test_a_call_in_flight_fails_when_its_server_ends(target: Target, how: str) -> None:
+async def test_a_running_call_fails_when_its_server_ends(target: Target, how: str) -> None:
     failed: list[ServerGone] = []
-    nursery = await BackgroundTasks.open()
+    background_tasks = await BackgroundTasks.open()
     server = Connection("it", target)
-    server.start(nursery)
+    server.start(background_tasks)
 
     async def calls() -> None:
         with pytest.raises(ServerGone, match="it was stopped") as caught:
@@ -244,16 +244,16 @@ async def test_a_call_in_flight_fails_when_its_server_ends(target: Target, how: 
             if how == "stopped":
                 server.stop()
             else:
-                await nursery.aclose()
+                await background_tasks.aclose()
         await server.wait_ended()
-        await nursery.aclose()
+        await background_tasks.aclose()
     assert (len(failed), state(server)) == (1, ServerState.STOPPED)
 
 
 # Calling
 
 
-async def test_calls_run_side_by_side_from_any_task() -> None:
+async def test_calls_from_several_tasks_run_concurrently() -> None:
     results: list[str] = []
 
     async def calls(server: Connection, number: int) -> None:
@@ -265,7 +265,7 @@ async def test_calls_run_side_by_side_from_any_task() -> None:
     assert sorted(results) == sorted(f'{{"n": {number}}}' for number in range(20))
 
 
-async def test_a_server_that_dies_in_a_call_fails_that_call_with_its_last_words() -> None:
+async def test_a_call_whose_server_exits_fails_with_the_servers_last_output() -> None:
     async with connections({"mortal": raw("DiesInCall"), "other": raw()}) as servers:
         for _ in range(2):
             with pytest.raises(ServerGone, match=r"lost.*: the server ended by SIGKILL; it last said: out of cheese"):
@@ -301,7 +301,7 @@ async def test_cancelling_a_call_tells_the_server_and_keeps_the_connection(tmp_p
         ('{"id": ID, "error": {"code": -32000, "message": "Connection closed"}}', "closed"),
     ],
 )
-async def test_an_answer_that_is_no_result_is_an_error_in_words(say: str, problem: str) -> None:
+async def test_an_invalid_response_is_an_error_with_a_description(say: str, problem: str) -> None:
     async with connection(raw("BadAnswers")) as server:
         with pytest.raises(ServerError, match=problem):
             await call_for_text(server, say=say)
@@ -318,19 +318,19 @@ async def test_an_answer_that_is_no_result_is_an_error_in_words(say: str, proble
         ("{}", ""),
     ],
 )
-async def test_a_result_the_protocol_does_not_allow_is_mended(result: str, text: str) -> None:
+async def test_an_invalid_result_is_repaired(result: str, text: str) -> None:
     async with connection(raw("BadAnswers")) as server:
         assert await call_for_text(server, say=f'{{"jsonrpc": "2.0", "id": ID, "result": {result}}}') == text
 
 
-async def test_a_result_without_the_structured_part_it_promises_is_given_as_it_is(tmp_path: Path) -> None:
+async def test_a_result_without_its_declared_structured_content_is_returned_unchanged(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with connection(raw("BrokenOutput", "--log", log)) as server:
         assert await call_for_text(server, a=1) == '{"a": 1}'
     assert asked(log).count("tools/list") == 1, "nothing is listed again to judge it"
 
 
-async def test_a_tool_that_was_never_listed_is_not_called(tmp_path: Path) -> None:
+async def test_a_tool_that_the_server_does_not_list_is_not_called(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with connection(raw("Server", "--log", log)) as server:
         with pytest.raises(ServerError, match="it has no tool 'other'"):
@@ -351,7 +351,7 @@ async def test_a_tool_that_was_never_listed_is_not_called(tmp_path: Path) -> Non
         ("NoTools", (), ""),
     ],
 )
-async def test_tools_are_read_however_oddly_they_are_listed(behaviour: str, tools: tuple[str, ...], note: str) -> None:
+async def test_malformed_and_paged_tool_lists_are_read(behaviour: str, tools: tuple[str, ...], note: str) -> None:
     async with connection(raw(behaviour)) as server:
         assert server.status.tools == tools
         assert note in "\n".join(server.status.notes)
@@ -368,7 +368,9 @@ async def test_tools_are_read_however_oddly_they_are_listed(behaviour: str, tool
     ],
     ids=["legacy", "modern", "here"],
 )
-async def test_a_tool_announced_in_a_call_is_on_offer_after_it(target: Callable[[], Any], tool: str, era: str) -> None:
+async def test_a_tool_announced_during_a_call_is_offered_after_the_call(
+    target: Callable[[], Any], tool: str, era: str
+) -> None:
     async with connection(target()) as server:
         before = (server.revision, len(server.tools))
         assert server.status.protocol_version == era
@@ -377,7 +379,7 @@ async def test_a_tool_announced_in_a_call_is_on_offer_after_it(target: Callable[
         assert len(server.tools) == before[1] + 1
 
 
-async def test_a_request_for_fresh_tools_waits_for_them() -> None:
+async def test_waiting_for_tools_returns_the_announced_tools() -> None:
     async with connections({"it": raw("Grows")}) as servers:
         await call_for_text(servers["it"])
         await anyio.wait_all_tasks_blocked()
@@ -385,7 +387,9 @@ async def test_a_request_for_fresh_tools_waits_for_them() -> None:
         assert servers["it"].status.tools == ("echo", "tool1")
 
 
-async def test_a_server_that_announces_changes_without_end_is_asked_ever_more_rarely(tmp_path: Path) -> None:
+async def test_tools_of_a_server_that_announces_changes_endlessly_are_listed_less_and_less_often(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "log"
     async with connection(raw("Announces", "--log", log)) as server:
         revision = server.revision

@@ -1,4 +1,4 @@
-"""A request may carry a grammar; endpoints that can be held to one get it, each in its own field."""
+"""Grammars of requests: endpoints that support a grammar get it in their own field."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADD = ToolSpec("add", "Adds.", SCHEMA)
         ("structured_outputs", {"structured_outputs": {"grammar": GRAMMAR}}),
     ],
 )
-async def test_a_grammar_is_sent_as_the_endpoint_takes_it(constrain: str, sent: dict[str, Any]) -> None:
+async def test_a_grammar_is_sent_in_the_field_of_the_endpoint(constrain: str, sent: dict[str, Any]) -> None:
     with model_endpoint([Say("yes")]) as endpoint:
         provider = provider_of(endpoint, quirks={"constrain": constrain})
         assert (await hear(provider, grammar=GRAMMAR)).text == "yes"
@@ -44,17 +44,17 @@ async def test_a_grammar_is_sent_as_the_endpoint_takes_it(constrain: str, sent: 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_an_endpoint_that_refuses_a_grammar_is_asked_without() -> None:
+async def test_a_request_is_repeated_without_a_refused_grammar() -> None:
     with model_endpoint([refuse(400, "Unrecognized request argument supplied: grammar"), Say("maybe")]) as endpoint:
         provider = provider_of(endpoint, quirks={"constrain": "grammar"})
         heard = await hear(provider, grammar=GRAMMAR)
         await provider.aclose()
         assert "grammar" not in endpoint.requests[-1].json
     assert heard.text == "maybe"
-    assert heard.completion.notes == ("the endpoint does not take grammar: it is left out",)
+    assert heard.completion.notes == ("the endpoint does not accept grammar: it is left out",)
 
 
-def test_another_way_to_constrain_is_a_mistake_of_the_configuration() -> None:
+def test_an_unknown_value_of_constrain_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="grammar or structured_outputs"):
         apply_quirks(CHAT, {"constrain": "lark"}, "models.x")
 
@@ -70,7 +70,7 @@ def test_another_way_to_constrain_is_a_mistake_of_the_configuration() -> None:
         ("Thought: \nFinal Answer: 1", False),
     ],
 )
-def test_a_react_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> None:
+def test_a_react_reply_is_constrained_to_its_syntax(reply: str, is_accepted: bool) -> None:
     request = ReActFormatHandler().request([Message.user("What is 1 + 1?")], (ADD,))
     assert accepts(request.grammar, reply) is is_accepted
 
@@ -92,7 +92,7 @@ def test_a_react_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> Non
         ('{"name": "multiply", "arguments": {"a": 1}}', False),
     ],
 )
-def test_an_xml_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> None:
+def test_an_xml_reply_is_constrained_to_its_syntax(reply: str, is_accepted: bool) -> None:
     request = XMLFormatHandler().request([Message.user("What is 1 + 1?")], (ADD,))
     assert accepts(request.grammar, reply) is is_accepted
 
@@ -119,7 +119,7 @@ CALL = {
 
 @pytest.mark.parametrize("handler", [ReActFormatHandler(), XMLFormatHandler()])
 @pytest.mark.parametrize("tools", [(), (ADD,)])
-def test_a_typed_answer_is_held_to_its_schema(handler: Any, tools: tuple[ToolSpec, ...]) -> None:
+def test_a_typed_answer_is_constrained_to_its_schema(handler: Any, tools: tuple[ToolSpec, ...]) -> None:
     question = [Message.user("Which places?")]
     request = handler.constrain_answer(handler.request(question, tools), tools, PLACES)
     is_react = bool(tools) and isinstance(handler, ReActFormatHandler)
@@ -131,7 +131,7 @@ def test_a_typed_answer_is_held_to_its_schema(handler: Any, tools: tuple[ToolSpe
     assert accepts(request.grammar, call) is bool(tools)
 
 
-def test_the_labels_of_a_typed_answer_as_a_schema() -> None:
+def test_a_schema_of_a_typed_answer_has_the_react_labels() -> None:
     handler = ReActFormatHandler()
     schema = handler.constrain_answer(handler.request([Message.user("Which?")], (ADD,)), (ADD,), PLACES).schema
     assert schema is not None
@@ -141,7 +141,7 @@ def test_the_labels_of_a_typed_answer_as_a_schema() -> None:
     }
 
 
-def test_behind_results_an_xml_call_stands_in_its_tags() -> None:
+def test_after_results_an_xml_call_needs_its_tags() -> None:
     call = ToolCallRequest("1", "add", {"a": 1})
     asked = [Message.user("1 + 1?"), Message.assistant("", (call,)), Message.tool(call, ToolCallResult("1", True, "2"))]
     grammar = XMLFormatHandler().request(asked, (ADD,)).grammar
@@ -151,5 +151,5 @@ def test_behind_results_an_xml_call_stands_in_its_tags() -> None:
 
 
 @pytest.mark.parametrize("handler", [ReActFormatHandler, XMLFormatHandler])
-def test_where_nothing_is_on_offer_a_reply_is_free(handler: Callable[[], ToolFormatHandler]) -> None:
+def test_without_tools_a_reply_is_not_constrained(handler: Callable[[], ToolFormatHandler]) -> None:
     assert handler().request([Message.user("Hi")], ()).grammar == ""

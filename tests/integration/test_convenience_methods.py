@@ -1,4 +1,4 @@
-"""Turns by short ways: questions as text, many prompts at once, and calls from code without ``async``."""
+"""Convenience methods: questions as text, many prompts at once, and calls from code without ``async``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.model_endpoint import Say, model_endpoint
 
 
 class Echoing(ScriptedProvider):
-    """A model that answers each question with itself, the longer the later, and counts the open requests."""
+    """A model that echoes each question, short questions later than long questions, and counts open requests."""
 
     def __init__(self) -> None:
         super().__init__([])
@@ -54,7 +54,7 @@ async def test_a_question_is_answered_with_text() -> None:
 
 
 @pytest.mark.anyio
-async def test_many_prompts_are_answered_in_their_order_and_a_failed_turn_is_an_error_among_them() -> None:
+async def test_results_of_many_prompts_are_in_order_and_a_failed_turn_is_an_error() -> None:
     model = Echoing()
     async with DialClient({}, model) as dial:
         results = await dial.map(["a", "fail bb", Message.user("ccc"), [Message.user("x"), Message.user("dddd")]])
@@ -65,7 +65,7 @@ async def test_many_prompts_are_answered_in_their_order_and_a_failed_turn_is_an_
 
 
 @pytest.mark.anyio
-async def test_no_more_turns_run_at_once_than_were_asked_for() -> None:
+async def test_concurrency_limits_the_turns_that_run_at_once() -> None:
     model = Echoing()
     async with DialClient({}, model) as dial:
         results = await dial.map((f"{number}" for number in range(20)), concurrency=3)
@@ -74,13 +74,13 @@ async def test_no_more_turns_run_at_once_than_were_asked_for() -> None:
 
 
 @pytest.mark.anyio
-async def test_no_prompt_is_no_turn() -> None:
+async def test_an_empty_list_of_prompts_starts_no_turn() -> None:
     async with DialClient({}, Echoing()) as dial:
         assert await dial.map([], progress=True) == []
 
 
 @pytest.mark.anyio
-async def test_limits_and_instructions_hold_for_each_turn_of_many() -> None:
+async def test_limits_and_instructions_apply_to_each_of_many_turns() -> None:
     dial, model = client(ADD, ADD, after="repeat", on_limit="raise")
     async with dial:
         [result] = await dial.map(["add"], limits=Limits(max_depth=1), system="Be brief.")
@@ -99,7 +99,7 @@ async def test_limits_and_instructions_hold_for_each_turn_of_many() -> None:
         (["good", "good"], {"output_type": 5}, TypeError, "output_type takes a type"),
     ],
 )
-async def test_prompts_that_are_none_start_no_turn(prompts: Any, options: Any, error: Any, problem: str) -> None:
+async def test_invalid_prompts_start_no_turn(prompts: Any, options: Any, error: Any, problem: str) -> None:
     model = Echoing()
     async with DialClient({}, model) as dial:
         with pytest.raises(error, match=problem):
@@ -108,13 +108,13 @@ async def test_prompts_that_are_none_start_no_turn(prompts: Any, options: Any, e
 
 
 @pytest.mark.anyio
-async def test_a_client_that_is_not_open_maps_nothing() -> None:
+async def test_mapping_with_a_closed_client_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="not open"):
         await DialClient({}, Echoing()).map(["a"])
 
 
 @pytest.mark.anyio
-async def test_leaving_many_turns_cancels_all_of_them() -> None:
+async def test_cancelling_map_cancels_all_its_turns() -> None:
     model = ScriptedProvider([{"hang": True}], after="repeat")
     async with DialClient({}, model) as dial:
         async with anyio.create_task_group() as group:
@@ -127,7 +127,7 @@ async def test_leaving_many_turns_cancels_all_of_them() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_progress_bar_says_how_many_turns_are_over_and_how_many_failed(
+async def test_a_progress_bar_shows_finished_and_failed_turns(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with DialClient({}, Echoing()) as dial:
@@ -138,7 +138,7 @@ async def test_a_progress_bar_says_how_many_turns_are_over_and_how_many_failed(
     assert printed.out == ""
 
 
-def test_a_script_runs_turns_without_async_and_as_many_as_it_likes() -> None:
+def test_a_script_runs_several_turns_without_async() -> None:
     model = ScriptedProvider([ADD, "It is 42.", ADD, "Still 42.", "Bye."])
     dial = DialClient({"calc": calculator()}, model)
     turn = dial.run_sync("What is 17 + 25?")
@@ -149,7 +149,7 @@ def test_a_script_runs_turns_without_async_and_as_many_as_it_likes() -> None:
     assert dial.servers["calc"].state == "stopped"
 
 
-def test_a_script_asks_a_real_endpoint_twice() -> None:
+def test_a_script_sends_two_requests_to_a_real_endpoint() -> None:
     with model_endpoint([Say("One."), Say("Two.")]) as endpoint:
         dial = DialClient({}, "chat:m", base_url=f"{endpoint.url}/v1")
         assert [dial.ask_sync("Count."), dial.ask_sync("Go on.")] == ["One.", "Two."]
@@ -176,7 +176,7 @@ def test_an_error_of_the_turn_reaches_the_script() -> None:
 
 
 @pytest.mark.anyio
-async def test_where_an_event_loop_runs_the_error_says_what_to_do() -> None:
+async def test_a_synchronous_call_in_an_event_loop_is_an_error_with_a_hint() -> None:
     dial, model = client("Hello.")
     for method, name in ((dial.run_sync, "run"), (dial.response_sync, "response"), (dial.ask_sync, "ask")):
         with pytest.raises(RuntimeError, match=rf"use `await dial\.{name}\(…\)`"):
@@ -185,14 +185,14 @@ async def test_where_an_event_loop_runs_the_error_says_what_to_do() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_worker_thread_asks_an_open_client() -> None:
+async def test_a_worker_thread_uses_an_open_client() -> None:
     dial, _ = client("Hello.")
     async with dial:
         assert await to_thread.run_sync(dial.ask_sync, "hello") == "Hello."
 
 
 @pytest.mark.anyio
-async def test_a_function_that_is_a_tool_asks_the_client_it_belongs_to() -> None:
+async def test_a_function_tool_can_ask_its_own_client() -> None:
     dial, _ = client(call("research", topic="tides"), "The moon.", "Tides come from the moon.")
 
     @dial.tool
@@ -209,13 +209,13 @@ async def _ask_in_a_foreign_thread(dial: DialClient) -> None:
         await asyncio.get_running_loop().run_in_executor(None, dial.run_sync, "hello")
 
 
-def test_a_thread_of_another_loop_gets_an_error_with_the_way_to_an_open_client() -> None:
+def test_a_thread_of_a_foreign_executor_gets_an_error_with_a_hint() -> None:
     dial, _ = client("Hello.")
     with pytest.raises(RuntimeError, match="run_coroutine_threadsafe"):
         asyncio.run(_ask_in_a_foreign_thread(dial))
 
 
-def test_a_worker_thread_of_another_loop_gets_the_same_error() -> None:
+def test_a_worker_thread_of_another_event_loop_gets_an_error_with_a_hint() -> None:
     dial, model = client("Hello.")
     opened, asked = threading.Event(), threading.Event()
 
@@ -236,7 +236,7 @@ def test_a_worker_thread_of_another_loop_gets_the_same_error() -> None:
     assert model.requests == []
 
 
-def test_threads_that_ask_a_closed_client_wait_for_each_other() -> None:
+def test_threads_that_use_a_closed_client_wait_for_each_other() -> None:
     model = ScriptedProvider(["Hello."], after="repeat")
     dial = DialClient({"calc": calculator()}, model)
     with ThreadPoolExecutor(4) as pool:
@@ -256,7 +256,7 @@ def test_ctrl_c_ends_a_turn_of_a_script_and_stops_the_servers() -> None:
         return ""
 
     dial = DialClient({"slow": server}, ScriptedProvider([call("wait")]))
-    # A shell lets the programs that it starts in the background ignore the signal.
+    # Programs that a shell starts in the background ignore the signal.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -267,7 +267,7 @@ def test_ctrl_c_ends_a_turn_of_a_script_and_stops_the_servers() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_client_and_a_turn_are_shown_in_notebooks_and_by_rich() -> None:
+async def test_clients_and_turns_have_html_and_rich_representations() -> None:
     dial, _ = client(ADD, "It is <b>42</b>.")
     async with dial:
         turn = await dial.run("What is 17 + 25?")

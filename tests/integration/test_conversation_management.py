@@ -1,4 +1,4 @@
-"""What a person does with conversations beside talking: name, find, fork, take away, bring back."""
+"""Operations on stored conversations: rename, search, fork, export and import."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def anyio_backend(kept: tuple[str, str]) -> str:
     return kept[0]
 
 
-async def test_a_conversation_is_renamed_and_keeps_the_name(store: ConversationStore) -> None:
+async def test_a_renamed_conversation_keeps_its_title(store: ConversationStore) -> None:
     async with managed(store, ScriptedProvider(["Hi."], after="repeat")) as manager:
         made = await manager.create()
         await manager.chat(made.id, "I am Ann.")
@@ -46,7 +46,7 @@ async def test_conversations_are_found_page_by_page(store: ConversationStore) ->
 
 
 @pytest.mark.parametrize(("at", "kept_messages"), [(None, 4), (0, 0), (1, 1), (2, 3), (3, 3), (4, 4)])
-async def test_a_fork_takes_the_beginning_and_goes_its_own_way(
+async def test_a_fork_copies_the_first_messages_and_is_independent(
     store: ConversationStore, at: int | None, kept_messages: int
 ) -> None:
     async with managed(store, ["Hi."]) as manager:
@@ -60,7 +60,7 @@ async def test_a_fork_takes_the_beginning_and_goes_its_own_way(
 
 
 @pytest.mark.parametrize("at", [-1, 5])
-async def test_a_fork_at_a_message_that_is_not_there_is_refused(store: ConversationStore, at: int) -> None:
+async def test_a_fork_at_a_missing_message_is_refused(store: ConversationStore, at: int) -> None:
     async with managed(store, []) as manager:
         made = await store.create("Time", MESSAGES)
         with pytest.raises(ConfigError, match="has 4 messages"):
@@ -70,7 +70,7 @@ async def test_a_fork_at_a_message_that_is_not_there_is_refused(store: Conversat
         assert (await manager.fork(made.id, 1, title="Another")).title == "Another"
 
 
-async def test_a_fork_of_a_turn_under_way_says_what_was_not_over(store: ConversationStore) -> None:
+async def test_a_fork_of_a_running_turn_marks_calls_without_a_result(store: ConversationStore) -> None:
     calculator = Calculator()
     async with managed(store, [WAIT], {"calculator": calculator.server}) as manager:
         made = await manager.create()
@@ -83,7 +83,7 @@ async def test_a_fork_of_a_turn_under_way_says_what_was_not_over(store: Conversa
         assert [message.text for message in (await manager.get(forked.id)).messages][-1] == NO_RESULT_YET
 
 
-async def test_what_is_exported_comes_back_as_a_new_conversation(store: ConversationStore) -> None:
+async def test_an_exported_conversation_is_imported_as_a_new_conversation(store: ConversationStore) -> None:
     async with managed(store, []) as manager:
         made = await store.create(
             "Zürich", (*MESSAGES, Message(Role.USER, (TextPart("a"), ImagePart("aGk=", "image/png"))))
@@ -97,7 +97,7 @@ async def test_what_is_exported_comes_back_as_a_new_conversation(store: Conversa
         assert (data["format"], data["version"], data["id"]) == ("dial-conversation", 1, made.id)
 
 
-async def test_a_list_of_messages_is_imported_and_made_valid(store: ConversationStore) -> None:
+async def test_a_list_of_messages_is_imported_and_repaired(store: ConversationStore) -> None:
     openai = [
         {"role": "user", "content": "What time is it?"},
         {
@@ -125,14 +125,14 @@ async def test_a_list_of_messages_is_imported_and_made_valid(store: Conversation
         ("[7]", r"messages\[0\]"),
     ],
 )
-async def test_what_is_no_conversation_is_not_imported(store: ConversationStore, text: str, problem: str) -> None:
+async def test_invalid_files_are_not_imported(store: ConversationStore, text: str, problem: str) -> None:
     async with managed(store, []) as manager:
         with pytest.raises(ConfigError, match=problem):
             await manager.import_json(text)
         assert await manager.list() == ()
 
 
-async def test_markdown_is_for_people(store: ConversationStore) -> None:
+async def test_an_export_as_markdown_is_readable(store: ConversationStore) -> None:
     fenced = Message.tool(CALL, ToolCallResult(CALL.id, success=False, content="```\nescape \x1b[31m\n```"))
     message = Message(Role.USER, (TextPart("Look:"), ImagePart("aGk=" * 1000, "image/png")))
     async with managed(store, []) as manager:
@@ -149,7 +149,7 @@ async def test_markdown_is_for_people(store: ConversationStore) -> None:
     )
 
 
-async def test_markdown_of_a_call_without_a_name_is_markdown_all_the_same(store: ConversationStore) -> None:
+async def test_a_call_without_a_name_can_be_exported_as_markdown(store: ConversationStore) -> None:
     odd = ToolCallRequest("`", "`x`\n", {})
     async with managed(store, []) as manager:
         made = await store.create("", [Message.assistant("", [odd])])

@@ -1,4 +1,4 @@
-"""Conversations over HTTP: kept, streamed, gone on with where a client was cut off."""
+"""Conversations over HTTP: stored, streamed, and resumed after a client lost its connection."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def anyio_backend() -> str:
 
 
 class Maths:
-    """A server in this process, one of whose tools waits at a gate."""
+    """An in-process server with a tool that waits until the test opens its gate."""
 
     def __init__(self) -> None:
         self.gate = Gate()
@@ -54,7 +54,7 @@ async def chat(server: HttpService, where: str, text: str = "Hello?") -> list[Se
         return [event async for event in read_events(answer)]
 
 
-async def test_a_conversation_is_begun_talked_in_and_read() -> None:
+async def test_a_conversation_is_created_continued_and_read() -> None:
     async with serve(["Hello you."]) as server:
         where = await server.conversation()
         events = await chat(server, where)
@@ -70,7 +70,7 @@ async def test_a_conversation_is_begun_talked_in_and_read() -> None:
     assert (read["title"], read["running"], read["notes"]) == ("Hello?", None, [])
 
 
-async def test_without_streaming_the_answer_is_the_turn() -> None:
+async def test_without_streaming_the_response_is_the_turn() -> None:
     async with serve([ADD, "It is 3."], {"maths": Maths().server}, allow=["*"]) as server:
         where = await server.conversation()
         turn = await server.json("POST", f"{where}/chat", json={"text": "1 + 2?", "stream": False})
@@ -78,7 +78,7 @@ async def test_without_streaming_the_answer_is_the_turn() -> None:
     assert [call["content"] for call in turn["tool_calls"]] == ["3"]
 
 
-async def test_images_and_documents_are_sent_as_parts_and_kept() -> None:
+async def test_images_and_documents_are_sent_as_parts_and_stored() -> None:
     provider = ScriptedProvider(["I see.", "I still see."])
     content = [
         {"type": "text", "text": "Look at @books:book://1"},
@@ -106,7 +106,7 @@ async def test_tool_calls_are_events_between_the_text() -> None:
     assert (named["tool_result"]["content"], named["tool_result"]["success"]) == ("3", True)
 
 
-async def test_conversations_are_listed_a_page_at_a_time_and_searched() -> None:
+async def test_conversations_are_listed_in_pages_and_searched() -> None:
     async with serve([]) as server:
         for title in ("Of cats", "Of dogs", "Of cats and dogs"):
             await server.json("POST", "/conversations", 201, json={"title": title})
@@ -166,7 +166,7 @@ async def test_a_dropped_client_reads_the_rest_of_its_turn() -> None:
     assert [(e.name, e.id) for e in before + after] == [(e.name, e.id) for e in whole]
 
 
-async def test_who_comes_back_to_a_silent_turn_sees_at_once_that_it_is_there() -> None:
+async def test_a_client_that_reconnects_to_a_silent_turn_gets_the_response_headers_at_once() -> None:
     maths = Maths()
     replies = [{"tool_calls": [{"name": "wait", "arguments": {}}]}, "It is done."]
     async with serve(replies, {"maths": maths.server}, allow=["*"]) as server:
@@ -184,7 +184,7 @@ async def test_who_comes_back_to_a_silent_turn_sees_at_once_that_it_is_there() -
             assert join_text([event async for event in read_events(answer)]) == "It is done."
 
 
-async def test_what_has_been_read_to_its_end_goes_on_with_nothing_but_the_end() -> None:
+async def test_a_completely_read_turn_resumes_with_only_the_end_marker() -> None:
     async with serve(["Hello."]) as server:
         where = await server.conversation()
         last = (await chat(server, where))[-2].id
@@ -196,7 +196,7 @@ async def test_what_has_been_read_to_its_end_goes_on_with_nothing_but_the_end() 
 
 
 @pytest.mark.parametrize("position", ["nonsense", ":", "another:3", "²", "-1", "9" * 40])
-async def test_a_position_that_is_none_is_the_beginning(position: str) -> None:
+async def test_an_invalid_last_event_id_restarts_at_the_first_event(position: str) -> None:
     async with serve(["Hello."]) as server:
         where = await server.conversation()
         turn = (await chat(server, where))[-2].id.partition(":")[0]
@@ -230,7 +230,7 @@ async def test_a_stopped_turn_keeps_the_text_so_far() -> None:
 
 
 class Echo:
-    """A model that says again what it was told."""
+    """A model that repeats the last message."""
 
     info = ModelInfo("echo")
 
@@ -241,10 +241,10 @@ class Echo:
         yield Completion(FinishReason.STOP)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Close nothing: the model has no connections."""
 
 
-async def test_many_conversations_at_once_keep_apart(tmp_path: Path) -> None:
+async def test_many_concurrent_conversations_do_not_mix(tmp_path: Path) -> None:
     replies: dict[str, tuple[str, list[str]]] = {}
     async with serve(Echo(), store=SQLStore.sqlite(tmp_path / "talk.db")) as server:
 
@@ -262,7 +262,7 @@ async def test_many_conversations_at_once_keep_apart(tmp_path: Path) -> None:
     assert replies == {text: (text, [text, text]) for text in replies}
 
 
-async def test_a_model_that_fails_ends_the_stream_in_an_error_event() -> None:
+async def test_a_model_failure_ends_the_stream_with_an_error_event() -> None:
     async with serve([{"text": "I be", "error": {"message": "overloaded", "status": 503}}]) as server:
         events = await chat(server, await server.conversation())
     assert [(event.name, event.data) for event in events[-2:]] == [
@@ -271,7 +271,7 @@ async def test_a_model_that_fails_ends_the_stream_in_an_error_event() -> None:
     ]
 
 
-async def test_a_turn_that_runs_elsewhere_cannot_be_stopped_here() -> None:
+async def test_a_turn_of_another_process_cannot_be_stopped() -> None:
     store = MemoryStore()
     async with serve([], store=store) as server:
         where = await server.conversation()
@@ -312,7 +312,7 @@ WRONG: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_a_wrong_request_is_refused_with_the_reason(name: str) -> None:
+async def test_an_invalid_request_is_refused_with_the_reason(name: str) -> None:
     method, path, content = WRONG[name]
     async with serve([]) as server:
         where = await server.conversation()
@@ -322,13 +322,13 @@ async def test_a_wrong_request_is_refused_with_the_reason(name: str) -> None:
     assert answer["error"]["message"]
 
 
-async def test_an_address_that_is_none_and_a_method_that_is_wrong_are_reported_in_json() -> None:
+async def test_unknown_paths_and_wrong_methods_are_reported_as_json() -> None:
     async with serve([]) as server:
         assert (await server.json("GET", "/nothing", 404))["error"]["code"] == "not_found"
         assert (await server.json("PUT", "/conversations", 405))["error"]["message"]
 
 
-async def test_servers_and_tools_are_listed_and_a_server_is_started_anew() -> None:
+async def test_servers_and_tools_are_listed_and_a_server_is_restarted() -> None:
     async with serve([], {"maths": Maths().server}) as server:
         servers = await server.json("GET", "/servers")
         tools = await server.json("GET", "/tools")
@@ -346,7 +346,7 @@ async def test_servers_and_tools_are_listed_and_a_server_is_started_anew() -> No
     assert again["servers"][0]["state"] == "ready"
 
 
-async def test_of_a_conversation_that_is_deleted_while_a_turn_runs_the_events_are_gone_too() -> None:
+async def test_deleting_a_conversation_deletes_the_events_of_its_running_turn() -> None:
     maths = Maths()
     waits = {"tool_calls": [{"name": "wait", "arguments": {}}]}
     async with serve([waits], {"maths": maths.server}, allow=["*"]) as server:

@@ -1,4 +1,4 @@
-"""The settings of a conversation: its model, instructions, tools and limits, in every store."""
+"""Settings of a conversation: model, instructions, tools and limits, in every kind of store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def anyio_backend(kept: tuple[str, str]) -> str:
     return kept[0]
 
 
-async def test_the_next_turn_has_the_settings_in_every_process(store: ConversationStore) -> None:
+async def test_changed_settings_apply_to_the_next_turn_in_every_process(store: ConversationStore) -> None:
     provider = ScriptedProvider(["One.", "Two.", "Three."])
     servers = {"calculator": Calculator().server}
     async with managed(store, provider, servers) as manager:
@@ -65,7 +65,7 @@ async def test_the_next_turn_has_the_settings_in_every_process(store: Conversati
     assert second.max_tokens == 50
 
 
-async def test_a_disabled_tool_is_not_run_when_the_model_calls_it_all_the_same(store: ConversationStore) -> None:
+async def test_a_disabled_tool_is_not_run_even_if_the_model_calls_it(store: ConversationStore) -> None:
     async with managed(store, [ADD, "No."], {"calculator": Calculator().server}) as manager:
         made = await manager.create()
         await manager.update_settings(made.id, {"disabled_tools": ["add"]})
@@ -86,7 +86,7 @@ async def test_locked_settings_are_refused_and_have_no_effect(store: Conversatio
     assert provider.requests[0].max_tokens == 9
 
 
-async def test_a_conversation_asks_a_model_of_its_own_with_its_temperature(store: ConversationStore) -> None:
+async def test_a_conversation_uses_its_own_model_and_temperature(store: ConversationStore) -> None:
     with model_endpoint([Say("The main one.")]) as main, model_endpoint([Say("The spare one.")]) as spare:
         models = {
             "main": ModelSettings("main", Wire.CHAT, main.url, "m", "key"),
@@ -110,7 +110,7 @@ async def test_a_conversation_asks_a_model_of_its_own_with_its_temperature(store
     assert [details["stop_reason"] for _, details in view.turns] == ["answered"]
 
 
-async def test_a_conversation_whose_model_was_removed_goes_to_no_other_model_unasked(store: ConversationStore) -> None:
+async def test_a_conversation_with_a_removed_model_is_not_sent_to_another_model(store: ConversationStore) -> None:
     replies = [Say("The main one.")] * 2
     with model_endpoint(replies) as main, model_endpoint([Say("Back.")]) as spare:
         models = {
@@ -176,7 +176,7 @@ def read_settings(main: str, spare: str) -> Settings:
 
 
 @pytest.mark.parametrize("kept", [("asyncio", "memory")], indirect=True)
-async def test_a_program_offers_the_profiles_of_its_configuration_to_conversations(store: ConversationStore) -> None:
+async def test_conversations_can_use_the_profiles_of_the_configuration(store: ConversationStore) -> None:
     with (
         model_endpoint([Say("The main one.")]) as main,
         model_endpoint([Say("The spare one.")]) as spare,
@@ -199,7 +199,7 @@ async def test_a_program_offers_the_profiles_of_its_configuration_to_conversatio
     assert [sent.json.get("temperature") for sent in override.requests] == [None, 0.5, None]
 
 
-async def test_settings_of_conversations_hold_for_a_model_that_was_switched_to(store: ConversationStore) -> None:
+async def test_settings_of_conversations_apply_after_switching_the_model(store: ConversationStore) -> None:
     first, second = ScriptedProvider(["First."]), ScriptedProvider(["Second."])
     async with DialClient({}, first) as dial:
         manager = ConversationManager(dial, store)
@@ -233,7 +233,7 @@ WRONG: list[Any] = [
 ]
 
 
-def test_wrong_settings_are_refused_and_without_effect_where_they_are_stored() -> None:
+def test_invalid_settings_are_refused_and_have_no_effect_if_stored() -> None:
     for settings in WRONG:
         with pytest.raises(ConfigError):
             check_settings(settings)
@@ -242,7 +242,7 @@ def test_wrong_settings_are_refused_and_without_effect_where_they_are_stored() -
             assert (turn_settings.changes_model, turn_settings.limits, max_tokens) == (False, None, None)
 
 
-async def test_a_conversation_lowers_the_limits_of_the_client_and_raises_none(store: ConversationStore) -> None:
+async def test_a_conversation_can_lower_but_not_raise_the_limits_of_the_client(store: ConversationStore) -> None:
     async with managed(store, ["One."]) as manager:
         made = await manager.create()
         with pytest.raises(ConfigError, match="at most 10 here"):

@@ -1,4 +1,4 @@
-"""ConversationManager: what is said is kept, whatever happens to the turn or its reader."""
+"""ConversationManager: messages are stored even if the turn fails or its reader leaves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def anyio_backend(kept: tuple[str, str]) -> str:
     return kept[0]
 
 
-async def test_a_chat_is_stored_and_goes_on_where_it_was(store: ConversationStore) -> None:
+async def test_a_chat_is_stored_and_continued(store: ConversationStore) -> None:
     model = ScriptedProvider(["Hello Ann.", "Your name is Ann."])
     async with managed(store, model) as manager:
         made = await manager.create()
@@ -59,14 +59,14 @@ async def test_a_chat_is_stored_and_goes_on_where_it_was(store: ConversationStor
     assert read_back.title == "I am Ann."
 
 
-async def test_a_title_that_was_given_stays(store: ConversationStore) -> None:
+async def test_a_given_title_is_kept(store: ConversationStore) -> None:
     async with managed(store, ["Hello."]) as manager:
         made = await manager.create("Introductions")
         await manager.chat(made.id, "I am Ann.")
         assert [conversation.title for conversation in await manager.list()] == ["Introductions"]
 
 
-async def test_what_a_turn_adds_is_stored_before_its_event_is_handed_on(store: ConversationStore) -> None:
+async def test_messages_are_stored_before_their_events_are_yielded(store: ConversationStore) -> None:
     async with managed(store, [ADD, "3 and 7."], {"calculator": Calculator().server}) as manager:
         made = await manager.create()
         seen = list(dialogue("What is 1 + 2, and 3 + 4?"))
@@ -81,7 +81,7 @@ async def test_what_a_turn_adds_is_stored_before_its_event_is_handed_on(store: C
     assert [message.role for message in seen] == ["user", "assistant", "tool", "tool", "assistant"]
 
 
-async def test_what_the_person_says_is_stored_before_the_model_is_asked(store: ConversationStore) -> None:
+async def test_the_users_message_is_stored_before_the_model_request(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model) as manager, anyio.create_task_group() as group:
         made = await manager.create()
@@ -127,8 +127,8 @@ async def test_a_cancelled_chat_keeps_the_text_so_far(store: ConversationStore) 
         assert await read_messages(store, made.id) == dialogue("Hello?", "You said: ")
 
 
-class Distant(MemoryStore):
-    """A store that is some way off."""
+class Yielding(MemoryStore):
+    """A store that yields to other tasks before and after each change."""
 
     async def _change(self, conversation_id: str, change: Change[T]) -> T:
         await checkpoint()
@@ -137,8 +137,8 @@ class Distant(MemoryStore):
         return result
 
 
-class Cancelling(Distant):
-    """Cancels its caller when it has begun a turn."""
+class Cancelling(Yielding):
+    """A store that cancels its caller after it has begun a turn."""
 
     def __init__(self, scope: anyio.CancelScope) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class Cancelling(Distant):
             await checkpoint()
 
 
-async def test_a_request_that_is_cancelled_while_it_is_stored_does_not_hold_its_conversation(
+async def test_a_request_that_is_cancelled_while_it_is_stored_releases_its_conversation(
     anyio_backend: str,
 ) -> None:
     scope = anyio.CancelScope()
@@ -167,8 +167,8 @@ async def test_a_request_that_is_cancelled_while_it_is_stored_does_not_hold_its_
         assert await read_messages(store, made.id) == (Message.user("Hello?"), *dialogue("Are you there?", "Here."))
 
 
-async def test_what_is_being_stored_when_the_reader_is_cancelled_is_stored_once(anyio_backend: str) -> None:
-    store = Distant()
+async def test_messages_are_stored_once_if_the_reader_is_cancelled_meanwhile(anyio_backend: str) -> None:
+    store = Yielding()
     async with managed(store, [ADD, "3 and 7."], {"calculator": Calculator().server}) as manager:
         made = await manager.create()
         with anyio.CancelScope() as scope:
@@ -204,7 +204,7 @@ async def test_a_turn_can_be_stopped_from_outside_and_read_to_its_end(store: Con
         assert (await manager.chat(made.id, "Forget it.")).text == "Never mind."
 
 
-async def test_nothing_is_lost_when_the_reader_is_slow_and_the_turn_is_stopped(store: ConversationStore) -> None:
+async def test_no_text_is_lost_if_the_reader_is_slow_and_the_turn_is_stopped(store: ConversationStore) -> None:
     turns: list[TurnHandle] = []
     async with managed(store, [{"text": "x" * 3 * MAX_UNREAD, "chunk_size": 1}]) as manager:
         made = await manager.create()
@@ -221,7 +221,7 @@ async def test_nothing_is_lost_when_the_reader_is_slow_and_the_turn_is_stopped(s
         assert await read_messages(store, made.id) == (Message.user("Talk!"), *messages)
 
 
-async def test_a_model_that_breaks_off_leaves_the_text_so_far(store: ConversationStore) -> None:
+async def test_a_model_failure_keeps_the_text_so_far(store: ConversationStore) -> None:
     broken = {"error": {"message": "overloaded", "status": 529}}
     model = ScriptedProvider([broken, {"text": "One, "} | broken, "Two."])
     async with managed(store, model) as manager:
@@ -237,7 +237,7 @@ async def test_a_model_that_breaks_off_leaves_the_text_so_far(store: Conversatio
 
 
 @pytest.mark.parametrize("kept", [("asyncio", "memory")], ids=["asyncio"], indirect=True)
-async def test_a_store_that_fails_in_a_turn_stops_it(tmp_path: Path) -> None:
+async def test_a_store_failure_stops_the_turn(tmp_path: Path) -> None:
     file = tmp_path / "talk.db"
     store = SQLStore.sqlite(file)
     async with managed(store, [ADD, "7", "Fine again."], {"calculator": Calculator().server}) as manager:
@@ -255,7 +255,7 @@ async def test_a_store_that_fails_in_a_turn_stops_it(tmp_path: Path) -> None:
     await store.aclose()
 
 
-async def test_a_person_says_more_than_text(store: ConversationStore) -> None:
+async def test_a_message_may_contain_images(store: ConversationStore) -> None:
     message = Message(Role.USER, (TextPart("What is this?"), ImagePart("aGk=", "image/png")))
     async with managed(store, ["A picture."]) as manager:
         made = await manager.create()

@@ -1,7 +1,7 @@
-"""Whatever goes wrong between here and a model, the conversation goes on: the same client, from what was stored.
+"""Failures of a model request: the same client can continue the stored conversation afterwards.
 
-Each row fails twice, at the beginning of a turn and behind a tool's result; then the person asks a third time. It may
-be a turn that ends in what had come, an error that says in one line what it was, or nothing the user need see.
+Each failure happens twice: at the start of a turn, and after a tool result. Then the user asks a third time. The
+expected outcome is a truncated turn, an error with a one-line message, or a retry that the user does not notice.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ HALF_A_CALL: dict[Wire, list[Any]] = {
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a": 1'}},
     ],
 }
-TOLD: dict[Wire, list[Any]] = {
+ERROR_EVENTS: dict[Wire, list[Any]] = {
     Wire.CHAT: [{"error": {"message": "Overloaded", "code": "overloaded_error"}}],
     Wire.RESPONSES: [{"type": "error", "message": "Overloaded", "code": "overloaded_error"}],
     Wire.MESSAGES: [{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}],
@@ -93,7 +93,7 @@ TOLD: dict[Wire, list[Any]] = {
 
 @dataclass(frozen=True)
 class Error:
-    """A `ProviderError`, and what had come before it."""
+    """An expected `ProviderError`, and the text that arrived before it."""
 
     says: str
     status: int | None = None
@@ -104,13 +104,13 @@ class Error:
 
 @dataclass(frozen=True)
 class Cut:
-    """A `Turn` that was truncated, with what had come."""
+    """An expected `Turn` that is truncated, with the text that arrived."""
 
     text: str
 
 
 RECOVERED = None
-"""The user gets the answer."""
+"""The expectation that a retry succeeds and the user gets the answer."""
 
 Expected = Error | Cut | None
 Row = tuple[Sequence[Answer], Expected]
@@ -138,11 +138,11 @@ EITHER_WAY: dict[str, Row] = {
     ),
     "a page as a refusal": ([Raw((PAGE,), 502, NOT_AGAIN)], Error("answered 502: Sign in", 502)),
     "a page as an answer": ([Raw((PAGE,))], Error("Sign in", code="cut")),
-    "an empty body": ([Raw(())], Error("sent nothing that is an answer", code="cut")),
-    "blanks": ([Raw((b" \n" * 100,))], Error("sent nothing that is an answer", code="cut")),
-    "half of a JSON text": ([Raw((b'{"choices": [{"mess',))], Error("sent something that is no JSON", code="cut")),
+    "an empty body": ([Raw(())], Error("sent no reply", code="cut")),
+    "blanks": ([Raw((b" \n" * 100,))], Error("sent no reply", code="cut")),
+    "half of a JSON text": ([Raw((b'{"choices": [{"mess',))], Error("sent text that is not JSON", code="cut")),
     "an error with a good status": ([one_json({"error": {"message": "down", "code": 502}})], Error("down", 502, "502")),
-    "garbage": ([Raw((bytes(range(256)) * 9,))], Error("sent nothing that is an answer", code="cut")),
+    "garbage": ([Raw((bytes(range(256)) * 9,))], Error("sent no reply", code="cut")),
     "what is not gzip": ([Raw((b"data: x\n\n",), 200, GZIP)], Error("broke", code="connection")),
     "what is not HTTP": ([Bytes(b"\x15\x03\x01\x00\x02\x02\x28\r\n\r\n")], Error("broke", code="connection")),
     "an endless head": ([Bytes(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 40_000)], Error("broke", code="connection")),
@@ -161,13 +161,13 @@ def in_a_stream(wire: Wire) -> dict[str, Row]:
         "cut in a call": ([events(*called, done=False, cut=True)], Cut("[Unable to complete task")),
         "ended in a call": ([events(*called, done=False)], Cut("[Unable to complete task")),
         "garbage behind a sentence": ([events(*sentence, "\x00{", "}", done=False)], Cut("Half a")),
-        "overloaded": ([events(*TOLD[wire], done=False)], Error("Overloaded", code="overloaded_error")),
+        "overloaded": ([events(*ERROR_EVENTS[wire], done=False)], Error("Overloaded", code="overloaded_error")),
         "overloaded in a sentence": (
-            [events(*sentence, *TOLD[wire], done=False)],
+            [events(*sentence, *ERROR_EVENTS[wire], done=False)],
             Error("Overloaded", code="overloaded_error", stored="Half a"),
         ),
         "overloaded in a call": (
-            [events(*called, *TOLD[wire], done=False)],
+            [events(*called, *ERROR_EVENTS[wire], done=False)],
             Error("Overloaded", code="overloaded_error"),
         ),
     }
@@ -191,7 +191,7 @@ def calculator() -> MCPServer:
 
 
 async def ask(dial: DialClient, conversation: list[Message], *, stream: bool) -> Turn | ProviderError:
-    """Ask, and store what came of it, as any program would."""
+    """Run a turn and append its messages to the conversation, as an embedding program does."""
     try:
         if stream:
             async with aclosing(dial.stream(tuple(conversation))) as heard:
@@ -258,20 +258,22 @@ async def go_through(
 @pytest.mark.parametrize("name", EITHER_WAY)
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("wire", list(Wire))
-async def test_the_conversation_goes_on(wire: Wire, stream: bool, name: str) -> None:
+async def test_the_conversation_continues_after_a_failure(wire: Wire, stream: bool, name: str) -> None:
     await go_through(wire, *EITHER_WAY[name], stream=stream)
 
 
 @pytest.mark.parametrize("name", in_a_stream(Wire.CHAT))
 @pytest.mark.parametrize("wire", list(Wire))
-async def test_the_conversation_goes_on_after_a_stream_that_broke(wire: Wire, name: str) -> None:
+async def test_the_conversation_continues_after_a_broken_stream(wire: Wire, name: str) -> None:
     await go_through(wire, *in_a_stream(wire)[name], stream=True)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("when", ["streamed", "whole", "in a sentence"])
 @pytest.mark.parametrize("wire", list(Wire))
-async def test_the_conversation_goes_on_after_silence(wire: Wire, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_conversation_continues_after_an_idle_timeout(
+    wire: Wire, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dial_client.providers.http.http_provider._UNSTREAMED_TIMEOUT", 2)
     row: Row = ([Raw(hang=True)], Error("did not answer in time", code="timeout"))
     if when == "in a sentence":

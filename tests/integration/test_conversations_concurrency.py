@@ -1,4 +1,4 @@
-"""Many conversations at once, and several requests for one."""
+"""Concurrent conversations, and several requests for the same conversation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def anyio_backend(kept: tuple[str, str]) -> str:
     return kept[0]
 
 
-async def test_turns_of_one_conversation_take_place_in_sequence(store: ConversationStore) -> None:
+async def test_turns_of_one_conversation_run_in_sequence(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model) as manager:
         made = await manager.create()
@@ -46,7 +46,7 @@ async def test_turns_of_one_conversation_take_place_in_sequence(store: Conversat
     assert texts == ["a", "You said: a", "b", "You said: b", "c", "You said: c"]
 
 
-async def test_different_conversations_run_side_by_side(store: ConversationStore) -> None:
+async def test_different_conversations_run_concurrently(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model) as manager:
         conversations = [await manager.create() for _ in range(5)]
@@ -59,7 +59,7 @@ async def test_different_conversations_run_side_by_side(store: ConversationStore
             assert await read_messages(store, made.id) == dialogue(str(at), f"You said: {at}")
 
 
-async def test_a_turn_that_waits_can_be_cancelled_and_says_nothing(store: ConversationStore) -> None:
+async def test_a_waiting_turn_can_be_cancelled_and_stores_nothing(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model) as manager:
         made = await manager.create()
@@ -75,7 +75,7 @@ async def test_a_turn_that_waits_can_be_cancelled_and_says_nothing(store: Conver
         assert await read_messages(store, made.id) == dialogue("a", "You said: a", "c", "You said: c")
 
 
-async def test_nothing_remains_in_memory_of_idle_conversations(store: ConversationStore) -> None:
+async def test_idle_conversations_use_no_memory(store: ConversationStore) -> None:
     async with managed(store, ScriptedProvider(["Hello."], after="repeat")) as manager:
         for _ in range(3):
             await manager.chat((await manager.create()).id, "Hello.")
@@ -94,7 +94,7 @@ async def test_an_unknown_conversation_asks_no_model(store: ConversationStore) -
     assert model.requests == []
 
 
-async def test_deleting_a_conversation_stops_its_turn_and_those_that_wait(store: ConversationStore) -> None:
+async def test_deleting_a_conversation_stops_its_running_and_waiting_turns(store: ConversationStore) -> None:
     model = Echo()
     finished: list[Event] = []
     async with managed(store, model) as manager:
@@ -119,7 +119,7 @@ async def test_deleting_a_conversation_stops_its_turn_and_those_that_wait(store:
         assert len(model.requests) == 1
 
 
-async def test_deleting_from_inside_the_stream_ends_it(store: ConversationStore) -> None:
+async def test_deleting_a_conversation_while_reading_its_stream_ends_the_stream(store: ConversationStore) -> None:
     async with managed(store, [{"text": "One, ", "hang": True}]) as manager:
         made = await manager.create()
         async with aclosing(manager.stream_chat(made.id, "Count!")) as events:
@@ -130,7 +130,7 @@ async def test_deleting_from_inside_the_stream_ends_it(store: ConversationStore)
         assert await manager.list() == ()
 
 
-async def test_a_second_request_is_refused_where_that_was_chosen(store: ConversationStore) -> None:
+async def test_a_second_request_is_refused_with_when_busy_refuse(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model, when_busy="refuse") as manager:
         made, second = await manager.create(), await manager.create()
@@ -145,7 +145,7 @@ async def test_a_second_request_is_refused_where_that_was_chosen(store: Conversa
         assert await read_messages(store, made.id) == dialogue("a", "You said: a", "d", "You said: d")
 
 
-async def test_a_request_does_not_wait_for_ever(store: ConversationStore) -> None:
+async def test_a_waiting_request_fails_after_the_configured_time(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model, patience=0.01) as manager:
         made = await manager.create()
@@ -163,7 +163,7 @@ def test_the_option_for_busy_conversations_has_two_values() -> None:
         ConversationManager(DialClient({}, ScriptedProvider([])), MemoryStore(), when_busy="sometimes")  # type: ignore[arg-type]  # on purpose
 
 
-async def test_another_programs_turn_is_waited_for(store: ConversationStore) -> None:
+async def test_a_request_waits_for_the_turn_of_another_program(store: ConversationStore) -> None:
     ours, theirs = Echo(), Echo()
     ours.may_answer.set()
     async with managed(store, ours) as manager, managed(store, theirs) as another:
@@ -177,7 +177,7 @@ async def test_another_programs_turn_is_waited_for(store: ConversationStore) -> 
         assert await read_messages(store, made.id) == dialogue("a", "You said: a", "b", "You said: b")
 
 
-async def test_another_programs_turn_is_a_reason_to_be_refused(store: ConversationStore) -> None:
+async def test_a_request_is_refused_during_the_turn_of_another_program(store: ConversationStore) -> None:
     theirs = Echo()
     async with managed(store, ["Hi."], when_busy="refuse") as manager, managed(store, theirs) as another:
         made = await manager.create()
@@ -190,7 +190,7 @@ async def test_another_programs_turn_is_a_reason_to_be_refused(store: Conversati
         assert (await manager.chat(made.id, "c")).text == "Hi."
 
 
-async def test_a_turn_holds_its_conversation_however_long_it_takes(store: ConversationStore) -> None:
+async def test_a_long_turn_keeps_its_lease_on_the_conversation(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model, lease=0.05) as manager, managed(store, [], when_busy="refuse") as another:
         made = await manager.create()
@@ -205,7 +205,7 @@ async def test_a_turn_holds_its_conversation_however_long_it_takes(store: Conver
         assert await another.list() != ()
 
 
-async def test_a_turn_that_lost_its_conversation_stops_and_adds_nothing(store: ConversationStore) -> None:
+async def test_a_turn_that_lost_its_lease_stops_and_stores_nothing(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model, lease=0.3) as manager:
         made = await manager.create()
@@ -213,7 +213,7 @@ async def test_a_turn_that_lost_its_conversation_stops_and_adds_nothing(store: C
         await model.until_asked()
         theirs = partial(store.begin, made.id, "theirs", [Message.user("b")], expected_count=1, lease=100.0, title="")
         await store.renew(made.id, live.id, 0.0)
-        while not await theirs():  # the turn has renewed its lease in between
+        while not await theirs():  # the turn may have renewed its lease in between
             await store.renew(made.id, live.id, 0.0)
         with pytest.raises(ConversationBusy, match="taken over"):
             await live.result()
@@ -231,7 +231,7 @@ async def test_deleting_by_another_program_stops_the_turn(store: ConversationSto
         assert await store.list() == ()
 
 
-async def test_a_request_that_cannot_begin_leaves_the_conversation_free(store: ConversationStore) -> None:
+async def test_a_request_that_cannot_start_does_not_block_the_conversation(store: ConversationStore) -> None:
     closed = ConversationManager(DialClient({}, ScriptedProvider([])), store)
     made = await closed.create()
     with pytest.raises(RuntimeError, match="not open"):
@@ -241,7 +241,7 @@ async def test_a_request_that_cannot_begin_leaves_the_conversation_free(store: C
 
 
 class Adder:
-    """A model that adds 1 to the number it was told, three rounds long, and says what came of it."""
+    """A model that adds 1 to the number of the question in each of three tool calls, and answers with the sum."""
 
     info = ModelInfo("adder")
 
@@ -258,7 +258,7 @@ class Adder:
         pass
 
 
-async def test_of_many_conversations_at_once_none_is_lost_or_mixed_up(store: ConversationStore) -> None:
+async def test_many_concurrent_conversations_are_neither_lost_nor_mixed(store: ConversationStore) -> None:
     async with managed(store, Adder(), {"calculator": Calculator().server}) as manager:
         made = [(await manager.create()).id for _ in range(30)]
         async with anyio.create_task_group() as group:

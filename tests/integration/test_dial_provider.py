@@ -1,4 +1,4 @@
-"""A DIAL core says what a deployment is, and is believed; where it says nothing, chat completions work all the same."""
+"""Deployments of a DIAL core: their description selects the API and its flags; the default is chat completions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def described(*interfaces: str, **features: Any) -> Raw:
         pytest.param(Raw((b"<html>Hello",)), CHAT, id="a web page"),
     ],
 )
-async def test_a_deployment_is_asked_over_the_wire_it_speaks_best(features: Raw, path: str, stream: bool) -> None:
+async def test_the_description_of_a_deployment_selects_its_api(features: Raw, path: str, stream: bool) -> None:
     with model_endpoint([Say("", (Call("now", {"tz": "UTC"}),)), Say("Noon.")], features) as endpoint:
         provider = dial(endpoint)
         await provider.prepare()
@@ -70,7 +70,7 @@ async def test_a_deployment_is_asked_over_the_wire_it_speaks_best(features: Raw,
     assert {request.headers.get("anthropic-version") is not None for request in endpoint.requests} == {path == MESSAGES}
 
 
-async def test_a_core_that_does_not_say_what_a_deployment_is_costs_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_core_that_does_not_describe_a_deployment_fails_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dial_client.providers.dial._DESCRIPTION_TIMEOUT", 0.05)
     with model_endpoint([Say("Hi")], Raw(hang=True)) as endpoint:
         provider = dial(endpoint)
@@ -82,7 +82,7 @@ async def test_a_core_that_does_not_say_what_a_deployment_is_costs_no_turn(monke
     assert endpoint.requests[0].path == CHAT
 
 
-async def test_turns_side_by_side_ask_once_what_the_deployment_is() -> None:
+async def test_concurrent_turns_request_the_description_once() -> None:
     with model_endpoint([Say("Hi")], described(*ALL)) as endpoint:
         provider = dial(endpoint)
         async with anyio.create_task_group() as tasks:
@@ -95,7 +95,7 @@ async def test_turns_side_by_side_ask_once_what_the_deployment_is() -> None:
 
 
 @pytest.mark.parametrize(("wire", "path"), [(Wire.CHAT, CHAT), (Wire.RESPONSES, RESPONSES), (Wire.MESSAGES, MESSAGES)])
-async def test_the_wire_of_a_profile_wins(wire: Wire, path: str) -> None:
+async def test_the_api_of_a_profile_overrides_the_description(wire: Wire, path: str) -> None:
     with model_endpoint([Say("Hi")], described(*ALL)) as endpoint:
         provider = dial(endpoint, wire=wire)
         await hear(provider)
@@ -104,7 +104,7 @@ async def test_the_wire_of_a_profile_wins(wire: Wire, path: str) -> None:
     assert endpoint.requests[0].path == path
 
 
-async def test_what_a_deployment_does_not_take_is_not_sent() -> None:
+async def test_fields_that_a_deployment_does_not_support_are_not_sent() -> None:
     description = described(
         "openaiChatCompletions",
         custom_temperature_supported=False,
@@ -127,10 +127,10 @@ async def test_what_a_deployment_does_not_take_is_not_sent() -> None:
     assert message["role"] == "user"
     assert message["content"].startswith("Be kind\n\n")
     assert "image/png" in message["content"]
-    assert "the endpoint takes no temperature: it is not sent" in heard.completion.notes
+    assert "the endpoint accepts no temperature: none is sent" in heard.completion.notes
 
 
-async def test_a_deployment_that_takes_no_limit_is_sent_none() -> None:
+async def test_no_token_limit_is_sent_to_a_deployment_without_support() -> None:
     description = described(max_tokens_supported=False, max_completion_tokens_supported=False)
     with model_endpoint([Say("Hi")], description) as endpoint:
         provider = dial(endpoint, max_tokens=9)
@@ -140,7 +140,7 @@ async def test_a_deployment_that_takes_no_limit_is_sent_none() -> None:
     assert not [name for name in endpoint.requests[0].json if "tokens" in name]
 
 
-async def test_flags_of_a_profile_are_put_over_what_the_deployment_says() -> None:
+async def test_flags_of_a_profile_override_the_description() -> None:
     description = described(custom_temperature_supported=False, max_completion_tokens_supported=True)
     with model_endpoint([Say("Hi")], description) as endpoint:
         quirks = {"sampling": True, "max_tokens_field": "max_tokens"}
@@ -152,7 +152,7 @@ async def test_flags_of_a_profile_are_put_over_what_the_deployment_says() -> Non
     assert (sent["temperature"], sent["max_tokens"]) == (0.5, 9)
 
 
-async def test_a_deployment_without_tools_is_distinguished_before_it_is_asked() -> None:
+async def test_tools_for_a_deployment_without_tool_support_are_an_error_before_the_request() -> None:
     with model_endpoint([Say("Hi")], described(tools=False)) as endpoint:
         provider = dial(endpoint)
         with pytest.raises(ProviderError, match='"tools": "native"') as caught:
@@ -168,13 +168,13 @@ async def test_a_deployment_without_tools_is_distinguished_before_it_is_asked() 
     assert [len(request.json.get("tools", ())) for request in endpoint.requests] == [0, 1]
 
 
-async def test_calls_ride_as_text_where_a_profile_says_so() -> None:
+async def test_a_profile_can_select_tool_calls_as_text() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         assert dial(endpoint, quirks={"tools": "text"}).info.tool_format is ToolFormat.REACT
         assert dial(endpoint).info.tool_format is None
 
 
-async def test_an_echo_goes_back_over_its_own_wire_only_and_the_name_stays() -> None:
+async def test_an_echo_is_sent_back_only_over_its_own_api() -> None:
     thinks = Say("I look.", (Call("now", {}),), reasoning="SECRET-THOUGHT")
     with model_endpoint([thinks, Say("Noon.")], described("anthropicMessages")) as endpoint:
         provider = dial(endpoint)
@@ -198,7 +198,7 @@ async def test_an_echo_goes_back_over_its_own_wire_only_and_the_name_stays() -> 
     assert b"now" in responses.body
 
 
-async def test_an_echo_of_an_unknown_form_is_left_out() -> None:
+async def test_an_echo_of_an_unknown_type_is_left_out() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = dial(endpoint)
         odd = Message(Role.ASSISTANT, "Hm", echo=Echo(provider.info.name, ["SECRET"]))
@@ -208,7 +208,7 @@ async def test_an_echo_of_an_unknown_form_is_left_out() -> None:
     assert b"SECRET" not in endpoint.requests[0].body
 
 
-async def test_the_state_of_a_deployment_goes_back_and_its_attachments_are_named() -> None:
+async def test_the_state_of_a_deployment_is_sent_back_and_a_note_names_its_attachments() -> None:
     attachment = {"type": "image/png", "title": "A plot", "url": "files/plot.png"}
     custom = {"state": {"step": 3}, "attachments": [attachment], "stages": [{"name": "Plotting"}]}
     chunk = {"choices": [{"delta": {"custom_content": custom}}]}

@@ -1,4 +1,4 @@
-"""The wheel and the source distribution: what they contain, and that everybody builds the same bytes."""
+"""Wheel and source distribution: their contents, and reproducible builds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PACKAGE = ROOT / "dial_client"
 
 @dataclass(frozen=True)
 class Built:
-    """The two files of a release."""
+    """The wheel and the source distribution of a release."""
 
     wheel: Path
     source: Path
@@ -35,7 +35,7 @@ class Built:
             return set(archive.namelist())
 
     def read(self, end: str) -> bytes:
-        """Return the only file of the wheel whose path ends so."""
+        """Return the content of the only file of the wheel whose path ends with `end`."""
         [name] = [name for name in self.names if name.endswith(end)]
         with zipfile.ZipFile(self.wheel) as archive:
             return archive.read(name)
@@ -100,7 +100,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built: Built) 
         ".dist-info/sboms/vendored.cdx.json",
     ],
 )
-def test_the_wheel_has_what_the_program_promises(built: Built, end: str) -> None:
+def test_the_wheel_has_the_required_data_files(built: Built, end: str) -> None:
     assert built.read(end).strip() != b"" or end == "dial_client/py.typed"
 
 
@@ -117,14 +117,14 @@ def test_the_metadata_names_the_licence_of_each_vendored_package(built: Built) -
         assert built.read(f".dist-info/licenses/dial_client/serve/page/vendor/{package['license_file']}")
 
 
-def test_the_bill_of_materials_is_that_of_the_vendored_files(built: Built) -> None:
+def test_the_bill_of_materials_lists_the_vendored_files(built: Built) -> None:
     bill = json.loads(built.read(".dist-info/sboms/vendored.cdx.json"))
     assert bill == components.describe_vendored_files(), "run: python -m release.components"
     names = {component["purl"].split("@")[0] for component in bill["components"]}
     assert {"pkg:npm/katex", "pkg:npm/mermaid"} <= names
 
 
-def test_the_source_distribution_has_what_the_tests_and_the_documentation_need(built: Built) -> None:
+def test_the_source_distribution_has_the_files_for_tests_and_documentation(built: Built) -> None:
     with tarfile.open(built.source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     tracked = {"Makefile", "servers.json", "requirements-test.lock", "mkdocs.yml", "CHANGELOG.md", "SECURITY.md"}

@@ -1,4 +1,4 @@
-"""`doctor` and what servers, models and databases do: each planted fault has its code; sound ones have none."""
+"""`doctor` on servers, models and databases: each planted fault has its code; correct subjects have no finding."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def tools(*definitions: Mapping[str, Any]) -> dict[str, Any]:
 def subject_of(servers: Mapping[str, Any], environ: Mapping[str, str] | None = None, **target: Any) -> Subject:
     more = {key: target.pop(key) for key in ("models", "defaultModel") if key in target}
     text = json.dumps({"mcpServers": servers, **more}, indent=1)
-    target.setdefault("server_seconds", LONG)  # a busy machine is no reason to fail
+    target.setdefault("server_seconds", LONG)  # a slow machine must not fail the test
     found = Subject(DoctorTarget((ConfigFile(text, "servers.json"),), **target))
     return found if environ is None else Subject(found.target, environ)
 
@@ -76,7 +76,7 @@ SERVER_FAULTS: Mapping[str, tuple[dict[str, Any], str]] = {
     "curious": (tools({"inputSchema": parameter("conversation_history")}), "DC408"),
     "huge": (tools(*({"name": f"t{number}", "description": "word " * 300} for number in range(40))), "DC410"),
 }
-"""For each server its entry, and the code of what is wrong with it."""
+"""Entries of faulty servers by name, each with the code of its fault."""
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 async def findings() -> list[Finding]:
-    """Of one run over all faulty servers, side by side."""
+    """The findings of one run over all faulty servers."""
     servers = {name: settings for name, (settings, _) in SERVER_FAULTS.items()}
     return await inspect(subject_of(servers), ON_SERVERS)
 
@@ -98,7 +98,7 @@ async def test_each_faulty_server_is_found_with_its_code(server: str, findings: 
     assert all(found.path == "servers.json" and found.line > 1 for found in about)
 
 
-async def test_a_server_that_hangs_is_found_with_what_it_wrote(tmp_path: Path) -> None:
+async def test_a_server_that_hangs_is_found(tmp_path: Path) -> None:
     found = await inspect(subject_of({"hangs": entry("Hangs")}, server_seconds=2.0), ON_SERVERS)
     assert [finding.code for finding in found] == ["DC302"]
     assert "not ready after 2 seconds" in found[0].text
@@ -119,7 +119,7 @@ async def test_a_tool_that_has_changed_since_it_was_approved_is_found(tmp_path: 
     assert [finding.code for finding in found] == ["DC409"]
 
 
-async def test_tools_that_take_a_quarter_of_the_window_are_found() -> None:
+async def test_tools_that_fill_a_quarter_of_the_context_window_are_found() -> None:
     models = {"m": {"base_url": "http://127.0.0.1:9/v1", "context_window": 4_000}}
     large = tools(*({"name": f"t{number}", "description": "word " * 100} for number in range(20)))
     found = await inspect(subject_of({"it": large}, models=models, defaultModel="m"), (Group.TOOLS,))
@@ -127,7 +127,7 @@ async def test_tools_that_take_a_quarter_of_the_window_are_found() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the program is a shell script")
-async def test_an_old_node_is_found_by_the_engines_of_the_package(tmp_path: Path) -> None:
+async def test_an_old_node_version_is_found_from_the_engines_of_the_package(tmp_path: Path) -> None:
     (tmp_path / "node").write_text("#!/bin/sh\necho v18.20.0\n")
     (tmp_path / "node").chmod(0o755)
     (tmp_path / "package.json").write_text('{"engines": {"node": ">=20.1"}}')
@@ -153,7 +153,7 @@ def endpoint(
     page: str = "",
     **headers: str,
 ) -> Iterator[str]:
-    """Serve ``/v1/models`` on loopback, or a page in its place, and the answers to the paths of `posts`."""
+    """Serve ``/v1/models`` on loopback, or a page instead, and the responses for the POST paths of `posts`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -223,7 +223,7 @@ CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messag
         ({}, {}, None),
     ],
 )
-async def test_an_api_that_an_endpoint_does_not_have_is_named_with_the_api_it_has(
+async def test_the_finding_for_a_missing_api_names_the_apis_of_the_endpoint(
     posts: Mapping[str, tuple[int, str]], profile: dict[str, str], finding: tuple[str, str] | None
 ) -> None:
     with endpoint(posts=posts) as url:
@@ -233,7 +233,7 @@ async def test_an_api_that_an_endpoint_does_not_have_is_named_with_the_api_it_ha
     assert finding is None or finding[1] in found[0].text
 
 
-async def test_an_address_without_v1_is_found_with_the_address_to_write() -> None:
+async def test_an_address_without_v1_is_found_with_the_correct_address() -> None:
     with endpoint(posts={CHAT: REFUSED}) as url:
         subject = subject_of({}, {}, models={"m": {"base_url": url}}, defaultModel="m")
         (found,) = [found async for found in model_checks.check_model(subject)]
@@ -241,7 +241,7 @@ async def test_an_address_without_v1_is_found_with_the_address_to_write() -> Non
 
 
 @pytest.mark.parametrize("posts", [{}, {CHAT: (200, "<!doctype html><title>Welcome</title>")}])
-async def test_a_web_page_in_place_of_an_api_is_found(posts: Mapping[str, tuple[int, str]]) -> None:
+async def test_a_web_page_instead_of_an_api_is_found(posts: Mapping[str, tuple[int, str]]) -> None:
     with endpoint(page=" <html><title>Welcome</title></html>", posts=posts) as url:
         subject = subject_of({}, {}, models={"m": {"base_url": f"{url}/v1"}}, defaultModel="m")
         (found,) = [found async for found in model_checks.check_model(subject)]
@@ -249,24 +249,24 @@ async def test_a_web_page_in_place_of_an_api_is_found(posts: Mapping[str, tuple[
     assert "answers /models with a web page" in found.text
 
 
-async def test_an_endpoint_that_fails_with_a_web_page_is_not_taken_for_another_address() -> None:
+async def test_an_error_page_of_an_endpoint_is_not_reported_as_a_wrong_address() -> None:
     with endpoint(status=502, page="<h1>Bad Gateway</h1>", posts={CHAT: (502, "<h1>Bad Gateway</h1>")}) as url:
         assert await codes_of_model("m", models={"m": {"base_url": f"{url}/v1"}}) == []
 
 
-async def test_an_api_without_a_list_of_models_is_in_order() -> None:
+async def test_an_api_without_a_list_of_models_has_no_finding() -> None:
     with endpoint(status=404, posts={CHAT: REFUSED}) as url:
         assert await codes_of_model("m", models={"m": {"base_url": f"{url}/v1"}}) == []
 
 
-async def test_of_a_list_of_models_without_an_end_only_the_beginning_is_read() -> None:
+async def test_only_the_first_part_of_a_huge_list_of_models_is_read() -> None:
     with endpoint(ids=("x" * 100,) * 80_000) as url:
         listing = await fetch_models(Endpoint(f"{url}/v1"))
     assert (listing.status, listing.ids) == (200, ())
 
 
 @pytest.mark.parametrize("ids", [("m",), ("m-2026-01-01",), ("m:latest",), ()])
-async def test_an_endpoint_that_has_the_model_is_in_order(ids: tuple[str, ...]) -> None:
+async def test_an_endpoint_that_has_the_model_has_no_finding(ids: tuple[str, ...]) -> None:
     with endpoint(ids=ids) as url:
         assert await codes_of_model("m", models={"m": {"base_url": f"{url}/v1"}}) == []
 
@@ -283,10 +283,10 @@ async def test_a_model_that_cannot_be_used_is_found(name: str, environ: dict[str
     assert await codes_of_model(name, environ) == [code]
 
 
-# --- what is stored ---------------------------------------------------------------------------------
+# --- the database and other files -------------------------------------------------------------------
 
 
-async def test_the_database_is_looked_at_and_not_changed(tmp_path: Path) -> None:
+async def test_the_database_is_checked_and_not_changed(tmp_path: Path) -> None:
     async def codes(file: Path) -> list[str]:
         found = await inspect(Subject(DoctorTarget(database=file)), (Group.FILES,))
         return [finding.code for finding in found]
@@ -311,7 +311,7 @@ async def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
     assert [finding.code for finding in found] == ["DC604"]
 
 
-def test_a_report_is_without_secrets() -> None:
+def test_a_report_contains_no_secrets() -> None:
     environ = {"DOCS_TOKEN": "ghp_0123456789abcdefghij", "HOME": "/home/ada"}
     headers = {"Authorization": "Bearer ${DOCS_TOKEN}"}
     subject = subject_of({"docs": {"url": "https://mcp.test/", "headers": headers}}, environ)

@@ -1,4 +1,4 @@
-"""`doctor` on ten configurations of servers that other people use, as their documents write them: nothing is wrong."""
+"""`doctor` has no finding for ten configurations of published servers, written as in their documentation."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ pytestmark = [
 ]
 GROUPS = (Group.CONFIG, Group.SERVERS, Group.TOOLS)
 SLOW = "DC303"
-"""A start that is slow says something of the machine."""
+"""The code of a slow start, which depends on the machine."""
 
 
 def configurations(folder: Path, http: str, sse: str) -> Mapping[str, str]:
-    """Return ten files by their subjects: each names another server, or starts a server in another way."""
+    """Return ten configuration files by their subjects; each names a different server or way to start a server."""
     servers = real_servers(folder)
     time, git = python_server("mcp_server_time", "--local-timezone", "UTC"), python_server("mcp_server_git")
     memory = {"env": {"MEMORY_FILE_PATH": "${workspaceFolder}/memory.json"}}
@@ -109,7 +109,7 @@ def addresses() -> Iterator[tuple[str, str]]:
 async def checked(
     tmp_path_factory: pytest.TempPathFactory, addresses: tuple[str, str]
 ) -> Mapping[str, tuple[list[Finding], ServerOutcome]]:
-    """Return the findings of each configuration, and what became of its servers; all are checked side by side."""
+    """Return the findings and server outcomes of each configuration; all configurations are checked concurrently."""
     folder = tmp_path_factory.mktemp("real")
     await anyio.run_process(["git", "init", "-q", str(folder)])
     results: dict[str, tuple[list[Finding], ServerOutcome]] = {}
@@ -129,12 +129,12 @@ async def checked(
 
 
 def script(server: str) -> str:
-    """Return the path of the script of a server."""
+    """Return the path of the main script of an npm server."""
     return str(PACKAGES / f"server-{server}" / "dist" / "index.js")
 
 
 def free_port() -> int:
-    """Return a port of loopback at which nothing listens."""
+    """Return a port of the loopback interface that is not in use."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
@@ -151,14 +151,16 @@ async def until_answered(address: str) -> None:
 
 
 @pytest.mark.parametrize("name", configurations(Path("/nowhere"), "", "") if PACKAGES.exists() else ())
-async def test_nothing_is_found(name: str, checked: Mapping[str, tuple[list[Finding], ServerOutcome]]) -> None:
+async def test_a_published_server_has_no_findings(
+    name: str, checked: Mapping[str, tuple[list[Finding], ServerOutcome]]
+) -> None:
     findings, outcome = checked[name]
     assert [str(finding) for finding in findings if finding.code != SLOW] == []
     assert outcome.tools
     assert sorted(outcome.seconds) == sorted(name for name in outcome.statuses if name != "off")
 
 
-async def test_the_table_of_tokens_has_each_server_and_the_share_of_the_window(
+async def test_the_table_of_tokens_has_each_server_and_the_share_of_the_context_window(
     checked: Mapping[str, tuple[list[Finding], ServerOutcome]],
 ) -> None:
     _, outcome = checked["several, with rules and a profile"]

@@ -1,4 +1,4 @@
-"""Durable turns: whoever is killed, what was asked is answered, and nothing that was done is done again."""
+"""Durable turns: a turn is answered even if its process is killed, and no completed step runs twice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """DBOS needs asyncio."""
+    """The event loop that DBOS supports."""
     return "asyncio"
 
 
@@ -71,7 +71,7 @@ async def durable(
     when_busy: WhenBusy = "refuse",
     timings: DurableTimings = SOON,
 ) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
-    """Be one program of several, one after the other."""
+    """Run one of several successive programs on the database of the folder."""
     store = kind(folder / "talk.db")
     async with DialClient({}, ScriptedProvider(list(replies)), limits=limits) as dial:
         database = default_database(store.where)
@@ -82,8 +82,8 @@ async def durable(
     await store.aclose()
 
 
-async def asked_for(manager: ConversationManager, conversation: str) -> TurnHandle:
-    """Wait until the model is asked for the reply of a turn that was given another program, or the workflow."""
+async def wait_for_request(manager: ConversationManager, conversation: str) -> TurnHandle:
+    """Wait until another program or the workflow has sent the model request of a turn, and return its handle."""
     with anyio.fail_after(LONG):
         while (live := manager.find_turn(conversation)) is None:  # noqa: ASYNC110 - until the workflow has begun it
             await anyio.sleep(0.01)
@@ -108,7 +108,7 @@ def read_log(log: Path, what: str) -> list[str]:
 
 
 @needs_postgres
-async def test_what_a_killed_worker_was_doing_is_finished_by_another_and_nothing_is_done_twice(tmp_path: Path) -> None:
+async def test_another_worker_finishes_the_turns_of_a_killed_worker_and_repeats_no_call(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with database_url() as url:
         store = SQLStore(url)
@@ -137,12 +137,12 @@ async def test_what_a_killed_worker_was_doing_is_finished_by_another_and_nothing
         results = [message.text for message in conversation.messages if message.role is Role.TOOL]
         assert len(results) == ROUNDS
         assert set(results) <= {"stepped", INTERRUPTED}
-    # A reply that was being written when the worker was killed is asked for once more; a whole one never is.
+    # A reply that was incomplete when the worker was killed is requested again; a complete reply never is.
     assert {name: count for name, count in asked.items() if count > 2} == {}
 
 
 @new_enough
-async def test_a_turn_is_answered_and_the_answer_can_be_had_again(tmp_path: Path) -> None:
+async def test_a_turn_is_answered_and_its_answer_can_be_read_again(tmp_path: Path) -> None:
     async with durable(tmp_path, "Hello.") as (manager, turns):
         turn = await turns.submit((await manager.create()).id, "Hi!")
         assert await turns.result(turn) == await turns.result(turn) == DurableResult("Hello.", "answered")
@@ -151,7 +151,7 @@ async def test_a_turn_is_answered_and_the_answer_can_be_had_again(tmp_path: Path
 
 
 @new_enough
-async def test_a_message_with_untrusted_content_is_answered_and_keeps_its_mark(tmp_path: Path) -> None:
+async def test_a_message_with_untrusted_content_is_answered_and_keeps_its_taint(tmp_path: Path) -> None:
     async with durable(tmp_path, "Noted.") as (manager, turns):
         conversation = await manager.create()
         turn = await turns.submit(conversation.id, Message(Role.USER, "a page says so", taint="web"))
@@ -178,11 +178,11 @@ async def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
 
 
 @new_enough
-async def test_a_program_that_ends_leaves_its_turns_to_the_next_program(tmp_path: Path) -> None:
+async def test_the_next_program_resumes_the_turns_of_an_ended_program(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         turn = await turns.submit(conversation.id, "Hi!")
-        await asked_for(manager, conversation.id)
+        await wait_for_request(manager, conversation.id)
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
@@ -190,13 +190,13 @@ async def test_a_program_that_ends_leaves_its_turns_to_the_next_program(tmp_path
 
 
 @new_enough
-async def test_a_program_that_ends_leaves_also_the_turns_it_had_taken_over(tmp_path: Path) -> None:
+async def test_the_next_program_resumes_turns_that_the_ended_program_had_resumed(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         turn = await turns.submit(conversation.id, "Hi!")
-        await asked_for(manager, conversation.id)
+        await wait_for_request(manager, conversation.id)
     async with durable(tmp_path, {"hang": True}) as (manager, _):
-        await asked_for(manager, conversation.id)
+        await wait_for_request(manager, conversation.id)
     async with durable(tmp_path, "Hello at last.") as (manager, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello at last.", "answered")
@@ -204,17 +204,17 @@ async def test_a_program_that_ends_leaves_also_the_turns_it_had_taken_over(tmp_p
 
 
 @new_enough
-async def test_a_program_that_is_about_to_end_takes_nothing_over(tmp_path: Path) -> None:
+async def test_a_stopping_program_resumes_no_turns(tmp_path: Path) -> None:
     from dbos import DBOS
 
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         turn = await turns.submit(conversation.id, "Hi!")
-        await asked_for(manager, conversation.id)
+        await wait_for_request(manager, conversation.id)
     async with durable(tmp_path, "Too late.", is_stopping=lambda: True) as (manager, turns):
-        await DBOS.resume_workflow_async(turn)  # as another program does that has seen it, and is not asked to run it
+        await DBOS.resume_workflow_async(turn)  # as another program does that has found the turn
         with anyio.fail_after(LONG):
-            while turn not in turns._execution._abandoned:  # noqa: ASYNC110 - DBOS gives it to the first reader
+            while turn not in turns._execution._abandoned:  # noqa: ASYNC110 - DBOS passes the workflow to the first reader
                 await anyio.sleep(0.02)
         assert manager.find_turn(conversation.id) is None
     async with durable(tmp_path, "Hello again.") as (manager, turns):
@@ -224,7 +224,7 @@ async def test_a_program_that_is_about_to_end_takes_nothing_over(tmp_path: Path)
 
 
 class FailsOnce(SQLStore):
-    """Is locked by another program when the first turn begins."""
+    """A store that another program keeps locked while the first turn begins."""
 
     has_failed = False
 
@@ -236,25 +236,25 @@ class FailsOnce(SQLStore):
 
 
 @new_enough
-async def test_a_store_that_fails_for_a_moment_does_not_keep_a_turn_from_being_gone_on_with(tmp_path: Path) -> None:
+async def test_a_turn_is_resumed_after_the_store_failed_once(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         turn = await turns.submit(conversation.id, "Hi!")
-        await asked_for(manager, conversation.id)
+        await wait_for_request(manager, conversation.id)
     async with durable(tmp_path, "Hello again.", kind=FailsOnce) as (manager, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
 
 
 @new_enough
-async def test_a_newer_version_goes_on_with_the_turns_of_an_older_version(
+async def test_a_newer_version_resumes_the_turns_of_an_older_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         turn = await turns.submit(conversation.id, "Hi!")
-        await asked_for(manager, conversation.id)
-    # By itself DBOS would leave turns alone that were begun by other code, or with another DBOS.
+        await wait_for_request(manager, conversation.id)
+    # By default DBOS does not resume workflows of other code versions or of other versions of DBOS.
     monkeypatch.setattr("dbos._utils.GlobalParams.dbos_version", "99.0")
     monkeypatch.setattr(dial_client, "__version__", "99.0")
     async with durable(tmp_path, "Hello again.") as (manager, turns):
@@ -263,7 +263,7 @@ async def test_a_newer_version_goes_on_with_the_turns_of_an_older_version(
 
 
 @new_enough
-async def test_a_turn_that_runs_here_is_read_as_any_other_and_waited_for_by_none(tmp_path: Path) -> None:
+async def test_a_turn_of_this_process_can_be_read_and_refuses_a_second_turn(tmp_path: Path) -> None:
     async with durable(tmp_path, "Hello.", {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         live = await turns.start(conversation.id, "Hi!")
@@ -279,7 +279,7 @@ async def test_a_turn_that_runs_here_is_read_as_any_other_and_waited_for_by_none
 
 
 @new_enough
-async def test_of_a_turn_that_ran_here_nothing_stays_beside_its_conversation(tmp_path: Path) -> None:
+async def test_a_finished_turn_leaves_no_data_outside_its_conversation(tmp_path: Path) -> None:
     from dbos import DBOS
 
     async with durable(tmp_path, "Hello.", timings=replace(SOON, retention=0.0)) as (manager, turns):
@@ -289,12 +289,12 @@ async def test_of_a_turn_that_ran_here_nothing_stays_beside_its_conversation(tmp
         assert "secret" not in str(written.input)
         await live.result()
         with anyio.fail_after(LONG):
-            while await DBOS.list_workflows_async():  # noqa: ASYNC110 - they are swept now and then
+            while await DBOS.list_workflows_async():  # noqa: ASYNC110 - workflows are deleted at intervals
                 await anyio.sleep(0.02)
 
 
 @new_enough
-async def test_an_abandoned_turn_is_resumed_before_any_other_turn_begins(tmp_path: Path) -> None:
+async def test_an_abandoned_turn_is_resumed_before_another_turn_begins(tmp_path: Path) -> None:
     picture = (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png"))
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
@@ -315,7 +315,7 @@ async def test_an_abandoned_turn_is_resumed_before_any_other_turn_begins(tmp_pat
 
 
 @new_enough
-async def test_a_message_may_have_attachments_before_it_is_in_the_conversation(tmp_path: Path) -> None:
+async def test_a_submitted_message_may_have_attachments(tmp_path: Path) -> None:
     picture = Message(Role.USER, (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png")))
     async with durable(tmp_path, "A cat.") as (manager, turns):
         conversation = await manager.create()
@@ -324,7 +324,7 @@ async def test_a_message_may_have_attachments_before_it_is_in_the_conversation(t
 
 
 @new_enough
-async def test_a_typed_answer_is_held_to_its_schema_by_the_process_that_resumes_the_turn(tmp_path: Path) -> None:
+async def test_a_resumed_turn_keeps_the_schema_of_its_typed_answer(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversations = [await manager.create() for _ in range(2)]
         (await turns.start(conversations[0].id, "How many?", output_type=list[int])).abandon()
@@ -335,13 +335,13 @@ async def test_a_typed_answer_is_held_to_its_schema_by_the_process_that_resumes_
         assert await read_texts(manager, conversations[0].id) == ["How many?", "[3]"]
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         turn_id = await turns.submit(conversations[1].id, "How many?", output_type=list[int])
-        await asked_for(manager, conversations[1].id)
+        await wait_for_request(manager, conversations[1].id)
     async with durable(tmp_path, "Four.", '{"result": [4]}') as (manager, turns):
         assert (await turns.result(turn_id)).text == "[4]"
 
 
 @new_enough
-async def test_rounds_before_it_was_left_count_against_the_depth(tmp_path: Path) -> None:
+async def test_a_resumed_turn_counts_its_earlier_rounds_towards_max_depth(tmp_path: Path) -> None:
     limits = Limits(max_depth=2)
     async with durable(tmp_path, ROUND, {"hang": True}, limits=limits) as (manager, turns):
         conversation = await manager.create()
@@ -350,13 +350,13 @@ async def test_rounds_before_it_was_left_count_against_the_depth(tmp_path: Path)
             if isinstance(event, RoundStarted) and event.depth == 1:
                 break
     async with durable(tmp_path, ROUND, ROUND, "That is all I saw.", limits=limits) as (manager, turns):
-        turn = await asked_for(manager, conversation.id)
+        turn = await wait_for_request(manager, conversation.id)
         ended = await turn.result()
     assert (ended.stop_reason, ended.depth, ended.text) == ("max_depth", 2, "That is all I saw.")
 
 
 @new_enough
-async def test_a_model_that_cannot_be_reached_is_an_answer_too(tmp_path: Path) -> None:
+async def test_the_result_of_a_turn_has_the_error_of_an_unreachable_model(tmp_path: Path) -> None:
     async with durable(tmp_path, {"error": {"message": "the endpoint is busy", "status": 503}}) as (manager, turns):
         conversation = await manager.create()
         answer = await turns.result(await turns.submit(conversation.id, "Hi!"))
@@ -365,7 +365,7 @@ async def test_a_model_that_cannot_be_reached_is_an_answer_too(tmp_path: Path) -
 
 
 @new_enough
-async def test_a_conversation_that_is_not_there_is_reported_at_once(tmp_path: Path) -> None:
+async def test_a_missing_conversation_is_reported_at_once(tmp_path: Path) -> None:
     async with durable(tmp_path) as (_, turns):
         with pytest.raises(ConversationNotFound):
             await turns.submit("nobody", "Hi!")
@@ -382,7 +382,7 @@ async def test_a_database_that_cannot_be_used_is_reported_at_once(tmp_path: Path
 
 
 @pytest.mark.skipif(not SQLITE_IS_TOO_OLD, reason="the SQLite of this Python is new enough")
-async def test_a_sqlite_that_is_too_old_is_reported_at_once(tmp_path: Path) -> None:
+async def test_an_unsupported_sqlite_version_is_reported_at_once(tmp_path: Path) -> None:
     async with DialClient({}, ScriptedProvider([])) as dial:
         store = SQLStore(tmp_path / "talk.db")
         with pytest.raises(ConfigError, match="need SQLite"):
@@ -390,11 +390,11 @@ async def test_a_sqlite_that_is_too_old_is_reported_at_once(tmp_path: Path) -> N
 
 
 @new_enough
-async def test_an_abandoned_turn_is_answered_before_a_new_turn_begins(tmp_path: Path) -> None:
+async def test_a_new_turn_waits_until_an_abandoned_turn_is_answered(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         await turns.submit(conversation.id, "One?")
-        await asked_for(manager, conversation.id)
+        await wait_for_request(manager, conversation.id)
     async with durable(tmp_path, "One.", "Two.", when_busy="wait") as (manager, turns):
         assert (await turns.result(await turns.submit(conversation.id, "Two?"))).text == "Two."
         assert await read_texts(manager, conversation.id) == ["One?", "One.", "Two?", "Two."]

@@ -1,4 +1,4 @@
-"""Rows that somebody else wrote into the database for durable turns: none runs anything, or ends the service."""
+"""Foreign rows in the database of durable turns: they run no code and do not stop the service."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def anyio_backend() -> str:
 
 
 class Program:
-    """Is a program that leaves a mark, once its pickle is loaded."""
+    """An object whose pickle creates a file when it is loaded."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -66,7 +66,7 @@ async def durable(store: SQLStore, *replies: object) -> AsyncIterator[tuple[Conv
 
 
 class Rows:
-    """Writes to the tables of DBOS behind its back."""
+    """A direct connection that writes to the tables of DBOS."""
 
     def __init__(self, store: SQLStore) -> None:
         import sqlalchemy
@@ -85,7 +85,7 @@ class Rows:
             connection.execute(sqlalchemy.text(statement), values)
 
     def workflow(self, turn: str, inputs: str | None, serialization: str | None, **values: Any) -> None:
-        """Write a workflow that waits for anybody to run it, unless its values say otherwise."""
+        """Insert a workflow that is enqueued for any process, unless `values` override that."""
         row = {
             "workflow_uuid": turn,
             "status": "ENQUEUED",
@@ -115,7 +115,7 @@ class Rows:
 
 @asynccontextmanager
 async def tables(kind: str, folder: Path) -> AsyncIterator[tuple[SQLStore, Rows]]:
-    """Make the tables, and let no program use them."""
+    """Create the tables; no program uses them meanwhile."""
     async with place(kind, folder) as where:
         store = SQLStore(where)
         async with durable(store):
@@ -142,7 +142,7 @@ HI = json.dumps({"role": "user", "content": "Hi"})
 
 
 @pytest.mark.parametrize("kind", DATABASES)
-async def test_a_row_that_holds_a_program_does_not_run_it(kind: str, tmp_path: Path) -> None:
+async def test_a_row_with_pickled_code_does_not_run_the_code(kind: str, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     async with tables(kind, tmp_path) as (store, rows):
         conversation = (await store.create()).id
@@ -170,7 +170,7 @@ async def test_a_row_that_holds_a_program_does_not_run_it(kind: str, tmp_path: P
                     await turns.result(turn)
             with pytest.raises(DialError, match="cannot be read"):
                 await turns.result(unnamed)
-            # Nothing waits for them, and the next turn can begin.
+            # No turn waits for these rows, and the next turn can begin.
             assert not (await turns.get(conversation)).running
             live = await turns.start(conversation, "Hi")
             assert (await live.result()).text == "Hello."
@@ -204,7 +204,7 @@ ROWS: Mapping[str, Callable[[str], tuple[str | None, str | None]]] = {
 
 
 @pytest.mark.parametrize("kind", DATABASES)
-async def test_a_row_that_cannot_be_read_is_an_error_of_its_turn_only(kind: str, tmp_path: Path) -> None:
+async def test_an_unreadable_row_is_an_error_of_its_turn_only(kind: str, tmp_path: Path) -> None:
     async with tables(kind, tmp_path) as (store, rows):
         made = {name: (await store.create()).id for name in ROWS}
         turns_of = {name: new_turn_id(conversation) for name, conversation in made.items()}
@@ -249,7 +249,7 @@ async def test_an_unreadable_result_of_a_turn_is_reported(kind: str, tmp_path: P
     [None, 1, "x", "\ud800\x00", {"args": ["a"], "kwargs": {}}, {"text": "é", "stop_reason": "answered"}],
     ids=str,
 )
-def test_what_is_written_is_read_back(value: Any) -> None:
+def test_a_written_message_is_read_back_unchanged(value: Any) -> None:
     assert to_json(value).isascii()
     assert from_json(to_json(value)) == value
 
@@ -268,12 +268,12 @@ def test_an_error_is_read_back_as_an_error_of_the_package(error: Exception, kind
     assert str(error) in str(read)
 
 
-def test_what_is_no_json_is_not_written() -> None:
+def test_values_that_json_cannot_represent_are_not_written() -> None:
     with pytest.raises(TypeError):
         to_json({"value": object()})
 
 
 @pytest.mark.parametrize("row", ["[]", "{", '{"output_schema": 5}', '{"output_schema": {"type": "nothing"}}'])
-def test_a_row_whose_schema_is_none_is_refused(row: str) -> None:
+def test_a_row_with_an_invalid_schema_is_refused(row: str) -> None:
     with pytest.raises(RowRefused, match="cannot be read"):
         read_output_type(row)

@@ -1,4 +1,4 @@
-"""Servers that ask the person something, in both eras: what the callback is given, and what the server gets."""
+"""Elicitation with old and new protocol versions: the arguments of the callback, and the response to the server."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.support.servers.launch import HERE
 
 pytestmark = pytest.mark.anyio
 
-ERAS = {"legacy": "2025-11-25", "auto": "2026-07-28"}
+ERAS = {"switch_to_legacy": "2025-11-25", "auto": "2026-07-28"}
 both_eras = pytest.mark.parametrize("era", ERAS)
 Answer = Callable[[Elicitation], Awaitable[ElicitationAnswer]]
 
 
 class Person:
-    """Somebody who answers, and remembers what was asked."""
+    """An elicitation callback that records the questions and returns the given answers in order."""
 
     def __init__(self, *answers: ElicitationAnswer | Exception | Any) -> None:
         self.asked: list[Elicitation] = []
@@ -66,8 +66,8 @@ async def test_a_question_over_stdio_is_answered_in_both_eras(era: str) -> None:
 
 @both_eras
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_decline_and_cancel_reach_the_server_as_they_are(era: str, action: str) -> None:
-    tool = {"auto": "returns", "legacy": "many"}[era]
+async def test_decline_and_cancel_are_sent_to_the_server(era: str, action: str) -> None:
+    tool = {"auto": "returns", "switch_to_legacy": "many"}[era]
     async with DialClient(
         {"shop": questions.make()}, callbacks=Callbacks(elicit=Person(ElicitationAnswer(action)))
     ) as dial:
@@ -77,7 +77,7 @@ async def test_decline_and_cancel_reach_the_server_as_they_are(era: str, action:
     assert action in str(result.content)
 
 
-async def test_a_server_that_pushes_its_questions_is_reopened_in_the_older_protocol_and_asked_again() -> None:
+async def test_a_server_that_sends_elicitation_requests_is_reconnected_with_the_older_protocol() -> None:
     person = Person(ElicitationAnswer("accept", {"gift": "yes please"}), ElicitationAnswer("accept", {"gift": True}))
     async with DialClient({"shop": entry()}, callbacks=Callbacks(elicit=person)) as dial:
         assert dial.servers["shop"].protocol_version == "2026-07-28"
@@ -100,7 +100,7 @@ async def test_a_server_that_pushes_its_questions_is_reopened_in_the_older_proto
     assert len(person.asked) == 2
 
 
-async def test_a_server_that_cannot_be_reopened_goes_on_as_it_was(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_be_reconnected_keeps_its_protocol(tmp_path: Path) -> None:
     person = Person(ACCEPT)
     async with DialClient({"shop": entry("auto", tmp_path / "started")}, callbacks=Callbacks(elicit=person)) as dial:
         refused = await call(dial, "pushes")
@@ -113,7 +113,7 @@ async def test_a_server_that_cannot_be_reopened_goes_on_as_it_was(tmp_path: Path
     assert len(person.asked) == 1
 
 
-async def test_reopening_harms_no_call_that_is_under_way() -> None:
+async def test_reconnecting_does_not_interrupt_running_calls() -> None:
     released = anyio.Event()
     slow = questions.make()
 
@@ -146,7 +146,7 @@ async def test_reopening_harms_no_call_that_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["2026-07-28"])
-async def test_a_server_whose_protocol_is_fixed_is_not_reopened(protocol: str) -> None:
+async def test_a_server_with_a_configured_protocol_is_not_reconnected(protocol: str) -> None:
     async with DialClient({"shop": entry(protocol)}, callbacks=Callbacks(elicit=Person(ACCEPT))) as dial:
         result = await call(dial, "pushes")
         assert dial.servers["shop"].protocol_version == protocol
@@ -155,17 +155,17 @@ async def test_a_server_whose_protocol_is_fixed_is_not_reopened(protocol: str) -
 
 @both_eras
 @pytest.mark.parametrize("tool", ["pushes", "returns"])
-async def test_without_a_callback_the_call_fails_in_words_and_the_server_goes_on(era: str, tool: str) -> None:
+async def test_without_a_callback_the_call_fails_and_the_server_keeps_working(era: str, tool: str) -> None:
     async with DialClient({"shop": entry(era)}) as dial:
         result = await call(dial, tool)
         assert (await call(dial, "plain")).content == "plain"
         assert dial.servers["shop"].protocol_version == ERAS[era]
-    unasked = "The call failed: it asks the user a question, and there is nobody to answer"
+    unasked = "The call failed: it asks the user a question, but no user can answer"
     refused = "The call failed: the server answered with an error: Elicitation not supported (-32600)"
-    assert result.error == (refused if (era, tool) == ("legacy", "pushes") else unasked)
+    assert result.error == (refused if (era, tool) == ("switch_to_legacy", "pushes") else unasked)
 
 
-async def test_an_answer_is_put_right_where_that_is_harmless_and_what_is_left_out_stays_out() -> None:
+async def test_an_answer_is_converted_to_the_schema_and_omitted_fields_stay_omitted() -> None:
     person = Person(ElicitationAnswer("accept", {"count": None, "gift": "true", "colour": "g"}))
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "pushes")
@@ -185,7 +185,7 @@ async def test_an_answer_is_put_right_where_that_is_harmless_and_what_is_left_ou
     ],
 )
 @pytest.mark.parametrize("tool", ["pushes", "orders"])
-async def test_a_bad_answer_fails_that_call_alone_and_says_nothing_of_why(tool: str, answer: Any) -> None:
+async def test_an_invalid_answer_fails_only_its_call_without_details(tool: str, answer: Any) -> None:
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=Person(answer))) as dial:
         result = await call(dial, tool)
         assert (await call(dial, "plain")).content == "plain"
@@ -198,7 +198,7 @@ async def test_a_bad_answer_fails_that_call_alone_and_says_nothing_of_why(tool: 
 # Bounds
 
 
-async def test_a_server_gets_so_many_answers_a_call_and_no_more() -> None:
+async def test_answers_per_call_are_limited() -> None:
     person = Person(ACCEPT)
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "many", times=100)
@@ -209,7 +209,7 @@ async def test_a_server_gets_so_many_answers_a_call_and_no_more() -> None:
 
 
 @virtual_time
-async def test_the_time_a_person_takes_counts_against_nothing() -> None:
+async def test_the_answering_time_of_the_user_does_not_count_towards_timeouts() -> None:
     async def slow(question: Elicitation) -> ElicitationAnswer:
         await anyio.sleep(5_000)
         return ACCEPT
@@ -224,7 +224,7 @@ async def test_the_time_a_person_takes_counts_against_nothing() -> None:
     assert pushed.content == "2 asked, at last: accept"
 
 
-async def test_a_question_ends_with_the_call_it_was_asked_for() -> None:
+async def test_a_cancelled_call_cancels_its_elicitation() -> None:
     begun, ended = anyio.Event(), anyio.Event()
 
     async def never(question: Elicitation) -> ElicitationAnswer:
@@ -245,10 +245,10 @@ async def test_a_question_ends_with_the_call_it_was_asked_for() -> None:
     assert ended.is_set()
 
 
-# Addresses
+# URL mode
 
 
-async def test_an_address_is_shown_whole_and_agreeing_to_it_is_all_that_is_sent() -> None:
+async def test_the_full_url_is_shown_and_only_the_action_is_sent() -> None:
     person = Person(ACCEPT)
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "page")
@@ -272,7 +272,7 @@ async def test_an_address_is_shown_whole_and_agreeing_to_it_is_all_that_is_sent(
         "https://example.test\\@bank.example/",
     ],
 )
-async def test_what_is_no_plain_web_address_is_declined_unasked(url: str) -> None:
+async def test_an_invalid_or_deceptive_url_is_declined_without_asking(url: str) -> None:
     person = Person(ACCEPT)
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "page", url=url)
@@ -284,8 +284,8 @@ async def test_what_is_no_plain_web_address_is_declined_unasked(url: str) -> Non
     ("url", "warning"),
     [
         ("https://bank.example@evil.test/", "it leads to evil.test"),
-        ("https://xn--pple-43d.test/", "letters that may only look like those of another"),
-        ("https://\u0430pple.test/", "letters that may only look like those of another"),
+        ("https://xn--pple-43d.test/", "letters outside of ASCII, which may only look like those of another"),
+        ("https://\u0430pple.test/", "letters outside of ASCII, which may only look like those of another"),
         ("http://127.0.0.1:8080/", "this machine"),
         ("https://[::1]/", "this machine"),
         ("https://192.168.1.1/", "its own network"),
@@ -293,23 +293,23 @@ async def test_what_is_no_plain_web_address_is_declined_unasked(url: str) -> Non
         ("http://example.test/", "not encrypted"),
     ],
 )
-async def test_an_address_that_may_hide_where_it_leads_comes_with_a_warning(url: str, warning: str) -> None:
+async def test_a_misleading_url_has_a_warning(url: str, warning: str) -> None:
     person = Person(ElicitationAnswer("decline"))
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         assert (await call(dial, "page", url=url)).content == "decline"
     assert warning in " ".join(person.asked[0].warnings)
 
 
-async def legacy(dial: DialClient) -> None:
-    """Have a server in this process reopened in the older protocol."""
+async def switch_to_legacy(dial: DialClient) -> None:
+    """Cause the server to be reconnected with the older protocol."""
     await call(dial, "many", times=1)
     assert dial.servers["shop"].protocol_version == "2025-11-25"
 
 
-async def test_a_call_that_wants_an_address_opened_first_is_made_again_when_the_person_has_agreed() -> None:
+async def test_a_call_that_requires_a_url_is_repeated_after_the_user_accepted() -> None:
     person = Person(ACCEPT)
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
-        await legacy(dial)
+        await switch_to_legacy(dial)
         result = await call(dial, "behind_a_page")
     assert result.content == "welcome"
     assert [question.url for question in person.asked] == [None, questions.PAGE]
@@ -317,7 +317,7 @@ async def test_a_call_that_wants_an_address_opened_first_is_made_again_when_the_
 
 @virtual_time
 @pytest.mark.parametrize("tell", [True, False])
-async def test_it_waits_a_while_for_what_the_person_does_there(tell: bool) -> None:
+async def test_the_repeated_call_waits_for_the_completion_notification_or_a_timeout(tell: bool) -> None:
     person = Person(ACCEPT)
     limits = Limits(timeout=20, tool_timeout=5)
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person), limits=limits) as dial:
@@ -330,21 +330,21 @@ async def test_it_waits_a_while_for_what_the_person_does_there(tell: bool) -> No
     assert len(person.asked) == 2
 
 
-async def test_a_call_whose_address_is_not_agreed_to_fails_in_words() -> None:
+async def test_a_call_whose_url_is_declined_fails_with_an_error() -> None:
     person = Person(ACCEPT, ElicitationAnswer("decline"))
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
-        await legacy(dial)
+        await switch_to_legacy(dial)
         result = await call(dial, "behind_a_page")
-    assert result.error == "The call failed: the user has to open a URL first, and did not agree to"
+    assert result.error == "The call failed: the user has to open a URL first, but did not agree to open it"
 
 
-async def test_a_form_that_asks_for_a_secret_comes_with_a_warning() -> None:
+async def test_a_form_that_asks_for_a_secret_has_a_warning() -> None:
     form = Form({"properties": {"api_key": {"type": "string"}, "pine": {"type": "string"}, "n": {"title": "Your PIN"}}})
     assert form.secrets == ("api_key", "n")
 
 
 @pytest.mark.parametrize("schema", [{}, {"properties": []}, {"properties": {"a": 1, "b": {"type": 3, "enum": 4}}}])
-async def test_a_form_of_any_shape_is_a_form(schema: dict[str, Any]) -> None:
+async def test_a_malformed_schema_is_an_empty_form(schema: dict[str, Any]) -> None:
     form = Form({**schema, "required": 7})
     assert form.defaults == {}
     assert form.problems(form.filled({})) == []
@@ -360,7 +360,7 @@ async def test_a_form_of_any_shape_is_a_form(schema: dict[str, Any]) -> None:
         {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}, {"const": "b", "title": "B"}]}},
     ],
 )
-async def test_choices_are_read_in_every_form_the_revisions_have(kind: dict[str, Any]) -> None:
+async def test_choices_are_read_from_the_schemas_of_every_protocol_version(kind: dict[str, Any]) -> None:
     form = Form({"properties": {"x": kind}})
     assert [choice.value for choice in form.fields[0].choices] == ["a", "b"]
     is_many = kind["type"] == "array"

@@ -1,4 +1,4 @@
-"""Endpoints that search among tools themselves: many tools are offered, and none has to be shown at once."""
+"""Endpoints with their own tool search: many tools are offered with deferred loading."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SEARCHED: dict[Wire, list[dict[str, Any]]] = {
         },
     ],
 }
-"""What the endpoints say of their own search, as the installed SDKs' types have it."""
+"""The content of each API about its own tool search, in the form of the installed SDKs' types."""
 
 
 def library(count: int = COUNT) -> MCPServer:
@@ -48,7 +48,7 @@ def library(count: int = COUNT) -> MCPServer:
 
 
 def calling(wire: Wire) -> Any:
-    """Return an answer that searched, and then calls what was found."""
+    """Return a response with a tool search and a call of the tool that the search found."""
     if wire is Wire.RESPONSES:
         call = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "thing_42", "arguments": "{}"}
         return one_json({"object": "response", "status": "completed", "output": [*SEARCHED[wire], call]})
@@ -69,7 +69,7 @@ def list_types(request: Recorded) -> list[Any]:
 
 
 @WIRES
-async def test_many_tools_are_left_to_a_search_of_the_endpoints_own(wire: Wire) -> None:
+async def test_many_tools_are_deferred_to_the_tool_search_of_the_endpoint(wire: Wire) -> None:
     with model_endpoint([calling(wire), Say("Done.")]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"tool_search": True})
         async with DialClient({"library": library()}, provider) as dial:
@@ -86,7 +86,7 @@ async def test_many_tools_are_left_to_a_search_of_the_endpoints_own(wire: Wire) 
 
 
 @WIRES
-async def test_few_tools_are_all_shown(wire: Wire) -> None:
+async def test_few_tools_are_not_deferred(wire: Wire) -> None:
     with model_endpoint([Say("Done.")]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"tool_search": True})
         async with DialClient({"library": library(3)}, provider) as dial:
@@ -98,7 +98,7 @@ async def test_few_tools_are_all_shown(wire: Wire) -> None:
 @pytest.mark.parametrize(
     "words", ["Extra inputs are not permitted: tools.0.defer_loading", "This model does not support tool search tools."]
 )
-async def test_an_endpoint_that_refuses_to_search_is_given_the_hosts_search(wire: Wire, words: str) -> None:
+async def test_an_endpoint_that_refuses_tool_search_gets_the_search_tool_of_the_client(wire: Wire, words: str) -> None:
     answers: list[Answer] = [refuse(400, words), Say("", (Call("search_tools", {"query": "thing_42"}),)), Say("Done.")]
     with model_endpoint(answers) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"tool_search": True})
@@ -111,7 +111,7 @@ async def test_an_endpoint_that_refuses_to_search_is_given_the_hosts_search(wire
     assert [note for note in turn.notes if "does not search" in note]
 
 
-async def test_the_tools_of_a_pinned_server_and_those_another_model_has_called_are_shown_at_once() -> None:
+async def test_tools_of_a_pinned_server_and_previously_called_tools_are_not_deferred() -> None:
     history = [
         Message.from_dict(
             {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "name": "thing_7", "arguments": {}}]}
@@ -136,7 +136,9 @@ async def test_the_tools_of_a_pinned_server_and_those_another_model_has_called_a
         ("ollama", Wire.MESSAGES, False),
     ],
 )
-async def test_only_endpoints_that_are_known_to_search_are_trusted_to(preset: str, wire: Wire, searches: bool) -> None:
+async def test_tool_search_is_used_only_with_endpoints_known_to_support_it(
+    preset: str, wire: Wire, searches: bool
+) -> None:
     provider = provider_of("http://127.0.0.1:9/v1", wire, preset=preset)
     assert provider.info.searches_tools is searches
     await provider.aclose()

@@ -1,4 +1,4 @@
-"""Every resource, template, prompt and completion of server-everything, once; each has to make sense."""
+"""Every resource, template, prompt and completion of server-everything is used once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("node") is None, reason="Node is not here"),
     pytest.mark.parametrize("anyio_backend", ["asyncio"]),
 ]
-IT = {"it": {"command": str(NPM / "mcp-server-everything")}}
+SERVERS = {"it": {"command": str(NPM / "mcp-server-everything")}}
 TEXTS = "demo://resource/dynamic/text/{resourceId}"
 BLOBS = "demo://resource/dynamic/blob/{resourceId}"
 
 
 async def test_every_resource_and_template_can_be_read() -> None:
     with anyio.fail_after(100):
-        async with DialClient(IT) as dial:
+        async with DialClient(SERVERS) as dial:
             listed = await dial.resources.list()
             documents = [(await dial.resources.read("it", resource.uri))[0] for resource in listed]
             templates = await dial.resources.templates()
@@ -51,7 +51,7 @@ async def test_every_resource_and_template_can_be_read() -> None:
 
 async def test_every_prompt_can_be_completed_and_sent() -> None:
     with anyio.fail_after(100):
-        async with DialClient(IT) as dial:
+        async with DialClient(SERVERS) as dial:
             prompts = {prompt.name: prompt for prompt in await dial.prompts.list()}
             departments = await dial.prompts.complete("it", "completable-prompt", "department", "S")
             people = await dial.prompts.complete("it", "completable-prompt", "name", "", {"department": "Sales"})
@@ -82,9 +82,9 @@ async def test_every_prompt_can_be_completed_and_sent() -> None:
     assert "[resource demo://resource/dynamic/text/3]\nResource 3:" in texts["resource-prompt"]
 
 
-async def test_it_tells_of_changes_to_what_is_subscribed_to() -> None:
+async def test_updates_of_subscribed_resources_are_reported() -> None:
     uri = TEXTS.format(resourceId=1)
     with anyio.fail_after(100):
-        async with DialClient(IT) as dial, dial.resources.subscribe("it", uri) as changes:
+        async with DialClient(SERVERS) as dial, dial.resources.subscribe("it", uri) as changes:
             await dial.call("toggle-subscriber-updates", {})
             assert await anext(changes) == uri

@@ -1,4 +1,4 @@
-"""The files of ``examples/`` run as they stand, with a scripted model in place of a real one."""
+"""The files of ``examples/`` run unchanged, with a scripted model instead of a real model."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ CASES: list[tuple[str, list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "replies", "expected"), CASES, ids=[name for name, _, _ in CASES])
-def test_an_example_runs_as_it_stands(
+def test_an_example_runs_unchanged(
     name: str,
     replies: list[Any],
     expected: str,
@@ -91,11 +91,11 @@ PROCESS_WIDE = {
         ],
     ),
 }
-"""Examples with libraries that a process has once: DBOS, the tracer provider of OpenTelemetry."""
+"""Examples with process-wide state: DBOS, and the tracer provider of OpenTelemetry."""
 
 
 @pytest.mark.parametrize("name", PROCESS_WIDE)
-def test_an_example_runs_in_a_process_of_its_own(name: str, tmp_path: Path) -> None:
+def test_an_example_with_process_wide_state_runs_in_a_separate_process(name: str, tmp_path: Path) -> None:
     replies, expected = PROCESS_WIDE[name]
     (tmp_path / "replies.json").write_text(json.dumps(replies))
     environ = os.environ | {"DIAL_MODEL": "scripted:replies.json", "DIAL_FOLDER": tmp_path.as_posix()}
@@ -120,7 +120,7 @@ def test_the_example_of_fastapi_streams_server_sent_events(tmp_path: Path, monke
     assert response.text.endswith("data: [DONE]\n\n")
 
 
-def test_every_example_is_short_and_is_run_here() -> None:
+def test_every_example_is_short_and_has_a_test() -> None:
     lines = {path.stem: len(path.read_text(encoding="utf-8").splitlines()) for path in FOLDER.glob("*.py")}
     assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
     assert set(lines) == {name for name, _, _ in CASES} | {*PROCESS_WIDE, "fastapi_sse"}

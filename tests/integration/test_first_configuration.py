@@ -1,4 +1,4 @@
-"""What `dial-chat init` finds and writes."""
+"""`dial-chat init`: the models and servers that it finds, and the file that it writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.program import LONG
 pytestmark = pytest.mark.anyio
 
 
-async def test_models_are_found_by_keys_and_by_servers_side_by_side() -> None:
+async def test_models_are_found_by_api_keys_and_by_local_servers() -> None:
     listed = {"data": [{"id": "qwen3:8b"}, {"id": "nomic-embed-text"}, {"id": "\x1b[2J"}]}
     with json_service({"/v1/models": listed}) as good, json_service({"/v1/models": b"<html>"}) as odd:
         servers = [
@@ -44,7 +44,7 @@ async def test_local_servers_have_their_usual_addresses() -> None:
     assert local_servers({"OLLAMA_HOST": "http://box:1/"})[0].url == "http://box:1/v1"
 
 
-async def test_the_file_that_is_written_is_a_configuration_with_comments() -> None:
+async def test_the_written_file_is_a_configuration_with_comments() -> None:
     servers = [
         ServerProposal("time", "The time.\n  // not a line of its own", {"command": "x", "autoApprove": ["*"]}),
         ServerProposal('a"b', "Quoted.", {"url": "https://x.example/mcp"}),
@@ -82,7 +82,7 @@ async def test_servers_are_chosen_by_numbers_ranges_and_names(answer: str, names
     assert (None if chosen is None else [proposal.name for proposal in chosen]) == names
 
 
-async def test_a_server_of_the_folder_is_not_for_every_folder(tmp_path: Path) -> None:
+async def test_a_server_of_one_folder_is_not_proposed_for_all_folders(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     here = [proposal.name for proposal in find_proposals(tmp_path, in_user_folder=False)]
     everywhere = [proposal.name for proposal in find_proposals(tmp_path, in_user_folder=True)]
@@ -92,7 +92,7 @@ async def test_a_server_of_the_folder_is_not_for_every_folder(tmp_path: Path) ->
         choose_by_name(["tiem"], find_proposals(tmp_path, in_user_folder=False))
 
 
-async def test_no_argument_of_a_server_of_another_host_is_shown() -> None:
+async def test_arguments_of_servers_from_other_programs_are_not_shown() -> None:
     assert ServerProposal("a", "", {"command": "npx", "args": ["-y", "pkg", "--key", "secret"]}).command == "npx pkg"
     assert ServerProposal("a", "", {"command": "node", "args": ["secret"]}).command == "node"
     assert ServerProposal("a", "", {"url": "https://u:secret@x.example/secret"}).command == "x.example"

@@ -1,4 +1,4 @@
-"""Files that somebody else wrote: recordings, conversations, logins, what is remembered of servers and of weights."""
+"""Foreign or damaged files: recordings, conversations, stored tokens, server caches, tool pins and model weights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def recording(folder: Path, *lines: Any, **head: Any) -> Path:
     "pattern",
     ["(a+)+$", "(?:a|a)*b", "a*a*a*a*a*b", "(?=a)*", r"\w+", "[", "(", "a{1,9999}", "(a)(b)" * 100, "x" * 10_000],
 )
-def test_a_recording_brings_no_expression_that_takes_for_ever(pattern: str, tmp_path: Path) -> None:
+def test_a_recording_with_a_slow_regular_expression_is_refused(pattern: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"flags\.tool_name_re"):
         read_file(recording(tmp_path, flags={"tool_name_re": pattern}))
 
@@ -50,7 +50,7 @@ def test_a_recording_brings_no_expression_that_takes_for_ever(pattern: str, tmp_
 @pytest.mark.parametrize(
     "pattern", ["[a-zA-Z_][a-zA-Z0-9_.-]*", "[a-zA-Z][a-zA-Z0-9_-]*", "^[a-zA-Z0-9_-]{1,64}$", "[a-z]+"]
 )
-def test_the_expressions_that_endpoints_have_are_played(pattern: str, tmp_path: Path) -> None:
+def test_regular_expressions_of_real_endpoints_are_accepted(pattern: str, tmp_path: Path) -> None:
     began = time.process_time()
     provider = ScriptedProvider.from_file(recording(tmp_path, flags={"tool_name_re": pattern}))
     provider._names._is_accepted("a" * 10_000 + "!")
@@ -60,7 +60,7 @@ def test_the_expressions_that_endpoints_have_are_played(pattern: str, tmp_path: 
 @pytest.mark.parametrize(
     "flags", [{"tool_name_len": 0}, {"tool_name_len": -1}, {"tool_name_len": 10**9}, {"reasoning_in": [7]}]
 )
-def test_a_recording_has_only_flags_that_a_profile_may_have(flags: dict[str, Any], tmp_path: Path) -> None:
+def test_a_recording_with_invalid_flags_is_refused(flags: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="flags"):
         read_file(recording(tmp_path, flags=flags))
 
@@ -73,7 +73,7 @@ def test_an_incomplete_recorded_call_is_an_error(missing: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("wait", [-1, math.nan, math.inf])
-def test_a_recorded_wait_is_a_number_of_seconds(wait: float, tmp_path: Path) -> None:
+def test_a_recorded_retry_after_is_a_finite_number_of_seconds(wait: float, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="retry_after"):
         read_file(recording(tmp_path, {"replies": [{"error": {"message": "x", "retry_after": wait}}]}))
 
@@ -82,9 +82,7 @@ def test_a_recorded_wait_is_a_number_of_seconds(wait: float, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "result", [{}, {"content": 7}, {"content": [{"type": "text", "text": 7}]}, {"content": [{"type": 1}]}]
 )
-async def test_a_recorded_result_that_is_none_is_a_failure_the_model_reads(
-    result: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_an_invalid_recorded_result_is_a_failed_call(result: dict[str, Any], tmp_path: Path) -> None:
     tool = {"server": "it", "tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
     replies = {"replies": [{"tool_calls": [{"name": "echo", "arguments": {}}]}, "Done."]}
     file = recording(tmp_path, tool, replies, {"called": CALLED, "result": result})
@@ -96,7 +94,7 @@ async def test_a_recorded_result_that_is_none_is_a_failure_the_model_reads(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
-async def test_an_import_of_anything_is_a_conversation_or_an_error(message: str) -> None:
+async def test_an_import_of_any_content_is_a_conversation_or_an_error(message: str) -> None:
     async with DialClient({}, ScriptedProvider(["Hello."] * 3)) as dial:
         manager = ConversationManager(dial, MemoryStore())
         for text in (message, f"[{message}]", f'{{"messages": [{message}], "title": 7}}'):
@@ -119,22 +117,22 @@ async def test_an_import_of_anything_is_a_conversation_or_an_error(message: str)
     ],
     ids=len,
 )  # fmt: skip
-async def test_a_login_that_cannot_be_read_is_none(text: str, tmp_path: Path) -> None:
-    vault = TokenStorage(SERVER, tmp_path)
-    vault._path.write_bytes(text.encode(errors="surrogatepass"))
-    assert await vault.load() == TokenRecord()
+async def test_unreadable_stored_tokens_are_ignored(text: str, tmp_path: Path) -> None:
+    storage = TokenStorage(SERVER, tmp_path)
+    storage._path.write_bytes(text.encode(errors="surrogatepass"))
+    assert await storage.load() == TokenRecord()
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("until", ["NaN", "Infinity", "-Infinity", "1e999"])
-async def test_a_login_does_not_last_for_ever(until: str, tmp_path: Path) -> None:
-    vault = TokenStorage(SERVER, tmp_path)
-    vault._path.write_text(f'{{"tokens": {{"access_token": "x"}}, "expires_at": {until}}}')
-    assert (await vault.load()).expires_at == 0.0
+async def test_stored_tokens_with_an_invalid_expiry_are_expired(until: str, tmp_path: Path) -> None:
+    storage = TokenStorage(SERVER, tmp_path)
+    storage._path.write_text(f'{{"tokens": {{"access_token": "x"}}, "expires_at": {until}}}')
+    assert (await storage.load()).expires_at == 0.0
 
 
 @pytest.mark.parametrize("since", [-(10**400), 10**400, math.nan, -math.inf, True, "1", [1]])
-def test_a_time_that_is_none_is_not_believed(since: Any, tmp_path: Path) -> None:
+def test_an_invalid_time_in_the_server_cache_is_ignored(since: Any, tmp_path: Path) -> None:
     JsonCache(tmp_path).write(SERVER, {"legacy": True, "since": since, "written": since})
     memory = ServerCache(SERVER, JsonCache(tmp_path))
     assert not memory.is_legacy()
@@ -142,20 +140,20 @@ def test_a_time_that_is_none_is_not_believed(since: Any, tmp_path: Path) -> None
     assert memory.is_legacy()
 
 
-def test_what_was_approved_is_compared_in_no_time(tmp_path: Path) -> None:
-    drawer = JsonCache(tmp_path)
-    drawer.write(SERVER, {"tools": {"echo": {"sha256": 7, "text": "ab\n" * 300_000}, "other": 7}})
+def test_comparing_a_huge_pinned_tool_is_fast(tmp_path: Path) -> None:
+    cache = JsonCache(tmp_path)
+    cache.write(SERVER, {"tools": {"echo": {"sha256": 7, "text": "ab\n" * 300_000}, "other": 7}})
     tool = ToolSpec("echo", "\n".join("ab" * (at % 7) for at in range(2_000)), {}, server="it", tool="echo")
     began = time.process_time()
-    assert "too long to be kept" in ToolPins(drawer, {"it": SERVER}).change(tool)
+    assert "too long to be kept" in ToolPins(cache, {"it": SERVER}).change(tool)
     assert time.process_time() - began < 5
 
 
 SAFE_OF_YAML = {"YAMLError", "SafeLoader"}
-"""What may be imported from yaml by name: a loader that makes plain values only."""
+"""Names that may be imported from yaml: its loader creates only plain values."""
 
 
-def test_no_module_can_make_code_of_data() -> None:
+def test_no_module_can_execute_data() -> None:
     for file in Path(dial_client.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module == "yaml":
@@ -171,7 +169,7 @@ def test_no_module_can_make_code_of_data() -> None:
 
 
 @pytest.mark.parametrize("memo", ["", "{", "[]", "null", nested(100_000), '{"sha256": NaN}'], ids=len)
-def test_weights_are_not_taken_for_checked_by_a_note_that_is_none(memo: str, tmp_path: Path) -> None:
+def test_an_invalid_checksum_file_does_not_mark_weights_as_verified(memo: str, tmp_path: Path) -> None:
     downloaded = Weights("model.gguf", 5, hashlib.sha256(b"right").hexdigest(), "", "", ())
     file = tmp_path / downloaded.file
     file.write_bytes(b"wrong")

@@ -1,4 +1,4 @@
-"""Rows and notes that somebody else wrote into the database: wrong ones keep nobody from the others."""
+"""Foreign or damaged rows in the database: an invalid row does not affect valid rows."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ SQLITE_COLUMNS: Mapping[str, tuple[str, str]] = {
 
 
 async def write(store: SQLStore, statement: str, **values: Any) -> None:
-    """Write behind the store's back, through its own connections."""
+    """Execute a statement on the connections of the store."""
     from sqlalchemy import text
 
     async with store._database._engine.begin() as connection:  # type: ignore[union-attr]
         if values:
             await connection.execute(text(statement), values)
-        else:  # colons in it are none of parameters
+        else:  # colons of the statement are not parameters
             await connection.exec_driver_sql(statement)
 
 
@@ -114,9 +114,7 @@ async def can_be_used(server: HttpService, where: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_message_that_cannot_be_read_is_left_out_and_its_conversation_goes_on(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_an_unreadable_message_is_left_out_and_its_conversation_continues(kind: str, tmp_path: Path) -> None:
     async with (
         place(kind, tmp_path) as url,
         serve(["Hello."] * len(MESSAGES), store=(store := SQLStore(url))) as server,
@@ -132,7 +130,7 @@ async def test_a_message_that_cannot_be_read_is_left_out_and_its_conversation_go
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_wrong_row_does_not_hide_the_correct_rows(kind: str, tmp_path: Path) -> None:
+async def test_an_invalid_row_does_not_hide_valid_rows(kind: str, tmp_path: Path) -> None:
     columns = COLUMNS if kind == "postgres" else {**COLUMNS, **SQLITE_COLUMNS}
     columns = {name: column for name, column in columns.items() if kind == "postgres" or "CAST('Inf" not in column[1]}
     async with place(kind, tmp_path) as url, serve(["Hello."] * 99, store=(store := SQLStore(url))) as server:
@@ -154,7 +152,7 @@ async def test_a_wrong_row_does_not_hide_the_correct_rows(kind: str, tmp_path: P
             await server.json("DELETE", where, 204)
 
 
-async def test_pages_go_on_behind_rows_without_a_time(tmp_path: Path) -> None:
+async def test_pages_continue_after_rows_without_a_valid_time(tmp_path: Path) -> None:
     store = SQLStore(tmp_path / "talk.db")
     ids = [(await store.create(str(at))).id for at in range(6)]
     for id_ in (ids[2], ids[4]):
@@ -181,7 +179,7 @@ async def test_a_text_of_fifty_megabytes_is_read(kind: str, tmp_path: Path) -> N
 
 
 @asynccontextmanager
-async def board(folder: Path) -> AsyncIterator[tuple[SQLStore, PeerBus]]:
+async def open_bus(folder: Path) -> AsyncIterator[tuple[SQLStore, PeerBus]]:
     store = SQLStore(folder / "talk.db")
     await store.warm()
     try:
@@ -204,16 +202,16 @@ WRONG = [
 ]
 
 
-async def test_slips_that_are_none_are_not_shown(tmp_path: Path) -> None:
+async def test_invalid_pending_requests_are_not_listed(tmp_path: Path) -> None:
     good = {"id": "1", "about": {"id": "another", "tool": "x"}, "key": "k", "to": "process:1"}
     wrong = [*WRONG, *(json.dumps(good | {name: value}) for name in good for value in (None, 7, ["x"]))]
-    async with board(tmp_path) as (store, elsewhere):
+    async with open_bus(tmp_path) as (store, bus):
         await store.mailbox.send([(f"asked:{APPROVAL}", body) for body in (*wrong, json.dumps(good))], 60.0)
-        assert [slip.id for slip in await PendingRequests(elsewhere).list_remote(APPROVAL)] == ["1"]
+        assert [slip.id for slip in await PendingRequests(bus).list_remote(APPROVAL)] == ["1"]
 
 
-async def test_notes_of_bytes_and_numbers_are_not_read(tmp_path: Path) -> None:
-    async with board(tmp_path) as (store, _):
+async def test_mailbox_rows_of_bytes_or_numbers_are_not_decoded(tmp_path: Path) -> None:
+    async with open_bus(tmp_path) as (store, _):
         for body in ("x'ff00'", "CAST(x'ff' AS TEXT)", "7"):
             await write(store, f"INSERT INTO notes (topic, body, until) VALUES ('t', {body}, 9e15)")
         notes = await store.mailbox.read({"t": 0})
@@ -223,7 +221,7 @@ async def test_notes_of_bytes_and_numbers_are_not_read(tmp_path: Path) -> None:
                 note.content()
 
 
-async def test_handed_back_turns_that_are_none_are_gone_on_with_as_the_client_has_them(tmp_path: Path) -> None:
+async def test_invalid_handoffs_are_ignored_and_the_clients_messages_are_used(tmp_path: Path) -> None:
     call = "call_" + "0" * 32
     asked = Message.from_dict(
         {"role": "assistant", "content": "", "tool_calls": [{"id": call, "name": "x", "arguments": {}}]}
@@ -234,23 +232,23 @@ async def test_handed_back_turns_that_are_none_are_gone_on_with_as_the_client_ha
         '{"messages": [], "inner": [1]}',
         f'{{"messages": [], "inner": {{"{call}": 7}}}}',
     ]
-    async with board(tmp_path) as (store, _):
+    async with open_bus(tmp_path) as (store, _):
         for body in wrong:
             await store.mailbox.send([(f"thread:{call}", body)], 60.0)
         messages = await HandoffStore(store.mailbox).restore([Message.user("Hi"), asked])
     assert messages[:2] == (Message.user("Hi"), asked)
 
 
-async def test_answers_that_are_none_are_left_and_those_behind_them_are_heard(tmp_path: Path) -> None:
+async def test_invalid_answers_are_skipped_and_later_answers_are_delivered(tmp_path: Path) -> None:
     heard: list[Any] = []
-    async with board(tmp_path) as (store, elsewhere):
-        await store.mailbox.send([(elsewhere.address, body) for body in (*WRONG, '{"id": "right"}')], 60.0)
+    async with open_bus(tmp_path) as (store, bus):
+        await store.mailbox.send([(bus.address, body) for body in (*WRONG, '{"id": "right"}')], 60.0)
         async with anyio.create_task_group() as group:
-            group.start_soon(elsewhere.run)
+            group.start_soon(bus.run)
             with (
                 anyio.fail_after(30),
-                elsewhere.subscribe("nothing"),
-                elsewhere.receive_answers("right", lambda data: heard.append(data["id"])),
+                bus.subscribe("nothing"),
+                bus.receive_answers("right", lambda data: heard.append(data["id"])),
             ):
                 while "right" not in heard:  # noqa: ASYNC110 - another task's list
                     await anyio.sleep(0.02)
@@ -260,11 +258,11 @@ async def test_answers_that_are_none_are_left_and_those_behind_them_are_heard(tm
 @pytest.mark.parametrize(
     "body", ["", "{", "7", "[7]", '[["1", "x"]]', "[[1, 2]]", "[[1, null]]", nested(100_000)], ids=len
 )
-async def test_events_of_other_processes_that_are_none_end_the_stream_in_words(body: str, tmp_path: Path) -> None:
-    async with board(tmp_path) as (store, elsewhere):
+async def test_invalid_events_of_another_process_end_the_stream_with_an_error(body: str, tmp_path: Path) -> None:
+    async with open_bus(tmp_path) as (store, bus):
         id_ = (await store.create()).id
         await store.mailbox.send([(turn_events_topic(id_, "turn"), body)], 60.0)
-        lines = await RemoteTurns(store, elsewhere).events(id_, "turn", 0)
+        lines = await RemoteTurns(store, bus).events(id_, "turn", 0)
         assert lines is not None
         streamed = "".join([line async for line in lines])
     assert TurnLost.__name__ in streamed

@@ -1,4 +1,4 @@
-"""A server behind a URL that is restarted, or away for a while: sessions are opened anew, no call runs twice."""
+"""HTTP servers that restart or are unreachable for a while: new sessions are opened, and no call runs twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hold pauses to a hundredth of a second."""
+    """Limit the pauses between restarts to a hundredth of a second."""
     monkeypatch.setattr(restart_policy, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(restart_policy, "MAX_PAUSE", 0.01)
 
@@ -29,7 +29,7 @@ async def test_a_server_without_sessions_may_be_restarted_between_two_calls() ->
     assert await restarts_between_two_calls(Protocol.MODERN) == 0
 
 
-# The SDK leaves the stream of an answer with a session to the garbage collector, of which trio warns (mcp 2.3).
+# The SDK leaves response streams of sessions to the garbage collector, and trio warns about that (mcp 2.3).
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 async def test_a_server_with_sessions_may_be_restarted_between_two_calls() -> None:
     assert await restarts_between_two_calls(Protocol.LEGACY) == 1
@@ -38,9 +38,9 @@ async def test_a_server_with_sessions_may_be_restarted_between_two_calls() -> No
 async def restarts_between_two_calls(protocol: Protocol) -> int:
     with web_server("sdk.py", "http") as address:
         port = address.rpartition(":")[2]
-        nursery = await BackgroundTasks.open()
+        background_tasks = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp", protocol=protocol))
-        server.start(nursery)
+        server.start(background_tasks)
         await server.wait_settled()
         assert await call_for_text(server, text="one") == "one"
     with web_server("sdk.py", "http", port):
@@ -48,18 +48,18 @@ async def restarts_between_two_calls(protocol: Protocol) -> int:
         assert state(server) is ServerState.READY
         server.stop()
         await server.wait_ended()
-    await nursery.aclose()
+    await background_tasks.aclose()
     return server.status.restarts
 
 
 @pytest.mark.parametrize("behaviour", ["Sessions", "OlderSessions"])
-async def test_a_call_with_a_forgotten_session_is_carried_out_once(tmp_path: Path, behaviour: str) -> None:
+async def test_a_call_with_an_expired_session_runs_once(tmp_path: Path, behaviour: str) -> None:
     calls = tmp_path / "calls"
     with web_server("raw_http.py", behaviour, "0", str(calls)) as address:
         port = address.rpartition(":")[2]
-        nursery = await BackgroundTasks.open()
+        background_tasks = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp"))
-        server.start(nursery)
+        server.start(background_tasks)
         await server.wait_settled()
         assert await call_for_text(server, a=1) == '{"a": 1}'
     with web_server("raw_http.py", behaviour, port, str(calls)):
@@ -76,21 +76,19 @@ async def test_a_call_with_a_forgotten_session_is_carried_out_once(tmp_path: Pat
         assert (server.status.error or "").startswith("the server has forgotten the session")
         server.stop()
         await server.wait_ended()
-    await nursery.aclose()
+    await background_tasks.aclose()
     assert calls.read_text().count("echo") == 6
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_a_call_waits_for_a_server_behind_a_url_that_is_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_call_waits_for_an_unreachable_http_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restart_policy, "MAX_DEATHS", 1_000_000)
     results: list[str] = []
     with web_server("raw_http.py", "Sessions", "0", str(tmp_path / "calls")) as address:
         port = address.rpartition(":")[2]
-        nursery = await BackgroundTasks.open()
+        background_tasks = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp"))
-        server.start(nursery)
+        server.start(background_tasks)
         await server.wait_settled()
 
     async def call() -> None:
@@ -104,20 +102,20 @@ async def test_a_call_waits_for_a_server_behind_a_url_that_is_away(
             await until(lambda: results)
             server.stop()
             await server.wait_ended()
-    await nursery.aclose()
+    await background_tasks.aclose()
     assert results == ['{"a": 1}']
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_a_url_that_was_given_up_comes_back_with_its_tools(
+async def test_a_failed_http_server_reconnects_and_offers_its_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(restart_policy, "LATER", (0.01,) * 1_000)
     with web_server("raw_http.py", "Sessions", "0", str(tmp_path / "calls")) as address:
         port = address.rpartition(":")[2]
-        nursery = await BackgroundTasks.open()
+        background_tasks = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp"))
-        server.start(nursery)
+        server.start(background_tasks)
         await server.wait_settled()
         assert state(server) is ServerState.READY
     with pytest.raises(ServerGone, match="cannot be reached"):
@@ -129,4 +127,4 @@ async def test_a_url_that_was_given_up_comes_back_with_its_tools(
         assert await call_for_text(server, a=1) == '{"a": 1}'
         server.stop()
         await server.wait_ended()
-    await nursery.aclose()
+    await background_tasks.aclose()

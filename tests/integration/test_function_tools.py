@@ -1,4 +1,4 @@
-"""Functions beside the tools of servers."""
+"""Function tools together with tools of servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def add(a: int, b: int = 2) -> int:
     return a + b
 
 
-async def test_a_function_and_a_tool_of_a_server_share_no_name() -> None:
+async def test_a_function_and_a_server_tool_of_the_same_name_get_different_names() -> None:
     server = MCPServer("calculator")
     server.tool(name="add")(add)
     async with DialClient({"calc": server}, tools=[add]) as dial:

@@ -1,4 +1,4 @@
-"""Whatever one server does, the others answer, the turn ends, and it is said who did what: a row for each behaviour."""
+"""Hostile servers, one row for each behaviour: other servers work, the turn ends, and the error names the server."""
 
 from __future__ import annotations
 
@@ -42,19 +42,21 @@ def urls() -> Iterator[str]:
 @on_posix
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.does)
 @pytest.mark.anyio
-async def test_a_hostile_server_does_no_harm_and_is_named(row: Row) -> None:
-    await harms_nobody_and_is_named(row, {era: entry(row.does, era, **row.settings) for era in ERAS})
+async def test_a_hostile_stdio_server_is_contained_and_named(row: Row) -> None:
+    await check_contained_and_named(row, {era: entry(row.does, era, **row.settings) for era in ERAS})
 
 
 @on_posix
 @pytest.mark.parametrize("row", URL_ROWS, ids=lambda row: row.does)
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio warns of each stream the SDK does not read to its end
+@pytest.mark.parametrize(
+    "anyio_backend", ["asyncio"]
+)  # trio warns about each stream that the SDK does not read to its end
 @pytest.mark.anyio
-async def test_a_hostile_url_does_no_harm_and_is_named(row: Row, urls: str, anyio_backend: str) -> None:
-    await harms_nobody_and_is_named(row, {era: url_entry(urls, row, era) for era in ERAS})
+async def test_a_hostile_http_server_is_contained_and_named(row: Row, urls: str, anyio_backend: str) -> None:
+    await check_contained_and_named(row, {era: url_entry(urls, row, era) for era in ERAS})
 
 
-async def harms_nobody_and_is_named(row: Row, bad: Mapping[str, Any]) -> None:
+async def check_contained_and_named(row: Row, bad: Mapping[str, Any]) -> None:
     hurts = [{"name": f"hurt_{era}", "arguments": {}} for era in bad]
     replies = [{"tool_calls": [*hurts, ADD]}, {"tool_calls": [ADD]}, "Done."]
     with anyio.fail_after(LONG):
@@ -83,7 +85,7 @@ async def harms_nobody_and_is_named(row: Row, bad: Mapping[str, Any]) -> None:
         ("floods_with_pings", "server 'bad': it sends a flood of pings"),
     ],
 )
-def test_the_program_names_the_culprit_on_standard_error(tmp_path: Path, does: str, error: str) -> None:
+def test_the_program_names_the_hostile_server_on_standard_error(tmp_path: Path, does: str, error: str) -> None:
     bad = entry(does, "old", autoApprove=["*"], toolTimeout=LONG if "flood" in does else 0.3)
     hurt = {"name": "hurt_old", "arguments": {}}
     write_config(
@@ -112,7 +114,7 @@ async def main():
         async with DialClient({"bad": row}) as dial:
             await dial.call("hurt_new", {})
     status = pathlib.Path("/proc/self/status")
-    if status.exists():  # on Linux ru_maxrss begins with the peak of the program that started this one
+    if status.exists():  # on Linux ru_maxrss starts at the peak of the parent process
         print(int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1]) // 1024)
     else:
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024**2 if sys.platform == "darwin" else 1024))
@@ -122,7 +124,7 @@ anyio.run(main)
 
 
 @on_posix
-def test_whatever_is_sent_memory_is_bounded(urls: str) -> None:
+def test_memory_is_bounded_with_oversized_messages(urls: str) -> None:
     command = [sys.executable, "-W", "ignore", "-c", HUGE, urls]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2 * LONG, check=True)
     assert int(ran.stdout) < 8 * 64, "megabytes, at the peak: some copies of the longest message"

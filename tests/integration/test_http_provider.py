@@ -1,4 +1,4 @@
-"""The way to an endpoint: what leaves, what is given back, and what stays behind."""
+"""The HTTP transport of providers: requests, responses, broken connections and connection reuse."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def connected(
             await connection.aclose()
 
 
-async def test_what_is_asked_for_is_given_as_json() -> None:
+async def test_a_json_response_is_returned_as_a_value() -> None:
     about: dict[str, Any] = {"headers": {"api-key": "k"}, "query": {"api-version": "a b"}}
     async with connected(one_json({"features": {"tools": True}}), "/core?tenant=7", **about) as (connection, endpoint):
         value = await connection.get("/openai/deployments/a%2Fb", timeout=30)
@@ -64,14 +64,14 @@ async def test_what_is_asked_for_is_given_as_json() -> None:
         pytest.param(refuse(503, "busy"), "answered 503: busy", 503, id="busy: asked once only"),
         pytest.param(Raw((), 302, {"location": "http://elsewhere.test"}), "redirects to", 302, id="a redirect"),
         pytest.param(Raw((b"<html><title>Sign in</title>",)), "Sign in", None, id="a page"),
-        pytest.param(Raw((b'{"a": ',), cut=True), "no JSON", None, id="half of it"),
+        pytest.param(Raw((b'{"a": ',), cut=True), "not JSON", None, id="half of it"),
         pytest.param(Raw((b"[", *[b" " * 65536] * 64, b"]")), "more than 4194304 bytes", None, id="too much"),
         pytest.param(Raw(hang=True), "did not answer in time", None, id="silence"),
         pytest.param(Raw((b"[",), hang=True), "did not answer in time", None, id="silence in the middle"),
         pytest.param(Bytes(b"garbage\r\n\r\n"), "broke", None, id="no HTTP"),
     ],
 )
-async def test_what_is_no_json_is_an_error(answer: Raw | Bytes, says: str, status: int | None) -> None:
+async def test_a_response_without_json_is_an_error(answer: Raw | Bytes, says: str, status: int | None) -> None:
     async with connected(answer) as (connection, endpoint):
         with pytest.raises(ProviderError) as caught:
             await connection.get("/x", timeout=0.5 if isinstance(answer, Raw) and answer.hang else 30)
@@ -81,7 +81,7 @@ async def test_what_is_no_json_is_an_error(answer: Raw | Bytes, says: str, statu
     assert len(endpoint.lookups) == 1
 
 
-async def test_neither_cookies_nor_what_netrc_says_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_neither_cookies_nor_netrc_credentials_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("default login me password secret\n")
     netrc.chmod(0o600)
@@ -93,7 +93,7 @@ async def test_neither_cookies_nor_what_netrc_says_are_sent(tmp_path: Path, monk
     assert all({"cookie", "authorization"}.isdisjoint(request.headers) for request in endpoint.lookups)
 
 
-async def test_an_endless_error_body_is_reported_by_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_start_of_an_endless_error_body_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dial_client.providers.http.transport._MAX_ERROR_BODY", 64)
     endless = Raw((json.dumps({"error": {"message": "no"}}).ljust(64).encode(), b"x" * 100_000), 400, hang=True)
     with model_endpoint([endless]) as endpoint:
@@ -103,7 +103,7 @@ async def test_an_endless_error_body_is_reported_by_its_beginning(monkeypatch: p
         await provider.aclose()
 
 
-async def test_a_refusal_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_response_that_never_ends_is_read_with_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dial_client.providers.http.transport._ERROR_BODY_TIMEOUT", 0.2)
     with model_endpoint([Raw((b"the rest is",), 400, hang=True)]) as endpoint:
         provider = provider_of(endpoint)
@@ -112,7 +112,7 @@ async def test_a_refusal_that_never_ends_is_not_waited_for(monkeypatch: pytest.M
         await provider.aclose()
 
 
-async def test_a_connection_reset_in_a_sentence_keeps_what_came() -> None:
+async def test_a_connection_reset_keeps_the_text_so_far() -> None:
     body = b"".join(events(HALF, done=False).chunks)
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9999\r\n\r\n"
     texts = []
@@ -131,7 +131,7 @@ async def test_a_connection_reset_in_a_sentence_keeps_what_came() -> None:
     assert "the reply broke off" in str(texts[-1].notes)
 
 
-async def test_an_endpoint_that_never_says_why_it_stops_but_ends_has_answered() -> None:
+async def test_a_complete_stream_without_finish_reason_is_an_answer() -> None:
     with model_endpoint([events(HALF)]) as endpoint:
         provider = provider_of(endpoint)
         heard = await hear(provider)
@@ -140,7 +140,7 @@ async def test_an_endpoint_that_never_says_why_it_stops_but_ends_has_answered() 
     assert (heard.text, heard.completion.finish) == ("Half a", FinishReason.STOP)
 
 
-async def test_one_connection_serves_many_requests_even_after_refusals() -> None:
+async def test_a_connection_is_reused_even_after_error_responses() -> None:
     with model_endpoint([refuse(400), Say("Hi"), refuse(404), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint)
         for works in (False, True, False, True):
@@ -162,7 +162,7 @@ async def test_one_connection_serves_many_requests_even_after_refusals() -> None
         ("HTTPS_PROXY", "gopher://127.0.0.1:1"),
     ],
 )
-async def test_what_the_environment_says_of_the_network_may_be_wrong(
+async def test_invalid_network_settings_in_the_environment_are_an_error(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)

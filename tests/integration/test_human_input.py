@@ -1,4 +1,4 @@
-"""Permission and questions over HTTP: asked where the turn is watched, answered by whoever answers first."""
+"""Approvals and elicitation over HTTP: sent as events of the turn, answered by the first response."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 
 
 class Pen:
-    """A server that writes down what it is told, and one of whose tools asks the person something."""
+    """A server that records texts; one of its tools sends an elicitation request."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -124,7 +124,7 @@ async def test_a_call_waits_until_it_is_allowed() -> None:
     assert late["error"]["code"] == "not_found"
 
 
-async def test_a_call_that_is_denied_does_not_run_and_the_model_reads_why() -> None:
+async def test_a_denied_call_does_not_run_and_the_model_gets_the_reason() -> None:
     pen = Pen()
     async with chat_events([CALL, "I may not."], {"pen": pen.server}) as (server, events):
         asked = (await until(events, "approval")).data["id"]
@@ -136,7 +136,7 @@ async def test_a_call_that_is_denied_does_not_run_and_the_model_reads_why() -> N
 
 
 @pytest.mark.parametrize("decision", ["session", "always"])
-async def test_calls_side_by_side_are_asked_about_side_by_side_and_the_session_answers_both(decision: str) -> None:
+async def test_concurrent_calls_request_approval_concurrently_and_a_session_answer_approves_both(decision: str) -> None:
     pen = Pen()
     async with chat_events([TWO, CALL, "Done."], {"pen": pen.server}) as (server, events):
         first = (await until(events, "approval")).data["id"]
@@ -148,7 +148,7 @@ async def test_calls_side_by_side_are_asked_about_side_by_side_and_the_session_a
     assert len(outcomes) == 3
 
 
-async def test_a_conversation_that_waits_for_a_person_delays_no_conversation_beside_it() -> None:
+async def test_a_conversation_that_waits_for_an_approval_does_not_delay_another_conversation() -> None:
     pen = Pen()
     async with serve([CALL, CALL, "Done."], {"pen": pen.server}) as server:
         first, second = await server.conversation(), await server.conversation()
@@ -170,7 +170,7 @@ async def test_an_approval_without_an_answer_is_a_denial() -> None:
     assert pen.written == []
 
 
-async def test_a_stopped_turn_asks_no_more() -> None:
+async def test_a_stopped_turn_has_no_pending_approval() -> None:
     async with serve([CALL], {"pen": Pen().server}) as server:
         where = await server.conversation()
         async with stream_chat(server, where) as (events, _):
@@ -181,7 +181,7 @@ async def test_a_stopped_turn_asks_no_more() -> None:
         assert (await server.json("GET", "/approvals"))["approvals"] == []
 
 
-async def test_who_comes_back_meets_the_question_again() -> None:
+async def test_a_pending_approval_is_sent_again_to_a_reconnecting_client() -> None:
     async with serve([CALL, "Done."], {"pen": Pen().server}) as server:
         where = await server.conversation()
         async with stream_chat(server, where) as (events, answer):
@@ -193,14 +193,14 @@ async def test_who_comes_back_meets_the_question_again() -> None:
 
 
 @pytest.mark.parametrize("answer", [{}, {"decision": "forever"}, {"decision": 1}, {"decision": "deny", "reason": 1}])
-async def test_an_answer_that_is_none_answers_nothing(answer: dict[str, Any]) -> None:
+async def test_an_invalid_answer_keeps_the_approval_pending(answer: dict[str, Any]) -> None:
     async with chat_events([CALL, "Done."], {"pen": Pen().server}) as (server, events):
         asked = (await until(events, "approval")).data["id"]
         await server.json("POST", f"/approvals/{asked}", 400, json=answer)
         assert len((await server.json("GET", "/approvals"))["approvals"]) == 1
 
 
-async def test_what_is_allowed_is_not_asked_about_and_what_is_denied_neither() -> None:
+async def test_calls_that_rules_allow_or_deny_need_no_approval() -> None:
     pen = Pen()
     async with chat_events([CALL, "Done."], {"pen": pen.server}, allow=["pen/*"]) as (_, events):
         assert await results(events) == ["written: a"]
@@ -208,7 +208,7 @@ async def test_what_is_allowed_is_not_asked_about_and_what_is_denied_neither() -
         assert "forbids" in (await results(events))[0]
 
 
-async def test_a_question_of_a_servers_is_asked_in_the_stream_and_answered() -> None:
+async def test_an_elicitation_is_an_event_of_the_stream_and_is_answered() -> None:
     async with serve([ASKS, "Done."], {"pen": Pen().server}, allow=["*"]) as server:
         where = await server.conversation()
         async with stream_chat(server, where) as (events, _):
@@ -244,7 +244,7 @@ async def test_a_server_that_connects_and_ends_is_an_event_of_the_stream() -> No
         assert server.dial.servers["pen"].state is ServerState.READY
 
 
-async def test_a_call_runs_with_the_arguments_that_the_person_changed_and_the_model_is_told() -> None:
+async def test_a_call_runs_with_arguments_changed_by_the_user_and_the_model_is_told() -> None:
     pen = Pen()
     async with chat_events([CALL, "Done."], {"pen": pen.server}) as (server, events):
         asked = (await until(events, "approval")).data["id"]
@@ -256,7 +256,7 @@ async def test_a_call_runs_with_the_arguments_that_the_person_changed_and_the_mo
 
 
 @pytest.mark.parametrize("arguments", [{"what": 5}, {}, [], "what"])
-async def test_changed_arguments_that_do_not_fit_answer_nothing(arguments: Any) -> None:
+async def test_invalid_changed_arguments_keep_the_approval_pending(arguments: Any) -> None:
     pen = Pen()
     async with chat_events([CALL, "Done."], {"pen": pen.server}) as (server, events):
         asked = (await until(events, "approval")).data["id"]
@@ -268,7 +268,7 @@ async def test_changed_arguments_that_do_not_fit_answer_nothing(arguments: Any) 
     assert pen.written == []
 
 
-async def test_changed_arguments_are_of_one_call_when_the_answer_is_for_all_that_wait() -> None:
+async def test_changed_arguments_apply_to_one_call_when_the_answer_approves_all_waiting_calls() -> None:
     pen = Pen()
     async with chat_events([TWO, "Done."], {"pen": pen.server}) as (server, events):
         first = (await until(events, "approval")).data
@@ -280,7 +280,7 @@ async def test_changed_arguments_are_of_one_call_when_the_answer_is_for_all_that
     assert sorted(pen.written) == [unchanged, "changed"]
 
 
-async def test_changed_arguments_are_checked_before_they_are_allowed() -> None:
+async def test_changed_arguments_are_checked_before_approval() -> None:
     pen = Pen()
     async with chat_events([CALL, "Done."], {"pen": pen.server}) as (server, events):
         asked = (await until(events, "approval")).data["id"]
@@ -296,7 +296,7 @@ async def test_changed_arguments_are_checked_before_they_are_allowed() -> None:
     assert unseen["file_changes"][0]["lines"] == ["-1", "+2"]
 
 
-async def test_what_is_allowed_in_a_conversation_is_asked_about_in_the_next() -> None:
+async def test_an_approval_for_a_session_does_not_apply_to_another_conversation() -> None:
     pen = Pen()
     async with serve([TWO, CALL, "Done.", CALL, "Done."], {"pen": pen.server}) as server:
         async with stream_chat(server, await server.conversation()) as (events, _):
@@ -315,7 +315,7 @@ async def test_what_is_allowed_in_a_conversation_is_asked_about_in_the_next() ->
 
 
 @pytest.mark.parametrize("decision", ["conversation", "session", "always"])
-async def test_a_grant_is_listed_and_after_its_revocation_the_tool_is_asked_about_again(decision: str) -> None:
+async def test_a_grant_is_listed_and_after_its_revocation_the_tool_needs_approval(decision: str) -> None:
     pen = Pen()
     async with serve([CALL, "Done.", CALL, "Done."], {"pen": pen.server}) as server:
         where = await server.conversation()

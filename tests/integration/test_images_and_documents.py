@@ -1,4 +1,4 @@
-"""What a server shows reaches the model: from a tool of a real server to the bytes of each wire."""
+"""Images and documents of tool results: from a real server to the request of each model API."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def previewed(endpoint: ModelEndpoint, wire: Wire, **settings: Any) -> Tur
 ANSWERS = (Say(calls=(Call("preview"),)), Say("I see a report."))
 
 
-async def test_the_messages_api_is_shown_them_in_the_result() -> None:
+async def test_the_messages_api_gets_images_and_documents_in_the_result() -> None:
     with model_endpoint(ANSWERS) as endpoint:
         await previewed(endpoint, Wire.MESSAGES)
 
@@ -63,7 +63,7 @@ async def test_the_messages_api_is_shown_them_in_the_result() -> None:
     ]
 
 
-async def test_the_responses_api_is_shown_them_in_the_output() -> None:
+async def test_the_responses_api_gets_images_and_documents_in_the_output() -> None:
     with model_endpoint(ANSWERS) as endpoint:
         await previewed(endpoint, Wire.RESPONSES)
 
@@ -76,7 +76,7 @@ async def test_the_responses_api_is_shown_them_in_the_output() -> None:
     ]
 
 
-async def test_chat_completions_are_shown_them_behind_the_results() -> None:
+async def test_chat_completions_get_images_after_the_results() -> None:
     with model_endpoint(ANSWERS) as endpoint:
         turn = await previewed(endpoint, Wire.CHAT, quirks={"documents": True})
 
@@ -90,7 +90,7 @@ async def test_chat_completions_are_shown_them_behind_the_results() -> None:
     assert turn.notes == ()
 
 
-async def test_where_documents_are_not_taken_the_model_reads_a_line_and_the_user_a_note() -> None:
+async def test_an_unsupported_document_is_a_placeholder_for_the_model_and_a_note_for_the_user() -> None:
     with model_endpoint(ANSWERS) as endpoint:
         turn = await previewed(endpoint, Wire.CHAT)
 
@@ -101,7 +101,7 @@ async def test_where_documents_are_not_taken_the_model_reads_a_line_and_the_user
     assert turn.notes == (placeholder,)
 
 
-async def test_the_turn_has_them_whole() -> None:
+async def test_the_turn_has_the_complete_documents() -> None:
     document = {"type": "file", "data": PDF, "mime_type": "application/pdf", "name": "report.pdf"}
     with model_endpoint(ANSWERS * 2) as endpoint:
         turn = await previewed(endpoint, Wire.RESPONSES)
@@ -113,8 +113,8 @@ async def test_the_turn_has_them_whole() -> None:
     assert json.loads(result.partition("data: ")[2])["content"][2] == document
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # a database needs it
-async def test_they_are_kept_with_the_conversation_and_sent_the_same_way_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # the database needs asyncio
+async def test_documents_are_stored_with_the_conversation_and_sent_again_unchanged(tmp_path: Path) -> None:
     conversation: Conversation | None = None
     with model_endpoint(ANSWERS) as endpoint:
         for text in ("Show me", "What was it?"):

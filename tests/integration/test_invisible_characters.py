@@ -1,4 +1,4 @@
-"""The tables of what nobody sees: whole, and the same in the host and in the page."""
+"""Tables of invisible characters: complete, and the same in Python and in the page."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from dial_client.text.invisible_characters import parse_ranges
 from dial_client.text.safe_text import count_unseen, safe, visible
 
 NODE = shutil.which("node")
-SEEN = frozenset([*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD, *range(0x13430, 0x13440)])
-"""Format characters that are drawn: signs of Arabic, Syriac and Kaithi numbers, and Egyptian arrangements."""
+VISIBLE_FORMATS = frozenset(
+    [*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD, *range(0x13430, 0x13440)]
+)
+"""Visible format characters: Arabic, Syriac and Kaithi number signs, and Egyptian hieroglyph format controls."""
 SHARED = (
     "DEFAULT_IGNORABLE", "CONTROL", "PICTOGRAPHIC", "EMOJI_MODIFIER", "VIRAMA",
     "DUAL_JOINING", "RIGHT_JOINING", "TRANSPARENT",
@@ -35,28 +37,28 @@ def points(table: str) -> set[int]:
     return {point for found in parse_ranges(table) for point in found}
 
 
-def test_every_format_character_that_is_not_drawn_is_in_a_table() -> None:
+def test_every_invisible_format_character_is_in_a_table() -> None:
     formats = {point for point in range(0x110000) if unicodedata.category(chr(point)) == "Cf"}
-    assert formats - points(tables.DEFAULT_IGNORABLE) - points(tables.CONTROL) <= SEEN
+    assert formats - points(tables.DEFAULT_IGNORABLE) - points(tables.CONTROL) <= VISIBLE_FORMATS
 
 
-def test_there_are_as_many_ignorable_characters_as_the_database_says() -> None:
+def test_the_number_of_ignorable_characters_is_that_of_unicode() -> None:
     assert len(points(tables.DEFAULT_IGNORABLE)) == 4174
     assert points(tables.BIDI_CONTROL) < points(tables.DEFAULT_IGNORABLE)
 
 
-def test_what_turns_the_direction_of_writing_is_in_the_table() -> None:
+def test_every_bidirectional_control_is_in_the_table() -> None:
     turns = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
     found = {point for point in range(0x110000) if unicodedata.bidirectional(chr(point)) in turns}
     assert found | {0x61C, 0x200E, 0x200F} == points(tables.BIDI_CONTROL)
 
 
-def test_whatever_is_ignorable_goes_where_it_stands_alone() -> None:
+def test_a_single_ignorable_character_is_removed() -> None:
     assert [hex(point) for point in sorted(points(tables.DEFAULT_IGNORABLE)) if safe(chr(point))] == []
     assert safe("".join(map(chr, sorted(points(tables.DEFAULT_IGNORABLE))))) == ""
 
 
-def test_the_signs_a_joiner_may_follow_are_those_of_the_database() -> None:
+def test_the_tables_for_joiners_agree_with_the_unicode_database() -> None:
     viramas = {point for point in range(0x110000) if unicodedata.combining(chr(point)) == 9}
     assert viramas <= points(tables.VIRAMA)
     marks = {unicodedata.category(chr(point)) for point in points(tables.TRANSPARENT)}
@@ -66,7 +68,7 @@ def test_the_signs_a_joiner_may_follow_are_those_of_the_database() -> None:
     assert not points(tables.DUAL_JOINING) & points(tables.RIGHT_JOINING)
 
 
-def test_how_letters_join_is_as_the_idna_package_has_it() -> None:
+def test_the_joining_types_are_those_of_the_idna_package() -> None:
     known = getattr(pytest.importorskip("idna.idnadata"), "joining_types", {})
     if not all(isinstance(kind, str) for kind in known):
         pytest.skip("this version of idna keeps its table in another form")
@@ -76,7 +78,7 @@ def test_how_letters_join_is_as_the_idna_package_has_it() -> None:
         assert packed & arabic == points(table)
 
 
-def of_the_page(name: str) -> str:
+def read_page_table(name: str) -> str:
     found = re.search(rf"const {name} =([^;]*);", (FOLDER / "invisible_characters.js").read_text("utf-8"))
     assert found is not None
     return "".join(re.findall(r'"([^"]*)"', found[1]))
@@ -84,11 +86,11 @@ def of_the_page(name: str) -> str:
 
 @pytest.mark.parametrize("name", SHARED)
 def test_the_page_has_the_same_table(name: str) -> None:
-    assert points(of_the_page(name)) == points(getattr(tables, name))
+    assert points(read_page_table(name)) == points(getattr(tables, name))
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
-def test_the_page_writes_out_the_same_characters_singly_and_in_sequences(tmp_path: Path) -> None:
+def test_the_page_escapes_the_same_characters_singly_and_in_sequences(tmp_path: Path) -> None:
     assert NODE is not None
     shutil.copy(FOLDER / "invisible_characters.js", tmp_path / "invisible_characters.mjs")
     script = (

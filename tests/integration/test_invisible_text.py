@@ -1,4 +1,4 @@
-"""What nobody sees, on every way: from models to people, from servers to models, from servers to people."""
+"""Invisible characters are removed from texts of models for users, and from texts of servers for models and users."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def texts_of(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-async def test_it_is_removed_from_the_text_and_the_reasoning_of_a_model() -> None:
+async def test_invisible_characters_are_removed_from_text_and_reasoning() -> None:
     thoughts = [ReasoningChunk("h\u200b"), ReasoningChunk("m\x1b[")]
     chunks = ["👩", "\u200d", "💻 \x1b[", "31mred\u202e", "\u200b"]
     exchange = Exchange([*thoughts, *map(TextChunk, chunks), STOP])
@@ -49,12 +49,12 @@ async def test_it_is_removed_from_the_text_and_the_reasoning_of_a_model() -> Non
     assert reply.message.text == "👩\u200d💻 red"
 
 
-async def test_calls_are_made_with_the_arguments_the_model_gave() -> None:
+async def test_arguments_of_calls_are_not_changed() -> None:
     call = ToolCallRequest("1", "now", {"text": HIDDEN})
     assert (await Exchange([CallChunk(call), STOP]).ask()).message.tool_calls == (call,)
 
 
-def test_a_schema_has_none_in_any_text() -> None:
+def test_invisible_characters_are_removed_from_schemas() -> None:
     schema = {
         "type": "object",
         "title": HIDDEN,
@@ -83,7 +83,7 @@ def test_a_schema_has_none_in_any_text() -> None:
     assert properties["deep"]["required"] == list(properties["deep"]["properties"]) == ["abc"]
 
 
-def test_the_approver_gets_how_much_was_removed_from_the_words_of_a_tool() -> None:
+def test_an_approver_gets_the_number_of_invisible_characters() -> None:
     catalog = build_catalog([server("raw", tool_named("echo", description=HIDDEN, title="T\u200b"))])
     [tool] = catalog.tools
     assert (tool.description, tool.title, tool.removed_invisible) == ("abc", "T", 5)
@@ -105,7 +105,7 @@ BLOCKS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: str(block)[:40])
-def test_no_kind_of_result_has_it(block: dict[str, Any]) -> None:
+def test_invisible_characters_are_removed_from_every_type_of_result(block: dict[str, Any]) -> None:
     from mcp_types import CallToolResult
 
     content = result_content.to_content(CallToolResult.model_validate({"content": [block]}))
@@ -114,7 +114,7 @@ def test_no_kind_of_result_has_it(block: dict[str, Any]) -> None:
     assert [text for text in texts if count_unseen(text)] == []
 
 
-def test_neither_structured_results_nor_errors_nor_what_goes_on_have_it() -> None:
+def test_invisible_characters_are_removed_from_structured_results_errors_and_status() -> None:
     from mcp_types import CallToolResult
 
     structured = CallToolResult.model_validate({"content": [], "structuredContent": {HIDDEN: HIDDEN}})
@@ -123,7 +123,7 @@ def test_neither_structured_results_nor_errors_nor_what_goes_on_have_it() -> Non
     assert status_text.describe_tool(ToolCallRequest("1", f"x\n{HIDDEN}", {}), None) == "Using X Abc…"
 
 
-def test_what_a_server_asks_a_model_has_none() -> None:
+def test_invisible_characters_are_removed_from_sampling_requests() -> None:
     params = CreateMessageRequestParams(
         messages=[SamplingMessage(role="user", content=TextContent(type="text", text=HIDDEN))],
         system_prompt=HIDDEN,
@@ -133,7 +133,7 @@ def test_what_a_server_asks_a_model_has_none() -> None:
     assert (request.messages[0].text, request.system) == ("abc", "abc")
 
 
-async def test_what_a_server_asks_a_person_has_none_and_says_so() -> None:
+async def test_invisible_characters_are_removed_from_elicitations_with_a_warning() -> None:
     class Answer(BaseModel):
         colour: str = Field(title=f"T{HIDDEN}", description=HIDDEN)
 

@@ -1,4 +1,4 @@
-"""Replies held to a JSON object are read as lines, however they come in pieces."""
+"""Replies constrained to a JSON object are converted to lines, with any split of the stream."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lines(text: str, size: int = 0) -> str:
     return "".join(reader.feed(text[at : at + step]) for at in range(0, len(text), step))
 
 
-def test_an_object_is_its_lines() -> None:
+def test_an_object_is_converted_to_lines() -> None:
     values = {"Thought": 'I "see"\nthis', "Action": "add", "Action Input": {"a": [1, "}"], "b": "é\\"}}
     expected = 'Thought: I "see"\nthis\nAction: add\nAction Input: {"a": [1, "}"], "b": "é\\\\"}'
     assert lines(json.dumps(values, ensure_ascii=False)) == expected
@@ -36,7 +36,7 @@ def test_an_object_is_its_lines() -> None:
     ["Final Answer: noon", "It is {noon}.", "[1, 2]", "", '{1: "no object"}', '{"' + "k" * 300 + '": "x"}'],
     ids=["labels", "words", "a list", "nothing", "no key", "a key without end"],
 )
-def test_what_is_no_such_object_passes(text: str) -> None:
+def test_text_that_is_not_an_object_is_unchanged(text: str) -> None:
     assert lines(text).lstrip("{") == text.lstrip("{")
 
 
@@ -47,20 +47,20 @@ OBJECTS = st.dictionaries(st.text("abc Input", min_size=1, max_size=9), VALUES, 
 
 @unhurried
 @given(OBJECTS, st.booleans(), st.integers(1, 9))
-def test_it_makes_no_difference_where_the_pieces_end(values: dict[str, Any], is_ascii: bool, size: int) -> None:
+def test_the_split_of_the_stream_does_not_matter(values: dict[str, Any], is_ascii: bool, size: int) -> None:
     text = json.dumps(values, ensure_ascii=is_ascii)
     assert lines(text, size) == lines(text)
     if all(isinstance(value, str) for value in values.values()):
         assert lines(text) == "\n".join(f"{key}: {value}" for key, value in values.items())
 
 
-def test_what_is_cut_off_has_its_lines_until_there() -> None:
+def test_a_truncated_object_has_its_lines_so_far() -> None:
     assert lines('{"Thought": "I see", "Final Answer": "It is no') == "Thought: I see\nFinal Answer: It is no"
 
 
 @unhurried
 @given(st.text('{}[]",:\\u0dDcC8n ', max_size=80), st.integers(1, 5))
-def test_no_text_breaks_it(text: str, size: int) -> None:
+def test_any_text_is_converted_without_errors(text: str, size: int) -> None:
     assert lines(text, size) == lines(text)
 
 
@@ -68,7 +68,7 @@ COUNT = ToolSpec("count", "Counts.", {"type": "object", "properties": {"n": {"ty
 NESTED = ToolSpec("nested", "", {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {}}})
 
 
-def test_react_says_what_its_replies_are_in_json_schema() -> None:
+def test_the_react_format_has_a_json_schema() -> None:
     handler = ReActFormatHandler()
     request = handler.request([Message.user("?")], (COUNT, NESTED))
     assert request.schema is not None
@@ -86,7 +86,7 @@ ANSWER = '{"Thought": "Done.", "Final Answer": "It said \\"hi\\"."}'
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
-async def test_a_text_format_works_where_only_a_json_schema_can_be_had(stream: bool) -> None:
+async def test_a_text_format_works_with_an_endpoint_that_supports_only_json_schema(stream: bool) -> None:
     with model_endpoint([Say(CALL, pieces=7), Say(ANSWER, pieces=7)]) as endpoint:
         profile = ModelSettings("box", Wire.CHAT, endpoint.url, quirks={"constrain": "response_format"})
         async with DialClient({"raw": entry("Server")}, "box", models={"box": profile}, tool_format="react") as dial:
@@ -102,7 +102,7 @@ async def test_a_text_format_works_where_only_a_json_schema_can_be_had(stream: b
 
 
 @pytest.mark.anyio
-async def test_an_endpoint_that_does_not_know_it_is_asked_without() -> None:
+async def test_a_request_is_repeated_without_a_refused_response_format() -> None:
     with model_endpoint([refuse(400, "Unrecognized parameter: response_format"), Say("Final Answer: hi")]) as endpoint:
         provider = provider_of(endpoint, quirks={"constrain": "response_format"})
         heard = await hear(provider, schema={"type": "object"})

@@ -1,4 +1,4 @@
-"""A program is killed at any moment of many turns."""
+"""A program that is killed at different moments leaves a valid conversation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ anyio.run(main, *sys.argv[1:])
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """A database needs asyncio."""
+    """The event loop that databases need."""
     return "asyncio"
 
 
@@ -78,7 +78,7 @@ async def test_a_killed_program_leaves_a_valid_conversation(tmp_path: Path, line
         printed = await anyio.to_thread.run_sync(first_lines, program, lines)
     messages = [Message.from_dict(data) for data in map(json.loads, printed) if data]
     with anyio.fail_after(30):
-        while (read := await store.get(made.id)).running:  # noqa: ASYNC110 - until the dead program's time is over
+        while (read := await store.get(made.id)).running:  # noqa: ASYNC110 - until the lease of the killed program expires
             await anyio.sleep(0.02)
     stored = read.messages
     added = [message for message in stored if message.role is not Role.USER and message.entry is None]
@@ -94,7 +94,7 @@ async def test_a_killed_program_leaves_a_valid_conversation(tmp_path: Path, line
 
 
 def first_lines(program: subprocess.Popen[str], count: int) -> list[str]:
-    """Read from a program, kill it when it has printed so many lines, and give all whole ones it printed."""
+    """Kill a program after it has printed `count` lines, and return all complete lines that it printed."""
     with program as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(count)]

@@ -1,4 +1,4 @@
-"""A program is killed in the middle of a turn: its conversation opens, says what happened, and goes on."""
+"""Programs killed during a turn: the conversation can be read, has a note about it, and can be continued."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.temporary_stores import DATABASES, place
 pytestmark = pytest.mark.anyio
 
 LEASE = 0.6
-"""Seconds: the next turn waits for these."""
+"""Lease of a turn in seconds; the next turn waits until it expires."""
 BOTH = {"text": "Let me see.", "tool_calls": [{"name": "echo", "arguments": {}}, {"name": "stall", "arguments": {}}]}
 ECHO = {"tool_calls": [{"name": "echo", "arguments": {}}]}
 HANG = {"hang": True}
@@ -38,13 +38,13 @@ EVERYTHING = 10_000
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """A database needs asyncio."""
+    """The event loop that databases need."""
     return "asyncio"
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A conversation in a database, and what its tools have done."""
+    """A conversation in a database, and a log of its tool calls."""
 
     folder: Path
     where: str
@@ -53,13 +53,13 @@ class Scene:
 
     @property
     def ran(self) -> list[str]:
-        """The tools that were carried out, by whichever program."""
+        """The names of the tools that any program has run."""
         file = self.folder / "ran"
         return file.read_text().split() if file.exists() else []
 
     @asynccontextmanager
     async def talker(self, *replies: Any, reads: int = EVERYTHING) -> AsyncIterator[subprocess.Popen[str]]:
-        """Run the program, and kill it at the end."""
+        """Run the program, and kill it at the end of the block."""
         job = {
             "store": self.where,
             "conversation": self.conversation,
@@ -76,18 +76,18 @@ class Scene:
                 process.kill()
 
     async def until(self, is_so: Callable[[Conversation], bool]) -> None:
-        """Wait until what is stored is so."""
+        """Wait until the stored conversation fulfils a condition."""
         with anyio.fail_after(60):
             while not is_so(await self.store.get(self.conversation)):  # noqa: ASYNC110 - it is in another process
                 await anyio.sleep(0.02)
 
     async def read(self) -> Conversation:
-        """Return the state that a program without a turn sees."""
+        """Return the conversation as read by a program without a turn."""
         async with DialClient({}, ScriptedProvider([])) as dial:
             return await ConversationManager(dial, self.store).get(self.conversation)
 
-    async def go_on(self) -> tuple[Message, ...]:
-        """Say something more; give what the model was asked."""
+    async def continue_conversation(self) -> tuple[Message, ...]:
+        """Run another turn, and return the messages of its model request."""
         model = ScriptedProvider(["Where were we?"])
         with anyio.fail_after(60):
             async with DialClient({"counting": server(str(self.folder / "ran"))}, model) as dial:
@@ -111,7 +111,7 @@ async def scene(request: pytest.FixtureRequest, anyio_backend: str, tmp_path: Pa
 
 
 async def printed(process: subprocess.Popen[str], kind: str, role: str | None = None) -> None:
-    """Wait until the program says that something happened."""
+    """Wait until the program has printed an event of the kind, and of the role of its message if given."""
     assert process.stdout is not None
     while True:
         event = json.loads(await anyio.to_thread.run_sync(process.stdout.readline, abandon_on_cancel=True))
@@ -123,15 +123,15 @@ def texts(messages: Sequence[Message]) -> list[str]:
     return [message.text for message in messages]
 
 
-async def test_before_the_model_says_anything(scene: Scene) -> None:
+async def test_a_program_killed_before_the_reply(scene: Scene) -> None:
     async with scene.talker(HANG) as process:
         await printed(process, "round_started")
     read = await scene.read()
     assert texts(read.messages) == ["Do it!"]
-    assert texts(await scene.go_on()) == ["Do it!", "Are you there?"]
+    assert texts(await scene.continue_conversation()) == ["Do it!", "Are you there?"]
 
 
-async def test_while_the_model_writes(scene: Scene) -> None:
+async def test_a_program_killed_while_the_model_writes(scene: Scene) -> None:
     async with scene.talker({"text": "One, two, three", "chunk_size": 5} | HANG):
         await scene.until(lambda stored: bool(stored.unfinished))
         running = await scene.read()
@@ -141,21 +141,21 @@ async def test_while_the_model_writes(scene: Scene) -> None:
     read = await scene.read()
     assert texts(read.messages) == expected
     assert read.notes == ("the last turn was interrupted: its program ended in the middle of it",)
-    assert texts(await scene.go_on()) == [*expected, "Are you there?"]
+    assert texts(await scene.continue_conversation()) == [*expected, "Are you there?"]
     assert (await scene.read()).notes == ()
 
 
-async def test_while_a_tool_runs(scene: Scene) -> None:
+async def test_a_program_killed_while_a_tool_runs(scene: Scene) -> None:
     async with scene.talker(BOTH):
         await scene.until(lambda stored: bool(stored.unfinished) and sorted(scene.ran) == ["echo", "stall"])
     await scene.until(lambda stored: not stored.running)
     expected = ["Do it!", "Let me see.", "echoed", INTERRUPTED]
     assert texts((await scene.read()).messages) == expected
-    assert texts(await scene.go_on()) == [*expected, "Are you there?"]
+    assert texts(await scene.continue_conversation()) == [*expected, "Are you there?"]
     assert sorted(scene.ran) == ["echo", "stall"]
 
 
-async def test_as_soon_as_a_tool_has_begun(scene: Scene) -> None:
+async def test_a_program_killed_right_after_a_tool_started(scene: Scene) -> None:
     async with scene.talker({"tool_calls": BOTH["tool_calls"][1:]}):
         while scene.ran != ["stall"]:  # noqa: ASYNC110 - it is in another process
             await anyio.sleep(0.01)
@@ -163,29 +163,29 @@ async def test_as_soon_as_a_tool_has_begun(scene: Scene) -> None:
     read = await scene.read()
     assert texts(read.messages) == ["Do it!", "", INTERRUPTED]
     assert read.messages[2].is_error
-    assert texts(await scene.go_on()) == ["Do it!", "", INTERRUPTED, "Are you there?"]
+    assert texts(await scene.continue_conversation()) == ["Do it!", "", INTERRUPTED, "Are you there?"]
     assert scene.ran == ["stall"]
 
 
-async def test_between_two_rounds(scene: Scene) -> None:
+async def test_a_program_killed_between_two_rounds(scene: Scene) -> None:
     async with scene.talker(ECHO, HANG) as process:
         await printed(process, "message_completed", "tool")
     expected = ["Do it!", "", "echoed"]
     await scene.until(lambda stored: not stored.running)
     assert texts((await scene.read()).messages) == expected
-    assert texts(await scene.go_on()) == [*expected, "Are you there?"]
+    assert texts(await scene.continue_conversation()) == [*expected, "Are you there?"]
     assert scene.ran == ["echo"]
 
 
-async def test_after_the_end_before_anybody_knows(scene: Scene) -> None:
+async def test_a_program_killed_after_the_end_of_the_turn(scene: Scene) -> None:
     async with scene.talker(ECHO, ANSWER) as process:
         await printed(process, "finished")
     read = await scene.read()
     assert (texts(read.messages), read.running, read.notes) == (["Do it!", "", "echoed", ANSWER], False, ())
-    assert texts(await scene.go_on()) == ["Do it!", "", "echoed", ANSWER, "Are you there?"]
+    assert texts(await scene.continue_conversation()) == ["Do it!", "", "echoed", ANSWER, "Are you there?"]
 
 
-async def test_a_turn_is_stored_though_its_stream_is_not_read(scene: Scene) -> None:
+async def test_a_turn_is_stored_even_if_its_stream_is_not_read(scene: Scene) -> None:
     async with scene.talker(ECHO, ANSWER, reads=1):
         await scene.until(lambda stored: texts(apply_edits(stored).messages) == ["Do it!", "", "echoed", ANSWER])
-    assert texts(await scene.go_on()) == ["Do it!", "", "echoed", ANSWER, "Are you there?"]
+    assert texts(await scene.continue_conversation()) == ["Do it!", "", "echoed", ANSWER, "Are you there?"]

@@ -1,4 +1,4 @@
-"""What is loaded when the package is imported, and what is not until it is used."""
+"""Lazy imports: modules that the package loads on import, and modules that it loads on first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_importing_the_package_loads_no_sdk() -> None:
     assert printed.strip() == "[]"
 
 
-def test_using_the_client_class_loads_no_sdk_and_no_server() -> None:
+def test_importing_the_client_class_loads_no_sdk_and_no_server() -> None:
     program = (
         "import sys; from dial_client import DialClient; "
         "print([m for m in sys.modules if m in ('openai', 'anthropic', 'mcp', 'mcp.server', 'sqlalchemy', "
@@ -35,7 +35,7 @@ def test_help_loads_neither_sdk_nor_client() -> None:
     assert printed.splitlines()[-1] == "[] 0"
 
 
-def test_the_first_prompt_of_a_conversation_waits_for_no_client() -> None:
+def test_the_first_prompt_does_not_wait_for_the_client() -> None:
     program = (
         "import sys, dial_client.cli.repl, dial_client.cli.terminal.screen_application; "
         "late = ('client.dial_client', 'conversations.conversation_manager', 'cli.markdown.markdown_stream', "

@@ -1,4 +1,4 @@
-"""Lazy servers: their tools are on offer, and they are started by the first call of one."""
+"""Lazy servers: their tools are offered from the cache, and the first call of a tool starts the server."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def client(server: Changing, model: Any = None, **options: Any) -> DialClient:
     return DialClient({"it": server.entry(lazy=True)}, model, cache_dir=server.folder / "memory", **options)
 
 
-async def met(server: Changing) -> None:
-    """Let it be met once, so that its tools are known."""
+async def fill_cache(server: Changing) -> None:
+    """Start the server once, so that its tools are in the cache."""
     with anyio.fail_after(LONG):
         async with client(server):
             pass
@@ -44,14 +44,14 @@ def calls(*replies: Mapping[str, Any]) -> ScriptedProvider:
     return ScriptedProvider([*asked, {"text": "Done."}])
 
 
-async def test_a_lazy_server_that_was_never_met_is_started_to_learn_its_tools(server: Changing) -> None:
+async def test_a_lazy_server_without_cached_tools_is_started(server: Changing) -> None:
     async with client(server) as dial:
         assert dial.servers["it"].state is ServerState.READY
         assert [spec.name for spec in dial.tools] == ["echo", "other"]
     assert server.asked()[0] == "start"
 
 
-async def test_a_known_lazy_server_sleeps_with_its_tools_on_offer(server: Changing) -> None:
+async def test_a_lazy_server_with_cached_tools_sleeps_and_offers_its_tools(server: Changing) -> None:
     async with client(server) as before:
         tools = before.tools
     server.asked()
@@ -63,8 +63,8 @@ async def test_a_known_lazy_server_sleeps_with_its_tools_on_offer(server: Changi
     assert server.asked() == []
 
 
-async def test_the_first_call_starts_it_and_the_next_finds_it_running(server: Changing) -> None:
-    await met(server)
+async def test_the_first_call_starts_a_lazy_server_once(server: Changing) -> None:
+    await fill_cache(server)
     with anyio.fail_after(LONG):
         async with client(server) as dial:
             for n in (1, 2):
@@ -75,8 +75,8 @@ async def test_the_first_call_starts_it_and_the_next_finds_it_running(server: Ch
     assert server.asked() == ["start", "initialize", "tools/list", "tools/call", "tools/call"]
 
 
-async def test_calls_side_by_side_start_it_once(server: Changing) -> None:
-    await met(server)
+async def test_concurrent_calls_start_a_lazy_server_once(server: Changing) -> None:
+    await fill_cache(server)
     results: list[bool] = []
 
     async def call(dial: DialClient, n: int) -> None:
@@ -91,9 +91,9 @@ async def test_calls_side_by_side_start_it_once(server: Changing) -> None:
 
 
 @pytest.mark.parametrize("name", ["nobody", "echoo"])
-async def test_a_call_that_comes_to_nothing_does_not_start_it(server: Changing, name: str) -> None:
+async def test_an_invalid_or_denied_call_does_not_start_a_lazy_server(server: Changing, name: str) -> None:
     server.be(tools=[tool(schema=TWICE)])
-    await met(server)
+    await fill_cache(server)
     async with client(server, approval=ApprovalPolicy(deny=["echo"])) as dial:
         assert not (await dial.call(name, {})).success
         assert (await dial.call("echo", {})).failure is Failure.BAD_ARGUMENTS
@@ -102,8 +102,8 @@ async def test_a_call_that_comes_to_nothing_does_not_start_it(server: Changing, 
     assert server.asked() == []
 
 
-async def test_arguments_are_checked_against_the_schema_it_has_when_it_wakes(server: Changing) -> None:
-    await met(server)
+async def test_arguments_are_checked_against_the_schema_of_the_started_server(server: Changing) -> None:
+    await fill_cache(server)
     server.be(tools=[tool(schema=TWICE)])
     with anyio.fail_after(LONG):
         async with client(server, calls({}, {"times": 2})) as dial:
@@ -115,8 +115,8 @@ async def test_arguments_are_checked_against_the_schema_it_has_when_it_wakes(ser
     assert server.asked().count("tools/call") == 1
 
 
-async def test_a_tool_that_changed_while_its_server_slept_is_asked_about_again(server: Changing) -> None:
-    await met(server)
+async def test_a_tool_that_changed_while_its_server_slept_needs_a_new_approval(server: Changing) -> None:
+    await fill_cache(server)
     server.be(tools=[tool(about="Says it to everybody.")])
     shown: list[ToolSpec] = []
     changes: list[str] = []
@@ -134,8 +134,8 @@ async def test_a_tool_that_changed_while_its_server_slept_is_asked_about_again(s
     assert "tools/call" not in server.asked()
 
 
-async def test_a_tool_that_is_gone_when_it_wakes_says_so_and_the_rest_are_on_offer(server: Changing) -> None:
-    await met(server)
+async def test_a_call_of_a_tool_removed_while_its_server_slept_is_an_error(server: Changing) -> None:
+    await fill_cache(server)
     server.be(tools=[tool("new")])
     with anyio.fail_after(LONG):
         async with client(server) as dial:
@@ -144,8 +144,8 @@ async def test_a_tool_that_is_gone_when_it_wakes_says_so_and_the_rest_are_on_off
             assert [spec.name for spec in dial.tools] == ["new"]
 
 
-async def test_a_lazy_server_that_cannot_be_started_any_more_fails_the_call_in_words(server: Changing) -> None:
-    await met(server)
+async def test_a_call_fails_if_its_lazy_server_cannot_be_started(server: Changing) -> None:
+    await fill_cache(server)
     server.be(dies=True)
     with anyio.fail_after(LONG):
         async with client(server) as dial:
@@ -156,8 +156,8 @@ async def test_a_lazy_server_that_cannot_be_started_any_more_fails_the_call_in_w
             assert dial.tools == ()
 
 
-async def test_a_sleeping_server_is_left_without_a_trace(server: Changing) -> None:
-    await met(server)
+async def test_a_sleeping_server_is_not_started_on_closing(server: Changing) -> None:
+    await fill_cache(server)
     with anyio.fail_after(LONG):
         async with client(server) as dial:
             pass
@@ -166,25 +166,25 @@ async def test_a_sleeping_server_is_left_without_a_trace(server: Changing) -> No
 
 
 async def test_without_a_cache_a_lazy_server_is_started_like_an_eager_server(server: Changing) -> None:
-    await met(server)
+    await fill_cache(server)
     async with DialClient({"it": server.entry(lazy=True)}) as dial:
         assert dial.servers["it"].state is ServerState.READY
 
 
-async def test_recording_starts_all_servers_so_that_their_tools_are_in_the_recording(server: Changing) -> None:
-    await met(server)
+async def test_a_recording_starts_all_servers_and_has_their_tools(server: Changing) -> None:
+    await fill_cache(server)
     async with client(server, calls({}), record=server.folder / "rec.jsonl") as dial:
         assert dial.servers["it"].state is ServerState.READY
 
 
-async def test_a_restart_wakes_it(server: Changing) -> None:
-    await met(server)
+async def test_a_restart_starts_a_sleeping_server(server: Changing) -> None:
+    await fill_cache(server)
     with anyio.fail_after(LONG):
         async with client(server) as dial:
             assert (await dial.restart_server("it")).state is ServerState.READY
 
 
-def test_dial_chat_remembers_and_shows_who_sleeps(tmp_path: Path) -> None:
+def test_dial_chat_shows_sleeping_servers_and_their_cached_tools(tmp_path: Path) -> None:
     server = changing(tmp_path)
     run = script("tool_versions.py", *server.args)
     write_config(tmp_path, {"it": {"command": run.command, "args": list(run.args), "lazy": True}})

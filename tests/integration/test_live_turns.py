@@ -1,4 +1,4 @@
-"""A turn that needs no reader, and has as many as come."""
+"""Running turns: they need no reader, and several readers can follow them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def read(live: TurnHandle, after: int = 0) -> list[tuple[int, Event]]:
     return [numbered async for numbered in live.log.events(after)]
 
 
-async def test_a_turn_goes_on_without_a_reader(store: ConversationStore) -> None:
+async def test_a_turn_runs_without_a_reader(store: ConversationStore) -> None:
     async with managed(store, [ADD, "3 and 7."], {"calculator": Calculator().server}) as manager:
         made = await manager.create()
         live = await manager.start(made.id, "Add!")
@@ -42,7 +42,7 @@ async def test_a_turn_goes_on_without_a_reader(store: ConversationStore) -> None
     assert sum(isinstance(event, ToolCallFinished) for _, event in events) == 2
 
 
-async def test_readers_come_and_go_and_each_reads_on_where_it_was(store: ConversationStore) -> None:
+async def test_each_reader_can_leave_and_resume_at_its_position(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model) as manager:
         made = await manager.create()
@@ -69,7 +69,7 @@ async def test_readers_come_and_go_and_each_reads_on_where_it_was(store: Convers
         assert await read(live, live.log.last) == []
 
 
-async def test_a_turn_that_ended_can_be_read_for_a_while(store: ConversationStore) -> None:
+async def test_the_latest_ended_turn_of_a_conversation_can_be_read(store: ConversationStore) -> None:
     async with managed(store, ScriptedProvider(["Hi."], after="repeat")) as manager:
         made = await manager.create()
         assert manager.find_turn(made.id) is None
@@ -86,7 +86,7 @@ async def test_a_turn_that_ended_can_be_read_for_a_while(store: ConversationStor
         assert manager.find_turn(made.id) is None
 
 
-async def test_only_so_many_ended_turns_are_remembered(store: ConversationStore) -> None:
+async def test_the_number_of_ended_turns_in_memory_is_limited(store: ConversationStore) -> None:
     async with managed(store, ScriptedProvider(["Hi."], after="repeat")) as manager:
         made = [(await manager.create()).id for _ in range(MAX_ENDED + 2)]
         for conversation in made:
@@ -94,7 +94,7 @@ async def test_only_so_many_ended_turns_are_remembered(store: ConversationStore)
         assert [conversation for conversation in made if manager.find_turn(conversation) is None] == made[:2]
 
 
-async def test_a_turn_is_stopped_by_anybody(store: ConversationStore) -> None:
+async def test_a_turn_can_be_stopped_by_another_holder_of_its_handle(store: ConversationStore) -> None:
     async with managed(store, [{"text": "One, ", "hang": True}]) as manager:
         made = await manager.create()
         live = await manager.start(made.id, "Count!")
@@ -106,7 +106,7 @@ async def test_a_turn_is_stopped_by_anybody(store: ConversationStore) -> None:
         assert await read_messages(store, made.id) == dialogue("Count!", "One, ")
 
 
-async def test_an_error_comes_to_every_reader_behind_the_last_event(store: ConversationStore) -> None:
+async def test_every_reader_gets_the_error_after_the_last_event(store: ConversationStore) -> None:
     async with managed(store, [{"text": "One, ", "error": {"message": "overloaded"}}]) as manager:
         made = await manager.create()
         live = await manager.start(made.id, "Count!")
@@ -119,7 +119,7 @@ async def test_an_error_comes_to_every_reader_behind_the_last_event(store: Conve
         assert await read_messages(store, made.id) == dialogue("Count!", "One, ")
 
 
-async def test_a_client_that_is_closed_stores_what_its_turns_have_done(store: ConversationStore) -> None:
+async def test_closing_a_client_stores_the_text_of_its_running_turns(store: ConversationStore) -> None:
     async with managed(store, [{"text": "One, ", "hang": True}]) as manager:
         made = await manager.create()
         live = await manager.start(made.id, "Count!")

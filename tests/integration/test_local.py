@@ -1,4 +1,4 @@
-"""The embedded model's process and provider: the real runtime, and the real weights where they are in the cache."""
+"""Process and provider of the embedded model, with the real runtime, and with the real weights if they are cached."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def local(path: str | None = None) -> AsyncGenerator[LocalProvider, None]:
 
 
 async def ask(provider: LocalProvider, *messages: Message, **how: Any) -> tuple[str, list[CallChunk], Completion, int]:
-    """Return the text, the calls, the end, and the number of pieces the text came in."""
+    """Return the text, the calls, the completion, and the number of text chunks."""
     texts: list[str] = []
     calls: list[CallChunk] = []
     async for delta in provider.generate(ModelRequest(messages, **how)):
@@ -67,8 +67,8 @@ async def ask(provider: LocalProvider, *messages: Message, **how: Any) -> tuple[
     raise AssertionError("there was no completion")
 
 
-async def is_gone(pid: int) -> None:
-    """Wait until there is no such process, or only its remains that its new parent has not looked at yet."""
+async def wait_for_end(pid: int) -> None:
+    """Wait until the process has ended; a zombie that its new parent has not reaped counts as ended."""
     while True:
         try:
             os.kill(pid, 0)
@@ -91,7 +91,7 @@ def broken(tmp_path: Path) -> Path:
     return file
 
 
-def test_without_the_extra_the_error_names_it(tmp_path: Path) -> None:
+def test_without_the_extra_the_error_names_the_extra(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['xllamacpp'] = None; from dial_client.cli.commands import run; "
         "sys.exit(run(['-m', 'local', 'Hello']))"
@@ -104,7 +104,7 @@ def test_without_the_extra_the_error_names_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"), [(None, "cannot be read: No such file"), (b"PK\x03\x04", "is not a GGUF file")]
 )
-def test_a_path_that_is_no_model_is_a_mistake_of_the_configuration(
+def test_a_path_without_a_valid_model_is_a_config_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, problem: str
 ) -> None:
     file = tmp_path / "model.gguf"
@@ -120,7 +120,7 @@ def test_a_path_that_is_no_model_is_a_mistake_of_the_configuration(
 @pytest.mark.parametrize(
     ("metadata", "tool_format"), [(b"tokenizer.chat_template", None), (b"tokenizer.ggml.model", ToolFormat.REACT)]
 )
-def test_a_file_without_a_chat_template_takes_a_tool_format_of_the_client(
+def test_a_file_without_a_chat_template_uses_the_react_format(
     tmp_path: Path, metadata: bytes, tool_format: ToolFormat | None
 ) -> None:
     file = tmp_path / "model.gguf"
@@ -135,7 +135,7 @@ async def test_a_model_that_does_not_start_is_reported_with_its_last_output(brok
 
 
 @with_weights
-async def test_a_model_that_is_not_ready_in_time_is_reported_and_ended() -> None:
+async def test_a_model_that_is_not_ready_in_time_is_stopped_with_an_error() -> None:
     with pytest.raises(ProviderError, match="not ready within 0 s"):
         await ModelProcess.start(WEIGHTS, None, timeout=0)
 
@@ -148,7 +148,7 @@ async def test_a_closed_provider_starts_nothing(broken: Path) -> None:
 
 
 @with_weights
-async def test_closing_while_it_starts_ends_the_wait() -> None:
+async def test_closing_a_provider_while_it_starts_is_an_error_for_waiters() -> None:
     async with local() as provider, anyio.create_task_group() as group:
 
         async def warm() -> None:
@@ -187,7 +187,7 @@ async def test_a_question_is_answered_by_a_call_and_a_sentence_about_its_result(
 
 @with_weights
 @asyncio_only
-async def test_two_programs_use_the_model_at_once_and_a_dead_model_is_started_anew() -> None:
+async def test_two_providers_use_the_model_concurrently_and_a_dead_model_is_restarted() -> None:
     async with local() as first, local() as second:
         answers: dict[str, str] = {}
 
@@ -222,7 +222,7 @@ anyio.run(main)
 @with_weights
 @posix_only
 @asyncio_only
-async def test_a_host_that_is_killed_leaves_no_model_behind() -> None:
+async def test_a_killed_host_leaves_no_model_process() -> None:
     async with await anyio.open_process([sys.executable, "-c", HOST]) as host:
         assert host.stdout is not None
         pid = int(await host.stdout.receive())
@@ -230,11 +230,11 @@ async def test_a_host_that_is_killed_leaves_no_model_behind() -> None:
         host.kill()
         await host.wait()
         with anyio.fail_after(20):
-            await is_gone(pid)
+            await wait_for_end(pid)
 
 
 class Server:
-    """A running model, asked by hand."""
+    """A client for the HTTP interface of the running model process."""
 
     def __init__(self, address: str, key: str) -> None:
         self.address = address
@@ -253,7 +253,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """As the host starts it; ends because its input does."""
+    """Start the model process as the host does; closing its standard input ends it."""
     program = Path(TEMPLATE).with_name("llama_server.py")
     command = [sys.executable, "-P", str(program), str(WEIGHTS), "--template", str(TEMPLATE), "--threads", "1"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
@@ -283,7 +283,7 @@ TALK: list[dict[str, Any]] = [
 
 
 @with_weights
-def test_the_template_frames_the_turns_and_keeps_the_history(server: Server) -> None:
+def test_the_template_formats_the_conversation(server: Server) -> None:
     assert server.prompt(TALK) == (
         "<|im_start|>system\nBe brief.<|im_end|>\n"
         "<|im_start|>user\nWhat time is it in Tokyo?<|im_end|>\n"

@@ -1,4 +1,4 @@
-"""Any GGUF file of the model hub: a small one here, from a hub on loopback."""
+"""GGUF files of the model hub, with a small file from a hub on loopback."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def listing(sha256: str, size: int) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class LoopbackHub(ThreadingHTTPServer):
-    """A hub with one repository, and what it was asked for."""
+    """A hub with one repository that records its requests."""
 
     sha256: str
     content: bytes
     hold: threading.Event | None
-    """Two thirds of a whole file are sent, and the rest is held back until it is set."""
+    """If given, only two thirds of a complete file are sent until the event is set."""
     paths: list[str] = field(default_factory=list)
     ranges: list[str] = field(default_factory=list)
-    """The parts of a file that were asked for; empty for all of it."""
+    """Range headers of the requests for the file; an empty string for the complete file."""
 
     def __post_init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Leave clients that have gone."""
+        """Ignore clients that have disconnected."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -117,12 +117,12 @@ def loopback_hub(
         server.shutdown()
 
 
-def nobody_listens(done: int, total: int, what: str) -> None:
+def ignore_progress(done: int, total: int, what: str) -> None:
     pass
 
 
 @asyncio_only
-async def test_a_repository_is_enough_and_its_usual_quantization_is_fetched(
+async def test_a_repository_name_selects_its_usual_quantization(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, int]] = []
@@ -136,26 +136,22 @@ async def test_a_repository_is_enough_and_its_usual_quantization_is_fetched(
 
 
 @asyncio_only
-async def test_what_was_fetched_once_needs_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_downloaded_file_is_used_without_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with loopback_hub(monkeypatch):
-        first = await hub.fetch("some/model-GGUF/m-Q8_0.gguf", tmp_path, nobody_listens)
-    assert await hub.fetch("some/model-GGUF/m-Q8_0.gguf", tmp_path, nobody_listens) == first
+        first = await hub.fetch("some/model-GGUF/m-Q8_0.gguf", tmp_path, ignore_progress)
+    assert await hub.fetch("some/model-GGUF/m-Q8_0.gguf", tmp_path, ignore_progress) == first
 
 
 @asyncio_only
-async def test_another_file_than_the_listing_promises_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_with_a_wrong_checksum_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with loopback_hub(monkeypatch, sha256="0" * 64), pytest.raises(ProviderError, match="SHA-256 differs"):
-        await hub.fetch("some/model-GGUF", tmp_path, nobody_listens)
+        await hub.fetch("some/model-GGUF", tmp_path, ignore_progress)
     assert not (tmp_path / "hf" / "some--model-GGUF" / "m-Q4_K_M.gguf").exists()
 
 
 @asyncio_only
-async def test_a_download_that_was_ended_goes_on_where_it_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content = CONTENT * 2_000  # the hub's client writes pieces of 10 MiB
+async def test_a_cancelled_download_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = CONTENT * 2_000  # the client of the hub writes chunks of 10 MiB
     hold, scope = threading.Event(), anyio.CancelScope()
 
     def end(done: int, total: int, what: str) -> None:
@@ -168,32 +164,30 @@ async def test_a_download_that_was_ended_goes_on_where_it_stopped(
             await hub.fetch("some/model-GGUF", tmp_path, end)
         assert scope.cancelled_caught
         hold.set()
-        path = await hub.fetch("some/model-GGUF", tmp_path, nobody_listens)
+        path = await hub.fetch("some/model-GGUF", tmp_path, ignore_progress)
     assert path.read_bytes() == content
     assert len(asked.ranges) == 2
     assert 0 < int(asked.ranges[1].removeprefix("bytes=").removesuffix("-")) <= len(content) * 2 // 3
 
 
 @asyncio_only
-async def test_a_repository_that_is_not_there_is_reported_in_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with loopback_hub(monkeypatch), pytest.raises(ProviderError, match="does not tell what some/other holds"):
-        await hub.fetch("some/other", tmp_path, nobody_listens)
+async def test_a_missing_repository_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with loopback_hub(monkeypatch), pytest.raises(ProviderError, match="does not list the files of some/other"):
+        await hub.fetch("some/other", tmp_path, ignore_progress)
 
 
-async def test_a_missing_file_is_reported_with_those_that_exist() -> None:
+async def test_the_error_for_a_missing_file_names_the_existing_files() -> None:
     sized = {"size": 1, "sha256": SUM}
     files = {"revision": REVISION, "files": [{"file": name, **sized} for name in FILES[:3]]}
     with pytest.raises(ConfigError, match=r"has no file x\.gguf") as caught:
         hub.choose(files, "some/model", "x.gguf")
     assert "m-Q4_K_M.gguf, m-Q8_0.gguf" in str(caught.value.hint)
-    with pytest.raises(ConfigError, match="no GGUF file that is one piece"):
+    with pytest.raises(ConfigError, match="no unsplit GGUF file"):
         hub.choose({"revision": REVISION, "files": files["files"][2:]}, "some/model", "")
 
 
 @pytest.mark.parametrize("name", ["", "model", "../..", "some/..", "some/model/file.bin", "some/mo del", "a//b"])
-def test_what_names_no_file_of_the_hub_is_refused_at_once(name: str) -> None:
+def test_an_invalid_name_of_a_hub_file_is_refused_at_once(name: str) -> None:
     pytest.importorskip("xllamacpp", reason="the extra 'local' is not installed")
     with pytest.raises(ConfigError):
         open_provider(f"local:hf:{name}", models={})

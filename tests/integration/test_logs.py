@@ -1,4 +1,4 @@
-"""What the package says about itself: nothing, until somebody wants to hear it, and never what is secret."""
+"""Log events of the package: silent by default, to standard logging, and in the format of the program."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dial_client.runtime.logs import get_logger
 
 
 @pytest.fixture(autouse=True)
-def _as_it_comes() -> Iterator[None]:
+def _default_structlog() -> Iterator[None]:
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
 
 
-def test_a_program_that_set_nothing_up_hears_nothing() -> None:
+def test_without_logging_set_up_nothing_is_printed() -> None:
     program = "from dial_client.runtime.logs import get_logger; get_logger('dial_client.x').warning('odd', tool='now')"
     heard = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (heard.stdout, heard.stderr) == ("", "")
 
 
-def test_structlog_is_not_loaded_for_events_without_a_reader() -> None:
+def test_structlog_is_not_loaded_for_disabled_events() -> None:
     program = (
         "import sys; from dial_client.runtime.logs import get_logger; get_logger('dial_client.x').debug('odd'); "
         "print('structlog' in sys.modules)"
@@ -35,7 +35,7 @@ def test_structlog_is_not_loaded_for_events_without_a_reader() -> None:
     assert heard.stdout == "False\n"
 
 
-def test_who_listens_hears_the_event_and_what_there_is_about_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_gets_the_event_and_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     log = get_logger("dial_client.tools.executor")
     with caplog.at_level(logging.DEBUG, logger="dial_client"):
         log.debug("tool_call", tool="now", seconds=0.5)
@@ -47,9 +47,7 @@ def test_who_listens_hears_the_event_and_what_there_is_about_it(caplog: pytest.L
 
 
 @pytest.mark.parametrize(("level", "events"), [(logging.DEBUG, 2), (logging.WARNING, 1), (logging.ERROR, 0)])
-def test_the_level_is_that_of_the_standard_librarys_logger(
-    caplog: pytest.LogCaptureFixture, level: int, events: int
-) -> None:
+def test_the_level_of_the_standard_logger_applies(caplog: pytest.LogCaptureFixture, level: int, events: int) -> None:
     log = get_logger("dial_client.x")
     with caplog.at_level(level, logger="dial_client"):
         log.debug("one")
@@ -57,7 +55,7 @@ def test_the_level_is_that_of_the_standard_librarys_logger(
     assert len(caplog.records) == events
 
 
-def test_what_is_foreign_in_an_event_draws_no_lines_and_no_escapes(caplog: pytest.LogCaptureFixture) -> None:
+def test_control_characters_in_fields_are_escaped(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger="dial_client"):
         get_logger("dial_client.x").debug("tool_call", tool="now\n2026 ERROR forged\x1b[2J %s %d")
     [record] = caplog.records
@@ -66,14 +64,14 @@ def test_what_is_foreign_in_an_event_draws_no_lines_and_no_escapes(caplog: pytes
     assert "%s %d" in record.getMessage()
 
 
-def test_a_program_that_configured_structlog_has_events_its_own_way(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_structlog_configuration_of_the_program_is_used(caplog: pytest.LogCaptureFixture) -> None:
     structlog.configure(processors=[structlog.processors.JSONRenderer(sort_keys=True)])
     with caplog.at_level(logging.DEBUG, logger="dial_client"):
         get_logger("dial_client.x").debug("tool_call", tool="now")
     assert [record.getMessage() for record in caplog.records] == ['{"event": "tool_call", "tool": "now"}']
 
 
-def test_a_program_that_configured_structlog_for_the_standard_library_has_them_too(
+def test_a_structlog_configuration_for_standard_logging_is_used(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     structlog.configure(

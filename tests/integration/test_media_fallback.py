@@ -1,4 +1,4 @@
-"""Images and documents on each wire: in their places, checked before they are sent, and never too many."""
+"""Images and documents in each model API: their positions, checks before sending, and limits."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ CALL = ToolCallRequest("a", "render", {})
 SAID = "[report.pdf, application/pdf, about 1 kB: it cannot be shown to the model]"
 
 
-def gave(*content: Part, is_error: bool = False) -> list[Message]:
-    """A conversation in which a tool gave this."""
+def tool_conversation(*content: Part, is_error: bool = False) -> list[Message]:
+    """Return a conversation in which a tool returned the content."""
     result = Message(Role.TOOL, content, tool_call_id="a", is_error=is_error)
     return [Message.user("Go on"), Message.assistant("", [CALL]), result]
 
 
-# In their places.
+# Positions
 
 
 def test_the_messages_api_gets_images_and_documents_inside_the_result() -> None:
-    sent = messages_api.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME)[2]["content"]
+    sent = messages_api.to_wire(tool_conversation(TextPart("Here"), PIXEL, REPORT), ME)[2]["content"]
 
     assert sent[0]["type"] == "tool_result"
     assert sent[0]["content"] == [
@@ -52,7 +52,7 @@ def test_the_messages_api_gets_images_and_documents_inside_the_result() -> None:
 
 
 def test_the_responses_api_gets_images_and_documents_inside_the_output() -> None:
-    sent = responses_api.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME)[2]
+    sent = responses_api.to_wire(tool_conversation(TextPart("Here"), PIXEL, REPORT), ME)[2]
 
     assert sent["type"] == "function_call_output"
     assert sent["output"] == [
@@ -62,8 +62,8 @@ def test_the_responses_api_gets_images_and_documents_inside_the_output() -> None
     ]
 
 
-def test_chat_completions_get_images_and_documents_behind_the_results() -> None:
-    tool, shown = chat_api.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME, OPENAI)[2:]
+def test_chat_completions_get_images_and_documents_after_the_results() -> None:
+    tool, shown = chat_api.to_wire(tool_conversation(TextPart("Here"), PIXEL, REPORT), ME, OPENAI)[2:]
 
     assert tool["content"] == "Here\n[1 image(s), 1 document(s): shown below]"
     assert shown["role"] == "user"
@@ -74,16 +74,16 @@ def test_chat_completions_get_images_and_documents_behind_the_results() -> None:
     ]
 
 
-def test_a_document_is_described_in_words_where_chat_completions_take_none() -> None:
-    tool, shown = chat_api.to_wire(gave(REPORT, PIXEL), ME, CHAT)[2:]
+def test_an_unsupported_document_is_replaced_by_a_placeholder_in_chat_completions() -> None:
+    tool, shown = chat_api.to_wire(tool_conversation(REPORT, PIXEL), ME, CHAT)[2:]
 
     assert tool["content"] == f"{SAID}\n[1 image(s): shown below]"
     assert [part["type"] for part in shown["content"]] == ["text", "image_url"]
 
 
-def test_nothing_follows_the_results_where_no_message_may_follow() -> None:
+def test_no_message_is_added_after_results_if_the_profile_forbids_it() -> None:
     profile = EndpointProfile(user_after_tool=False, documents=True)
-    sent = chat_api.to_wire(gave(REPORT, PIXEL), ME, profile)
+    sent = chat_api.to_wire(tool_conversation(REPORT, PIXEL), ME, profile)
 
     assert sent[-1]["role"] == "tool"
     assert sent[-1]["content"].startswith(f"{SAID}\n[image/png, ")
@@ -109,20 +109,23 @@ def test_nothing_follows_the_results_where_no_message_may_follow() -> None:
     ],
     ids=["chat", "responses", "messages"],
 )
-def test_a_persons_document_stands_in_their_message(sent: dict[str, Any], part: dict[str, Any]) -> None:
+def test_a_document_of_the_user_is_part_of_the_users_message(sent: dict[str, Any], part: dict[str, Any]) -> None:
     assert sent["content"][1] == part
 
 
 def test_an_error_that_is_an_image_is_still_an_error() -> None:
-    assert chat_api.to_wire(gave(PIXEL, is_error=True), ME)[2]["content"] == "ERROR: [1 image(s): shown below]"
-    assert responses_api.to_wire(gave(PIXEL, is_error=True), ME)[2]["output"][0]["text"] == "ERROR:"
-    assert messages_api.to_wire(gave(PIXEL, is_error=True), ME)[2]["content"][0]["is_error"] is True
-    assert responses_api.to_wire(gave(TextPart("Error: no"), PIXEL, is_error=True), ME)[2]["output"][0]["text"] == (
-        "Error: no"
+    assert (
+        chat_api.to_wire(tool_conversation(PIXEL, is_error=True), ME)[2]["content"]
+        == "ERROR: [1 image(s): shown below]"
     )
+    assert responses_api.to_wire(tool_conversation(PIXEL, is_error=True), ME)[2]["output"][0]["text"] == "ERROR:"
+    assert messages_api.to_wire(tool_conversation(PIXEL, is_error=True), ME)[2]["content"][0]["is_error"] is True
+    assert responses_api.to_wire(tool_conversation(TextPart("Error: no"), PIXEL, is_error=True), ME)[2]["output"][0][
+        "text"
+    ] == ("Error: no")
 
 
-# Checked before they are sent.
+# Checks before sending
 
 
 def on_the_wire(part: Part, profile: EndpointProfile = ANTHROPIC) -> dict[str, Any]:
@@ -163,25 +166,25 @@ def test_only_a_valid_document_is_sent(document: FilePart, shown: bool) -> None:
     ],
 )
 @pytest.mark.parametrize("declared", ["image/png", "image/webp", "", "application/octet-stream"])
-def test_an_image_is_sent_as_what_it_is_and_not_as_what_the_server_says(begin: bytes, kind: str, declared: str) -> None:
+def test_an_image_is_sent_with_its_detected_type(begin: bytes, kind: str, declared: str) -> None:
     assert on_the_wire(ImagePart(encoded(begin), declared))["source"]["media_type"] == kind
 
 
-def test_an_image_in_the_dress_of_a_document_is_an_image() -> None:
+def test_a_document_of_an_image_type_is_sent_as_an_image() -> None:
     assert on_the_wire(FilePart("aGVsbG8=", "image/jpg", "a.jpg"))["source"]["media_type"] == "image/jpeg"
 
 
 @pytest.mark.parametrize(("size", "shown"), [(MAX_IMAGE, True), (MAX_IMAGE + 4, False)])
-def test_an_image_above_the_limit_is_described_in_words(size: int, shown: bool) -> None:
+def test_an_image_above_the_limit_is_replaced_by_a_placeholder(size: int, shown: bool) -> None:
     assert (on_the_wire(ImagePart("A" * size, "image/png"))["type"] == "image") is shown
 
 
 @given(st.one_of(st.text("Ab+/=_- \n", max_size=12), st.binary(max_size=9).map(encoded)))
 @example("AAAA=")
-def test_base64_is_sent_only_if_it_is_strictly_that(data: str) -> None:
+def test_only_strictly_valid_base64_is_sent(data: str) -> None:
     digits = "".join(data.split())
     try:
-        # Python 3.11 lets padding pass that is not needed.
+        # Python 3.11 accepts superfluous padding.
         valid = bool(binascii.a2b_base64(digits, strict_mode=True)) and len(digits) % 4 == 0
     except binascii.Error:
         valid = False
@@ -200,17 +203,17 @@ def test_base64_is_sent_only_if_it_is_strictly_that(data: str) -> None:
         ("x" * 300, "x" * 200 + ".pdf"),
     ],
 )
-def test_a_document_has_a_name_that_endpoints_take(name: str, title: str) -> None:
+def test_a_document_name_is_converted_to_a_valid_name(name: str, title: str) -> None:
     assert on_the_wire(FilePart("JVBERi0xLjcK", "application/pdf", name))["title"] == title
 
 
-# Never too many.
+# Limits
 
 SIZES = st.lists(st.sampled_from([1, 1000, MAX_IMAGE, MAX_TOTAL // 2, MAX_TOTAL]), max_size=80)
 
 
 @given(SIZES)
-def test_what_is_shown_stays_within_the_limits_and_the_newest_is_always_shown(sizes: list[int]) -> None:
+def test_images_stay_within_the_limits_and_the_newest_is_always_sent(sizes: list[int]) -> None:
     old = count_expired(sizes)
     kept = sizes[old:]
 
@@ -222,7 +225,7 @@ def test_what_is_shown_stays_within_the_limits_and_the_newest_is_always_shown(si
 
 
 @given(SIZES)
-def test_descriptions_in_place_of_images_change_seldom_and_never_back(sizes: list[int]) -> None:
+def test_placeholders_for_images_change_rarely_and_are_never_reverted(sizes: list[int]) -> None:
     old = [count_expired(sizes[:end]) for end in range(len(sizes) + 1)]
 
     assert old == sorted(old)
@@ -233,7 +236,7 @@ def test_descriptions_in_place_of_images_change_seldom_and_never_back(sizes: lis
 
 
 @pytest.mark.parametrize("wire", [chat_api, responses_api, messages_api])
-def test_a_long_conversation_shows_its_newest_images_only(wire: Any) -> None:
+def test_only_the_newest_images_of_a_long_conversation_are_sent(wire: Any) -> None:
     conversation: list[Message] = []
     for number in range(30):
         call = ToolCallRequest(f"call_{number}", "screenshot", {})
@@ -251,7 +254,7 @@ def test_a_long_conversation_shows_its_newest_images_only(wire: Any) -> None:
     check(sent if wire is chat_api else ("", sent))
 
 
-# The notes for the user.
+# Notes for the user
 
 
 def noted(conversation: Sequence[Message], profile: EndpointProfile = ANTHROPIC) -> list[str]:
@@ -260,28 +263,31 @@ def noted(conversation: Sequence[Message], profile: EndpointProfile = ANTHROPIC)
     return notes
 
 
-def test_a_note_says_what_the_model_is_not_shown() -> None:
+def test_a_note_names_content_that_is_not_sent_to_the_model() -> None:
     drawing = ImagePart("aGVsbG8=", "image/svg+xml")
     content: Content = (TextPart("Read"), REPORT, drawing, drawing)
 
     assert noted([Message(Role.USER, content)]) == ["image/svg+xml, about 1 kB: it cannot be shown to the model"]
-    assert noted(gave(REPORT), EndpointProfile()) == [SAID[1:-1]]
+    assert noted(tool_conversation(REPORT), EndpointProfile()) == [SAID[1:-1]]
 
 
-def test_no_note_is_made_of_an_earlier_turn() -> None:
-    assert noted([*gave(REPORT), Message.assistant("Fine."), Message.user("And then?")], EndpointProfile()) == []
+def test_content_of_an_earlier_turn_has_no_note() -> None:
+    assert (
+        noted([*tool_conversation(REPORT), Message.assistant("Fine."), Message.user("And then?")], EndpointProfile())
+        == []
+    )
 
 
-def test_a_flood_of_them_is_not_a_flood_of_notes() -> None:
+def test_many_unsupported_parts_have_one_note() -> None:
     files = tuple(FilePart("", "text/x", f"{number}.txt") for number in range(100))
     assert len(noted([Message(Role.USER, files)])) == 8
 
 
 @pytest.mark.anyio
-async def test_the_notes_come_with_the_reply() -> None:
+async def test_notes_are_part_of_the_completion() -> None:
     with model_endpoint([Say("Fine")]) as endpoint:
         provider = provider_of(endpoint, Wire.CHAT)
-        heard = await hear(provider, *gave(REPORT, PIXEL))
+        heard = await hear(provider, *tool_conversation(REPORT, PIXEL))
         await provider.aclose()
 
     assert heard.completion == Completion(heard.completion.finish, heard.completion.usage, None, (SAID[1:-1],))

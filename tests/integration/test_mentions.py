@@ -1,4 +1,4 @@
-"""``@server:uri`` in what a person says: the resource goes along, and nothing else is taken for one."""
+"""``@server:uri`` mentions in messages: the resource is attached, and other text with ``@`` is not a mention."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FIRST = TextPart(
 )
 
 
-async def test_a_resource_that_is_named_goes_along_marked_as_what_it_is() -> None:
+async def test_a_mentioned_resource_is_attached_and_marked_as_foreign() -> None:
     async with DialClient({"books": library()}) as dial:
         attached = await dial.attach("What is in @books:book://1?")
     assert attached.message == Message(Role.USER, (TextPart("What is in @books:book://1?"), FIRST))
     assert attached.notes == ()
 
 
-async def test_images_and_documents_go_along_as_such_and_the_rest_as_a_line() -> None:
+async def test_images_and_documents_are_attached_and_other_files_are_described() -> None:
     async with DialClient({"books": library()}) as dial:
         attached = await dial.attach("@books:book://cover @books:book://paper @books:book://sound, @books:book://all")
     _, image, paper, sound, first, second = tuple(attached.message.content)
@@ -54,7 +54,7 @@ async def test_images_and_documents_go_along_as_such_and_the_rest_as_a_line() ->
         "",
     ],
 )
-async def test_addresses_and_names_are_no_resources(text: str) -> None:
+async def test_email_addresses_and_names_are_not_mentions(text: str) -> None:
     it = Library()
     async with DialClient({"books": library(it)}) as dial:
         attached = await dial.attach(text)
@@ -73,13 +73,13 @@ async def test_addresses_and_names_are_no_resources(text: str) -> None:
         "twice: @books:book://1 @books:book://1!",
     ],
 )
-async def test_what_stands_around_is_no_part_of_it(text: str) -> None:
+async def test_surrounding_punctuation_is_not_part_of_a_mention(text: str) -> None:
     async with DialClient({"books": library()}) as dial:
         attached = await dial.attach(text)
     assert attached.message.content == (TextPart(text), FIRST)
 
 
-async def test_an_address_that_is_listed_may_have_blanks_and_the_longest_is_meant() -> None:
+async def test_a_listed_uri_may_have_spaces_and_the_longest_match_is_used() -> None:
     it = Library()
     it.texts = {"book://a": "A", "book://a b": "AB", "book://a.": "dot"}
     async with DialClient({"my books": library(it), "my": library()}) as dial:
@@ -106,7 +106,7 @@ async def test_a_mention_that_cannot_be_attached_stays_in_the_text_with_a_note(t
     assert [attached_note[: len(note)] for attached_note in attached.notes] == [note]
 
 
-async def test_there_is_an_end_to_what_goes_along() -> None:
+async def test_the_number_of_attached_resources_is_limited() -> None:
     async with DialClient({"books": library()}) as dial:
         attached = await dial.attach(" ".join(f"@books:book://shelf/{number}" for number in range(99)))
     assert len(attached.message.content) == 1 + MAX_ATTACHED
@@ -114,7 +114,7 @@ async def test_there_is_an_end_to_what_goes_along() -> None:
 
 
 class ReadsOn:
-    """A model that searches in what it is shown the beginning of."""
+    """A model that searches the rest of a shortened resource."""
 
     info = ModelInfo("reads-on")
 
@@ -129,10 +129,10 @@ class ReadsOn:
             yield delta
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Close nothing: the model has no connections."""
 
 
-async def test_a_long_resource_is_shortened_and_the_model_can_read_on() -> None:
+async def test_a_long_resource_is_shortened_and_the_model_can_read_the_rest() -> None:
     model = ReadsOn()
     async with DialClient({"books": library()}, model, limits=Limits(max_result_chars=1000)) as dial:
         message = (await dial.attach("@books:book://long")).message
@@ -146,7 +146,7 @@ async def test_a_long_resource_is_shortened_and_the_model_can_read_on() -> None:
     assert "Line 12345 of a long book." in str(record.result.content)
 
 
-async def test_what_is_attached_survives_being_stored() -> None:
+async def test_an_attached_resource_is_stored_and_read_back() -> None:
     async with DialClient({"books": library()}) as dial:
         message = (await dial.attach("@books:book://1 @books:book://cover")).message
     assert Message.from_dict(json.loads(json.dumps(message.to_dict()))) == message

@@ -1,4 +1,4 @@
-"""What only the Messages API has: blocks that go back, pauses, stop reasons, and a limit that has to be said."""
+"""Features of the Messages API: blocks that are sent back, pauses, stop reasons, token limits and API versions."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ async def test_the_stop_reasons_of_a_message_are_distinguished(stop: str | None,
     assert heard.completion.finish is finish
 
 
-async def test_a_message_that_never_stops_is_cut() -> None:
+async def test_a_message_without_a_stop_event_is_truncated() -> None:
     heard = await ask(events(*message_events(TEXT, stop=None)[:-2], done=False))
 
     assert heard.completion.finish is FinishReason.CUT
 
 
-async def test_a_call_counts_whatever_the_stop_reason_of_a_whole_message_says() -> None:
+async def test_a_call_of_a_complete_message_is_run_with_any_stop_reason() -> None:
     use: Block = ({"type": "tool_use", "id": "a", "name": "now", "input": {}}, [])
 
     heard = await ask(events(*message_events(TEXT, use, stop="end_turn"), done=False))
@@ -86,7 +86,7 @@ async def test_a_call_counts_whatever_the_stop_reason_of_a_whole_message_says() 
     assert heard.asked == [("now", {})]
 
 
-async def test_thinking_goes_back_unmodified_with_its_signature_and_unknown_blocks() -> None:
+async def test_thinking_and_unknown_blocks_are_sent_back_unmodified() -> None:
     blocks: list[Block] = [
         ({"type": "thinking", "thinking": "", "signature": ""}, [{"type": "signature_delta", "signature": "c2ln"}]),
         ({"type": "redacted_thinking", "data": "eHh4"}, []),
@@ -113,7 +113,7 @@ async def test_thinking_goes_back_unmodified_with_its_signature_and_unknown_bloc
     ]
 
 
-async def test_a_paused_turn_is_taken_up_again_and_is_one_reply() -> None:
+async def test_a_paused_reply_is_continued_and_is_one_reply() -> None:
     server_tool: Block = ({"type": "server_tool_use", "id": "s", "name": "web", "input": {}}, [])
     pause = events(*message_events(TEXT, server_tool, stop="pause_turn"), done=False)
     rest = events(
@@ -134,7 +134,7 @@ async def test_a_paused_turn_is_taken_up_again_and_is_one_reply() -> None:
     assert [block["type"] for block in heard.completion.echo] == ["text", "server_tool_use", "text"]
 
 
-async def test_a_turn_that_pauses_for_ever_ends() -> None:
+async def test_the_number_of_pauses_of_a_reply_is_limited() -> None:
     with model_endpoint([events(*message_events(TEXT, stop="pause_turn"), done=False)]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES)
         heard = await hear(provider)
@@ -144,7 +144,7 @@ async def test_a_turn_that_pauses_for_ever_ends() -> None:
     assert len(endpoint.requests) == 9
 
 
-async def test_tokens_that_came_from_the_cache_or_went_there_are_counted() -> None:
+async def test_tokens_read_from_and_written_to_the_cache_are_counted() -> None:
     usage = {
         "input_tokens": 1,
         "cache_creation_input_tokens": 20,
@@ -158,7 +158,7 @@ async def test_tokens_that_came_from_the_cache_or_went_there_are_counted() -> No
     assert heard.completion.usage == Usage(321, 5, 300, 4, 20)
 
 
-async def test_a_long_reply_is_streamed_whatever_was_asked_for() -> None:
+async def test_a_request_with_a_high_token_limit_is_always_streamed() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES)
         for limit in (None, 21_333, 21_334):
@@ -181,13 +181,13 @@ async def test_a_history_with_calls_is_never_sent_without_tools() -> None:
     assert sent["tool_choice"] == {"type": "none"}
 
 
-async def test_a_temperature_the_endpoint_does_not_take_is_not_sent_and_a_note_says_so_once() -> None:
+async def test_an_unsupported_temperature_is_not_sent_and_noted_once() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES, temperature=0.5, quirks={"sampling": False})
         first, second = await hear(provider), await hear(provider)
         await provider.aclose()
 
-    assert first.completion.notes == ("the endpoint takes no temperature: it is not sent",)
+    assert first.completion.notes == ("the endpoint accepts no temperature: none is sent",)
     assert second.completion.notes == ()
     assert all("temperature" not in request.json for request in endpoint.requests)
 
@@ -196,7 +196,7 @@ VERSION_REFUSED = refuse(400, 'anthropic-version: "2026-10-21" is not a valid ve
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_endpoint_without_the_newest_version_is_asked_in_the_version_before(stream: bool) -> None:
+async def test_a_request_with_an_unknown_version_is_repeated_with_the_previous_version(stream: bool) -> None:
     with model_endpoint([VERSION_REFUSED, Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES)
         first, second = await hear(provider, stream=stream), await hear(provider, stream=stream)
@@ -205,11 +205,11 @@ async def test_an_endpoint_without_the_newest_version_is_asked_in_the_version_be
     versions = [request.headers["anthropic-version"] for request in endpoint.requests]
     assert versions == ["2026-10-21", "2023-06-01", "2023-06-01"]
     assert (first.text, second.text) == ("Hi", "Hi")
-    assert first.completion.notes == ("the endpoint does not take version 2026-10-21 of the API: 2023-06-01 is sent",)
+    assert first.completion.notes == ("the endpoint does not accept version 2026-10-21 of the API: 2023-06-01 is sent",)
     assert second.completion.notes == ()
 
 
-async def test_an_endpoint_that_refuses_every_version_is_asked_twice() -> None:
+async def test_an_endpoint_that_refuses_every_version_gets_two_requests() -> None:
     with model_endpoint([VERSION_REFUSED]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES)
         with pytest.raises(ProviderError, match="is not a valid version"):
@@ -234,7 +234,7 @@ def is_older(request: Recorded) -> bool:
     return request.headers["anthropic-version"] == "2023-06-01"
 
 
-async def test_requests_at_once_all_fall_back_to_the_older_version() -> None:
+async def test_concurrent_requests_all_fall_back_to_the_older_version() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         endpoint.answer_to = lambda request: Say("Hi") if is_older(request) else VERSION_REFUSED
         provider = provider_of(endpoint, Wire.MESSAGES)
@@ -251,7 +251,7 @@ async def test_requests_at_once_all_fall_back_to_the_older_version() -> None:
     assert texts == ["Hi", "Hi"]
 
 
-async def test_why_a_message_was_refused_is_noted() -> None:
+async def test_a_note_has_the_reason_of_a_refusal() -> None:
     refusal = message_events(TEXT, stop="refusal")
     refusal[-2]["delta"]["stop_details"] = {"type": "refusal", "explanation": "Not that."}
 

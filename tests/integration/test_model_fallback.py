@@ -1,4 +1,4 @@
-"""Fallback models over real HTTP: what the second endpoint is sent, and where a turn goes on."""
+"""Fallback models over HTTP: a turn continues with a model of another API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def double(number: int) -> int:
     return 2 * number
 
 
-async def test_a_turn_goes_on_with_the_model_of_another_api() -> None:
+async def test_a_turn_continues_with_the_fallback_model_of_another_api() -> None:
     first: list[Answer] = [
         Say(calls=(Call("double", {"number": 4}),), reasoning="Let me see."),
         refuse(401, "no such key"),

@@ -1,4 +1,4 @@
-"""What a profile says of its endpoint, seen from the whole host: names, schemas and formats are the wire's affair."""
+"""Profiles of endpoints in whole turns: tool formats, tool names and schema dialects affect only the requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def client(endpoint: ModelEndpoint, server: MCPServer, **settings: Any) -> DialC
     return DialClient({"dictionary": server}, "p", models={"p": profile})
 
 
-async def test_calls_ride_as_text_where_the_profile_says_so() -> None:
+async def test_a_profile_can_select_tool_calls_as_text() -> None:
     with model_endpoint([REACT, ANSWER]) as endpoint:
         async with client(endpoint, dictionary(), quirks={"tools": "text"}) as dial:
             turn = await dial.run([Message.user("What is tea?")])
@@ -47,7 +47,7 @@ FENCED = Say('I look it up.\n\n```json\n{"name": "lookup", "arguments": {"word":
 
 
 @pytest.mark.parametrize("preset", ["ollama", "llama.cpp"])
-async def test_a_call_in_a_last_code_fence_runs_where_the_preset_is_a_local_server(preset: str) -> None:
+async def test_a_call_in_the_last_code_fence_runs_with_presets_of_local_servers(preset: str) -> None:
     with model_endpoint([FENCED, Say("A plant.")]) as endpoint:
         async with client(endpoint, dictionary(), preset=preset) as dial:
             turn = await dial.run([Message.user("What is tea?")])
@@ -58,7 +58,7 @@ async def test_a_call_in_a_last_code_fence_runs_where_the_preset_is_a_local_serv
     assert echoed["content"].strip() == "I look it up."
 
 
-async def test_a_call_in_a_last_code_fence_is_an_example_at_any_other_endpoint() -> None:
+async def test_a_call_in_the_last_code_fence_is_text_with_other_endpoints() -> None:
     with model_endpoint([FENCED]) as endpoint:
         async with client(endpoint, dictionary()) as dial:
             turn = await dial.run([Message.user("How do I call it?")])
@@ -67,7 +67,7 @@ async def test_a_call_in_a_last_code_fence_is_an_example_at_any_other_endpoint()
     assert turn.tool_calls == ()
 
 
-async def test_a_format_that_is_named_wins_over_the_flag() -> None:
+async def test_a_given_tool_format_overrides_the_profile() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         async with client(endpoint, dictionary(), quirks={"tools": "text"}, tool_format="native") as dial:
             await dial.run([Message.user("What is tea?")])
@@ -75,7 +75,7 @@ async def test_a_format_that_is_named_wins_over_the_flag() -> None:
     assert len(endpoint.requests[0].json["tools"]) == 1
 
 
-async def test_a_dial_deployment_without_tools_is_talked_to_in_text() -> None:
+async def test_a_dial_deployment_without_tools_uses_a_text_format() -> None:
     described = one_json({"interfaces": ["openaiChatCompletions"], "features": {"tools": False}})
     with model_endpoint([REACT, ANSWER], described) as endpoint:
         async with client(endpoint, dictionary(), preset="dial") as dial:
@@ -86,7 +86,7 @@ async def test_a_dial_deployment_without_tools_is_talked_to_in_text() -> None:
     assert not [request for request in endpoint.requests if "tools" in request.json]
 
 
-async def test_a_call_under_an_endpoints_own_name_reaches_the_tool() -> None:
+async def test_a_call_with_a_mapped_tool_name_reaches_the_tool() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         async with client(endpoint, dictionary("3d.lookup"), preset="moonshot") as dial:
             await dial.run([Message.user("?")])
@@ -103,7 +103,7 @@ async def test_a_call_under_an_endpoints_own_name_reaches_the_tool() -> None:
     assert endpoint.requests[1].json["messages"][2]["tool_calls"][0]["function"]["name"] == sent
 
 
-async def test_arguments_are_checked_against_the_servers_schema_and_not_the_dialects() -> None:
+async def test_arguments_are_checked_against_the_schema_of_the_server() -> None:
     server = MCPServer("shirts", log_level="CRITICAL")
 
     @server.tool()

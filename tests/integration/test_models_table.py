@@ -1,4 +1,4 @@
-"""docs/models.md has a row for every endpoint that is known, and every row is true of what is sent and read here."""
+"""The table of docs/models.md has a row for every known endpoint, and a turn with each endpoint fits its row."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ARGUMENTS = '{"tz": "UTC"}'
 
 
 def name_at(preset: str) -> str:
-    """The name the first tool has on this endpoint's wire."""
+    """Return the name of the first tool in requests to the endpoint."""
     profile = PRESETS[preset].profile
     renaming = ToolNameMapping(profile.tool_name_re, profile.tool_name_len)
     return renaming.to_endpoint(ModelRequest((), TOOLS)).tools[0].name
@@ -86,7 +86,7 @@ UNREADABLE: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """How one endpoint answers a question with a call, and what has to be true of the second request."""
+    """Responses of one endpoint with a tool call, and a check of the next request."""
 
     streamed: tuple[Answer, ...]
     whole: tuple[Answer, ...]
@@ -96,13 +96,13 @@ class Case:
     notes: tuple[str, ...] = ()
 
 
-def said_back(request: Recorded) -> dict[str, Any]:
-    """The message the endpoint gets back with its own call."""
+def own_call(request: Recorded) -> dict[str, Any]:
+    """Return the message of the request that has the endpoint's own call."""
     return next(m for m in reversed(request.json["messages"]) if m.get("tool_calls"))
 
 
-def foreign(request: Recorded) -> dict[str, Any]:
-    """The message in which another model called."""
+def foreign_call(request: Recorded) -> dict[str, Any]:
+    """Return the message of the request that has another model's call."""
     return next(m for m in request.json["messages"] if m.get("tool_calls"))
 
 
@@ -120,8 +120,10 @@ def anthropic(request: Recorded) -> None:
     assert body["cache_control"] == {"type": "ephemeral"}
     assert "temperature" not in body
     assert body["max_tokens"] == 50
-    thought = next(block for message in body["messages"] for block in message["content"] if block["type"] == "thinking")
-    assert thought["signature"] == "c2lnbmF0dXJl"
+    streamed_call = next(
+        block for message in body["messages"] for block in message["content"] if block["type"] == "thinking"
+    )
+    assert streamed_call["signature"] == "c2lnbmF0dXJl"
 
 
 def azure(request: Recorded) -> None:
@@ -133,22 +135,22 @@ def azure(request: Recorded) -> None:
 def dial(request: Recorded) -> None:
     assert request.path.startswith("/openai/deployments/m/chat/completions?api-version=")
     assert request.headers["api-key"] == "k"
-    assert said_back(request)["custom_content"] == {"state": {"step": 1}}
+    assert own_call(request)["custom_content"] == {"state": {"step": 1}}
 
 
 def ollama(request: Recorded) -> None:
     assert "tool_choice" not in request.json
-    assert said_back(request)["reasoning"] == "Hm"
+    assert own_call(request)["reasoning"] == "Hm"
     assert all(isinstance(m["content"], str) for m in request.json["messages"] if m["role"] == "tool")
 
 
 def vllm(request: Recorded) -> None:
-    assert said_back(request)["reasoning"] == "Hm"
+    assert own_call(request)["reasoning"] == "Hm"
 
 
 def llama_cpp(request: Recorded) -> None:
     assert request.json["parallel_tool_calls"] is True
-    assert said_back(request)["reasoning_content"] == "Hm"
+    assert own_call(request)["reasoning_content"] == "Hm"
 
 
 def gemini(request: Recorded) -> None:
@@ -156,8 +158,8 @@ def gemini(request: Recorded) -> None:
     check_gemini(first["parameters"])
     assert "parameters" not in second
     assert re.fullmatch("[a-zA-Z_][a-zA-Z0-9_.-]{0,63}", first["name"])
-    assert said_back(request)["tool_calls"][0]["extra_content"] == SIGNED["extra_content"]
-    (unsigned,) = foreign(request)["tool_calls"]
+    assert own_call(request)["tool_calls"][0]["extra_content"] == SIGNED["extra_content"]
+    (unsigned,) = foreign_call(request)["tool_calls"]
     assert unsigned["extra_content"]["google"]["thought_signature"] == "skip_thought_signature_validator"
 
 
@@ -171,8 +173,8 @@ def mistral(request: Recorded) -> None:
 
 
 def deepseek(request: Recorded) -> None:
-    assert said_back(request)["reasoning_content"] == "Hm"
-    assert foreign(request)["reasoning_content"] == ""
+    assert own_call(request)["reasoning_content"] == "Hm"
+    assert foreign_call(request)["reasoning_content"] == ""
 
 
 def moonshot(request: Recorded) -> None:
@@ -180,30 +182,30 @@ def moonshot(request: Recorded) -> None:
     function = request.json["tools"][0]["function"]
     assert re.fullmatch("[a-zA-Z][a-zA-Z0-9_-]{0,63}", function["name"])
     check_openai(function["parameters"])
-    assert said_back(request)["tool_calls"][0]["id"] == "functions.now:0"
+    assert own_call(request)["tool_calls"][0]["id"] == "functions.now:0"
 
 
 def openrouter(request: Recorded) -> None:
-    assert said_back(request)["reasoning_details"] == DETAILS
+    assert own_call(request)["reasoning_details"] == DETAILS
 
 
 def groq(request: Recorded) -> None:
-    assert said_back(request)["reasoning"] == "Hm"
+    assert own_call(request)["reasoning"] == "Hm"
     assert not [message for message in request.json["messages"] if "reasoning_content" in message]
 
 
-def thought(preset: str, field: str, *more: Any, finish: str = "tool_calls", **beside: Any) -> tuple[Answer, ...]:
-    """A stream of one thought and one whole call, with usage behind it."""
+def streamed_call(preset: str, field: str, *more: Any, finish: str = "tool_calls", **beside: Any) -> tuple[Answer, ...]:
+    """Return a stream of one reasoning delta, one complete call, and the usage."""
     calls = [{"tool_calls": [call(preset, index=0, **beside)]}]
     return (events(chunk({"role": "assistant", field: "Hm"}), *map(chunk, calls), chunk({}, finish), *more, LAST),)
 
 
-def in_one(preset: str, field: str, finish: str = "tool_calls", **beside: Any) -> tuple[Answer, ...]:
+def complete_call(preset: str, field: str, finish: str = "tool_calls", **beside: Any) -> tuple[Answer, ...]:
     return (whole({field: "Hm", "tool_calls": [call(preset, **beside)]}, finish),)
 
 
 ASKS = (Say("", (Call("3d__now", {"tz": "UTC"}),), reasoning="Hm"),)
-PIECES = [
+FRAGMENTS = [
     {"index": 0, "id": "call_1", "type": "function", "function": {"name": "3d__now", "arguments": ""}},
     *({"index": 0, "id": "", "function": {"name": "", "arguments": piece}} for piece in (ARGUMENTS[:5], ARGUMENTS[5:])),
 ]
@@ -246,25 +248,25 @@ CASES: dict[str, Case] = {
         reasoning="",
         described=one_json({"interfaces": ["openaiChatCompletions"], "features": {"tools": True}}),
     ),
-    "ollama": Case(thought("ollama", "reasoning"), in_one("ollama", "reasoning"), ollama),
+    "ollama": Case(streamed_call("ollama", "reasoning"), complete_call("ollama", "reasoning"), ollama),
     "vllm": Case(
         (
             events(
                 chunk({"reasoning": "Hm"}, usage={"prompt_tokens": 11, "completion_tokens": 1}),
-                *(chunk({"tool_calls": [piece]}) for piece in PIECES),
+                *(chunk({"tool_calls": [piece]}) for piece in FRAGMENTS),
                 chunk({}, "stop"),
                 LAST,
             ),
         ),
-        in_one("vllm", "reasoning", "stop"),
+        complete_call("vllm", "reasoning", "stop"),
         vllm,
     ),
     "llama.cpp": Case(
-        thought("llama.cpp", "reasoning_content", {"choices": [], "timings": {"prompt_n": 3}}),
-        in_one("llama.cpp", "reasoning_content"),
+        streamed_call("llama.cpp", "reasoning_content", {"choices": [], "timings": {"prompt_n": 3}}),
+        complete_call("llama.cpp", "reasoning_content"),
         llama_cpp,
     ),
-    "lmstudio": Case(thought("lmstudio", "reasoning"), in_one("lmstudio", "reasoning"), vllm),
+    "lmstudio": Case(streamed_call("lmstudio", "reasoning"), complete_call("lmstudio", "reasoning"), vllm),
     "gemini": Case(
         (events(chunk({"role": "assistant", "tool_calls": [call("gemini", **SIGNED)]}, "stop"), LAST),),
         (whole({"tool_calls": [call("gemini", **SIGNED)]}, "stop"),),
@@ -281,10 +283,12 @@ CASES: dict[str, Case] = {
         (whole({"content": [THINKING], "reasoning_content": "", "tool_calls": [call("mistral", id="a1B2c3D4e")]}),),
         mistral,
     ),
-    "deepseek": Case(thought("deepseek", "reasoning_content"), in_one("deepseek", "reasoning_content"), deepseek),
+    "deepseek": Case(
+        streamed_call("deepseek", "reasoning_content"), complete_call("deepseek", "reasoning_content"), deepseek
+    ),
     "moonshot": Case(
-        thought("moonshot", "reasoning_content", id="functions.now:0"),
-        in_one("moonshot", "reasoning_content", id="functions.now:0"),
+        streamed_call("moonshot", "reasoning_content", id="functions.now:0"),
+        complete_call("moonshot", "reasoning_content", id="functions.now:0"),
         moonshot,
     ),
     "openrouter": Case(
@@ -301,16 +305,16 @@ CASES: dict[str, Case] = {
                 )
             ),
         ),
-        (refuse(400, **UNREADABLE), *in_one("groq", "reasoning")),
+        (refuse(400, **UNREADABLE), *complete_call("groq", "reasoning")),
         groq,
-        notes=("the endpoint could not read a call of the model's: it is asked once more",),
+        notes=("the endpoint could not parse the model's tool call: the request is sent again",),
     ),
 }
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_call_the_endpoint_cannot_read_twice_is_an_error(stream: bool) -> None:
+async def test_a_call_that_the_endpoint_cannot_parse_twice_is_an_error(stream: bool) -> None:
     failed = events({"error": UNREADABLE}, done=False) if stream else refuse(400, **UNREADABLE)
     with model_endpoint([failed]) as endpoint:
         provider = provider_of(endpoint)
@@ -323,7 +327,7 @@ async def test_a_call_the_endpoint_cannot_read_twice_is_an_error(stream: bool) -
 
 
 @pytest.mark.anyio
-async def test_a_streamed_text_is_not_repeated() -> None:
+async def test_a_request_is_not_repeated_after_streamed_text() -> None:
     with model_endpoint([events(chunk({"content": "I look"}), {"error": UNREADABLE}, done=False)]) as endpoint:
         provider = provider_of(endpoint)
         with pytest.raises(ProviderError):
@@ -333,14 +337,14 @@ async def test_a_streamed_text_is_not_repeated() -> None:
     assert len(endpoint.requests) == 1
 
 
-def test_every_row_has_a_case_and_every_endpoint_that_is_known_a_row() -> None:
+def test_every_known_endpoint_has_a_row_and_a_case() -> None:
     assert sorted(ROWS) == sorted(CASES) == sorted(PRESETS)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("preset", sorted(CASES))
-async def test_a_turn_goes_through_with_what_this_endpoint_makes_of_the_wire(preset: str, stream: bool) -> None:
+async def test_a_turn_works_with_the_variations_of_the_endpoint(preset: str, stream: bool) -> None:
     case = CASES[preset]
     answers = case.streamed if stream else case.whole
     with model_endpoint([*answers, Say("Noon.")], case.described) as endpoint:

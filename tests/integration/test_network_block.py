@@ -1,4 +1,4 @@
-"""Tests without a network: this machine can be reached, and no other."""
+"""The network block of tests: only this machine can be reached."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dial_client import DialClient
 from dial_client.testing import NetworkBlocked, block_network
 from tests.support.model_endpoint import Say, model_endpoint
 
-# An address for documentation, which no machine has (RFC 5737): nothing is sent to it even if the block were open.
+# An address reserved for documentation (RFC 5737), which no machine uses.
 FOREIGN = "192.0.2.1"
 
 
@@ -50,7 +50,7 @@ def test_a_datagram_to_another_machine_is_refused() -> None:
 
 
 @pytest.mark.parametrize("host", ["api.example.test", b"api.example.test", "localhost.example.test"])
-def test_the_name_of_another_machine_is_not_looked_up(host: Any) -> None:
+def test_the_name_of_another_machine_is_not_resolved(host: Any) -> None:
     with block_network():
         for look_up in (socket.gethostbyname, lambda name: socket.getaddrinfo(name, 443)):
             with pytest.raises(NetworkBlocked, match=r"example\.test"):
@@ -58,7 +58,7 @@ def test_the_name_of_another_machine_is_not_looked_up(host: Any) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
-def test_this_machine_is_reached(host: str) -> None:
+def test_this_machine_can_be_reached(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         server = socket.create_server(("::1" if ":" in host else "127.0.0.1", 0), family=family)
@@ -69,7 +69,7 @@ def test_this_machine_is_reached(host: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
-def test_a_unix_socket_is_reached() -> None:
+def test_a_unix_socket_can_be_used() -> None:
     with block_network():
         first, second = socket.socketpair()
         first.send(b"x")
@@ -78,14 +78,14 @@ def test_a_unix_socket_is_reached() -> None:
         second.close()
 
 
-def test_afterwards_everything_is_as_it_was() -> None:
+def test_the_block_restores_the_socket_functions() -> None:
     before = (dict(vars(socket.socket)), socket.getaddrinfo)
     with block_network(), block_network():
         assert socket.getaddrinfo is not before[1]
     assert (dict(vars(socket.socket)), socket.getaddrinfo) == before
 
 
-def test_a_model_on_this_machine_answers_and_a_remote_model_is_named_at_once() -> None:
+def test_a_local_model_answers_and_a_remote_model_is_an_error() -> None:
     with model_endpoint([Say("Here.")]) as endpoint, block_network():
         assert DialClient({}, "chat:m", base_url=f"{endpoint.url}/v1").ask_sync("Where?") == "Here."
         dial = DialClient({}, "chat:m", base_url="http://models.example.test/v1")

@@ -1,4 +1,4 @@
-"""Servers behind a login: how one logs in, what is kept, and what happens where nobody is there to log in."""
+"""OAuth for servers: login, token storage, refresh, scopes and client credentials, with or without a login callback."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def client(server: Guarded, login: Login | None = None, limits: Limits | None = 
     return DialClient({"docs": entry}, callbacks=Callbacks(login=login), limits=limits)
 
 
-async def test_a_server_that_needs_a_login_explains_it_and_leaves_its_neighbors_running(server: Guarded) -> None:
+async def test_a_server_that_needs_a_login_fails_with_a_hint_and_other_servers_run(server: Guarded) -> None:
     async with DialClient({"my docs": {"url": server.url}, "good": raw("Server")}) as dial:
         status = dial.servers["my docs"]
         assert status.state is ServerState.FAILED
@@ -51,7 +51,7 @@ async def test_a_server_that_needs_a_login_explains_it_and_leaves_its_neighbors_
     assert "/register" not in server.paths()
 
 
-async def test_a_person_who_never_comes_back_delays_no_other_server(server: Guarded) -> None:
+async def test_a_login_that_never_completes_does_not_delay_other_servers(server: Guarded) -> None:
     class Gone(Person):
         async def __call__(self, request: Any) -> str:
             self.asked.append(request)
@@ -64,7 +64,7 @@ async def test_a_person_who_never_comes_back_delays_no_other_server(server: Guar
         assert (await dial.call("echo", {"text": "hi"})).success
 
 
-async def test_who_logs_in_once_stays_logged_in(server: Guarded, home: Path) -> None:
+async def test_a_login_is_stored_for_later_clients(server: Guarded, home: Path) -> None:
     person = Person()
     async with client(server, person) as dial:
         assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error
@@ -80,7 +80,7 @@ async def test_who_logs_in_once_stays_logged_in(server: Guarded, home: Path) -> 
     assert server.paths().count("/authorize") == 1
 
 
-async def test_what_was_kept_is_refreshed_after_a_restart(server: Guarded, home: Path) -> None:
+async def test_expired_stored_tokens_are_refreshed(server: Guarded, home: Path) -> None:
     async with client(server, Person()):
         pass
     [file] = kept(home)
@@ -90,7 +90,7 @@ async def test_what_was_kept_is_refreshed_after_a_restart(server: Guarded, home:
     assert [form["grant_type"] for form in server.forms("/token")] == ["authorization_code", "refresh_token"]
 
 
-async def test_a_token_that_is_revoked_is_refreshed_in_the_middle_of_a_call(server: Guarded) -> None:
+async def test_a_revoked_access_token_is_refreshed_during_a_call(server: Guarded) -> None:
     person = Person()
     async with client(server, person) as dial:
         server.tokens.clear()
@@ -98,7 +98,7 @@ async def test_a_token_that_is_revoked_is_refreshed_in_the_middle_of_a_call(serv
     assert len(person.asked) == 1
 
 
-async def test_where_nothing_can_be_refreshed_a_new_login_is_due(server: Guarded) -> None:
+async def test_without_a_valid_refresh_token_a_new_login_is_required(server: Guarded) -> None:
     async with client(server, Person()):
         pass
     server.tokens.clear()
@@ -109,7 +109,7 @@ async def test_where_nothing_can_be_refreshed_a_new_login_is_due(server: Guarded
         assert dial.servers["docs"].state is ServerState.READY
 
 
-async def test_a_server_that_cannot_refresh_now_does_not_cost_the_login(server: Guarded, home: Path) -> None:
+async def test_a_failed_refresh_with_status_503_keeps_the_tokens(server: Guarded, home: Path) -> None:
     async with client(server, Person()):
         pass
     [file] = kept(home)
@@ -122,7 +122,7 @@ async def test_a_server_that_cannot_refresh_now_does_not_cost_the_login(server: 
         assert dial.servers["docs"].state is ServerState.READY
 
 
-async def test_more_rights_are_asked_for_when_a_tool_needs_them(server: Guarded) -> None:
+async def test_more_scopes_are_requested_when_a_tool_needs_them(server: Guarded) -> None:
     person = Person()
     server.resource = {"scopes_supported": ["read"]}
     async with client(server, person) as dial:
@@ -130,7 +130,7 @@ async def test_more_rights_are_asked_for_when_a_tool_needs_them(server: Guarded)
     assert [request.scopes for request in person.asked] == [("read",), ("read", "admin")]
 
 
-async def test_without_a_person_more_rights_wait_for_the_next_login(server: Guarded) -> None:
+async def test_without_a_callback_more_scopes_are_requested_at_the_next_login(server: Guarded) -> None:
     server.resource = {"scopes_supported": ["read"]}
     async with client(server, Person()):
         pass
@@ -145,7 +145,7 @@ async def test_without_a_person_more_rights_wait_for_the_next_login(server: Guar
         assert (await dial.call("admin", {})).success
 
 
-async def test_rights_beyond_those_of_the_configuration_are_never_asked_for(server: Guarded) -> None:
+async def test_scopes_outside_the_configuration_are_never_requested(server: Guarded) -> None:
     person = Person()
     server.resource = {"scopes_supported": ["read", "everything"]}
     async with client(server, person, scopes=["read"]) as dial:
@@ -153,7 +153,7 @@ async def test_rights_beyond_those_of_the_configuration_are_never_asked_for(serv
     assert [request.scopes for request in person.asked] == [("read",)]
 
 
-async def test_the_time_a_person_takes_is_not_the_calls(server: Guarded) -> None:
+async def test_a_login_does_not_count_towards_the_timeout_of_a_call(server: Guarded) -> None:
     class Slow(Person):
         async def __call__(self, request: Any) -> str:
             if self.asked:
@@ -164,7 +164,7 @@ async def test_the_time_a_person_takes_is_not_the_calls(server: Guarded) -> None
         assert (await dial.call("admin", {})).success
 
 
-async def test_calls_go_out_side_by_side(server: Guarded) -> None:
+async def test_authorized_calls_run_concurrently(server: Guarded) -> None:
     async with client(server, Person()) as dial:
         with anyio.fail_after(LONG):
             async with anyio.create_task_group() as group:
@@ -173,14 +173,14 @@ async def test_calls_go_out_side_by_side(server: Guarded) -> None:
     assert server.together.broken is False
 
 
-async def test_a_person_who_does_not_want_to_is_asked_once(server: Guarded) -> None:
+async def test_a_declined_login_is_requested_once(server: Guarded) -> None:
     person = Person(is_willing=False)
     async with client(server, person) as dial:
         assert dial.servers["docs"].error == "nobody logged in"
     assert len(person.asked) == 1
 
 
-async def test_a_server_that_is_opened_anew_asks_once_for_a_login_that_is_over(server: Guarded) -> None:
+async def test_a_reconnecting_server_requests_an_expired_login_once(server: Guarded) -> None:
     person = Person()
     async with client(server, person) as dial:
         server.forgets, person.is_willing = True, False
@@ -192,7 +192,7 @@ async def test_a_server_that_is_opened_anew_asks_once_for_a_login_that_is_over(s
     assert len(person.asked) == 2
 
 
-async def test_a_client_with_a_secret_needs_no_person(server: Guarded) -> None:
+async def test_client_credentials_need_no_login_callback(server: Guarded) -> None:
     grant = "client_credentials"
     async with client(server, clientId="me", clientSecret="my-secret", grantType=grant) as dial:
         assert (await dial.call("echo", {})).success
@@ -207,7 +207,7 @@ async def test_a_configured_client_is_not_registered(server: Guarded) -> None:
     assert server.forms("/authorize")[0]["client_id"] == "me"
 
 
-async def test_a_secret_stays_with_the_authorization_server_it_was_first_used_at(server: Guarded) -> None:
+async def test_a_client_secret_is_sent_only_to_its_first_authorization_server(server: Guarded) -> None:
     with guarded() as second:
         async with client(server, Person(), clientId="me", clientSecret="my-secret"):
             pass
@@ -219,7 +219,7 @@ async def test_a_secret_stays_with_the_authorization_server_it_was_first_used_at
         assert "/token" not in second.paths()
 
 
-async def test_a_document_about_this_host_stands_for_a_registration(server: Guarded) -> None:
+async def test_a_client_id_metadata_document_replaces_registration(server: Guarded) -> None:
     server.metadata = {"client_id_metadata_document_supported": True}
     document = "https://dial.example/client.json"
     async with client(server, Person(), clientMetadataUrl=document) as dial:
@@ -228,7 +228,7 @@ async def test_a_document_about_this_host_stands_for_a_registration(server: Guar
     assert "/register" not in server.paths()
 
 
-async def test_who_embeds_it_may_sign_requests_in_a_way_of_their_own(server: Guarded) -> None:
+async def test_an_embedding_program_may_supply_its_own_authentication(server: Guarded) -> None:
     server.tokens["mine"] = set()
     for token, error in (("mine", None), ("other", "HTTP 401 (Unauthorized)"), ("", "its login failed (KeyError)")):
         entry = {"url": server.url, "auth": Signing(token)}
@@ -239,7 +239,7 @@ async def test_who_embeds_it_may_sign_requests_in_a_way_of_their_own(server: Gua
 
 
 class Signing(httpx2.Auth):
-    """Somebody's own way to sign requests."""
+    """Authentication of an embedding program."""
 
     def __init__(self, token: str) -> None:
         self._tokens = {"token": token} if token else {}
@@ -249,16 +249,16 @@ class Signing(httpx2.Auth):
         yield request
 
 
-async def test_the_stream_of_an_older_server_is_behind_its_login_too(server: Guarded) -> None:
+async def test_a_server_with_the_sse_transport_can_require_a_login(server: Guarded) -> None:
     entry, person = {"url": server.url, "type": "sse"}, Person()
     async with DialClient({"docs": entry}) as dial:
         assert "it needs a login: run" in (dial.servers["docs"].error or "")
     async with DialClient({"docs": entry}, callbacks=Callbacks(login=person)) as dial:
-        assert "HTTP 404" in (dial.servers["docs"].error or "")  # past the login there is no such stream here
+        assert "HTTP 404" in (dial.servers["docs"].error or "")  # after the login: the server has no SSE stream
     assert len(person.asked) == 1
 
 
-async def test_a_login_in_another_process_is_noticed(server: Guarded) -> None:
+async def test_tokens_stored_by_another_process_are_used(server: Guarded) -> None:
     async with client(server, Person()) as dial:
         server.tokens.clear()
         server.refreshable.clear()
@@ -267,7 +267,7 @@ async def test_a_login_in_another_process_is_noticed(server: Guarded) -> None:
         assert (await dial.call("echo", {})).success
 
 
-async def test_a_server_from_before_there_was_metadata_is_its_own_authorization_server_where_the_user_vouches_for_it(
+async def test_a_trusted_server_without_metadata_is_its_own_authorization_server(
     server: Guarded,
 ) -> None:
     server.answers = {WELL_KNOWN: (404, ""), "/.well-known/oauth-protected-resource/mcp": (404, "")}
@@ -282,7 +282,7 @@ def format_record(record: logging.LogRecord) -> str:
     return record.getMessage() + str(record.exc_text) + str(record.exc_info)
 
 
-async def test_no_secret_is_in_anything_that_is_shown_or_written(
+async def test_no_secret_is_in_logs_errors_or_recordings(
     server: Guarded, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "dial_client")

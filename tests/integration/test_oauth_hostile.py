@@ -1,4 +1,4 @@
-"""Servers that would have a login go elsewhere, or on for ever: each ends in words, and nobody else is reached."""
+"""Hostile authorization: misdirected or endless logins end with an error, and no other host gets a request."""
 
 from __future__ import annotations
 
@@ -125,25 +125,25 @@ def server() -> Iterator[Guarded]:
         (plain_pkce, "does not protect codes with PKCE"),
         (other_issuer, "issuer mismatch"),
         (without_issuer, "names no issuer (iss)"),
-        (without_metadata, "does not announce PKCE; if that is right, name its origin"),
+        (without_metadata, "does not announce PKCE; if you trust it, name its origin"),
         (mixed_up, "iss mismatch"),
         (other_state, "belongs to another login"),
         (denies, "the login was refused: access_denied: go away"),
         (other_resource, "does not match"),
         (cloud_metadata, "leads into a private network: http://169.254.169.254/latest/meta-data/"),
         (broken_address, "the login cannot be understood"),
-        (a_file, "leads to what is no web address"),
+        (a_file, "leads to an invalid web address"),
         (script, "does not say how to log in"),
         (redirects, "does not announce PKCE"),
         (huge, "answers with more than 1,048,576 bytes"),
         (babbles, "refuses the login: no"),
         (gives_nothing, "returns no usable token"),
         (gives_a_header, "returns no usable token"),
-        (never_content, "the server does not accept the token"),
+        (never_content, "the server rejects the token"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-async def test_a_login_that_is_led_astray_ends_in_words(server: Guarded, odd: Odd, words: str) -> None:
+async def test_a_misdirected_login_ends_with_an_error(server: Guarded, odd: Odd, words: str) -> None:
     person = Person()
     with guarded() as attacker:
         odd(server, attacker)
@@ -160,7 +160,7 @@ async def test_a_login_that_is_led_astray_ends_in_words(server: Guarded, odd: Od
     assert len(person.asked) <= 1
 
 
-async def test_a_server_that_always_wants_more_rights_gets_an_end(server: Guarded) -> None:
+async def test_the_number_of_requests_for_more_scopes_is_limited(server: Guarded) -> None:
     person = Person()
     server.endless = lambda count: f"more-{count}"
     async with DialClient({"docs": {"url": server.url}}, callbacks=Callbacks(login=person)) as dial:
@@ -170,7 +170,7 @@ async def test_a_server_that_always_wants_more_rights_gets_an_end(server: Guarde
     assert len(person.asked) <= 6
 
 
-async def test_the_user_can_vouch_for_another_origin(server: Guarded) -> None:
+async def test_the_user_can_trust_another_origin(server: Guarded) -> None:
     with guarded() as attacker:
         server.metadata = {"token_endpoint": f"{attacker.base}/token"}
         attacker.codes, attacker.tokens = server.codes, server.tokens
@@ -200,7 +200,7 @@ async def test_the_user_can_vouch_for_another_origin(server: Guarded) -> None:
         "https:///nowhere",
     ],
 )
-async def test_a_public_server_leads_to_public_and_encrypted_places_only(url: str) -> None:
+async def test_a_public_server_may_only_lead_to_public_https_addresses(url: str) -> None:
     with pytest.raises(LoginFailed):
         await UrlPolicy("https://1.1.1.1/mcp").resolve_allowed(url)
 
@@ -214,21 +214,21 @@ async def test_a_public_server_leads_to_public_and_encrypted_places_only(url: st
         ("http://127.0.0.1/mcp", "https://10.0.0.1/"),
     ],
 )
-async def test_a_server_leads_no_further_inside_than_it_lies_itself(server: str, url: str) -> None:
+async def test_a_server_may_lead_to_addresses_that_are_no_more_internal_than_its_own(server: str, url: str) -> None:
     assert await UrlPolicy(server).resolve_allowed(url)
 
 
-async def test_the_user_can_vouch_for_a_private_place() -> None:
+async def test_the_user_can_trust_a_private_origin() -> None:
     assert await UrlPolicy("https://1.1.1.1/mcp", ("https://10.0.0.1",)).resolve_allowed("https://10.0.0.1/authorize")
 
 
-def test_an_address_to_browser_url_has_nothing_for_a_shell_in_it() -> None:
+def test_a_browser_url_has_no_shell_metacharacters() -> None:
     url = to_browser_url("https://a.example/x?a=$(touch /tmp/x)&b=`id`;\"'\\|<>\x1b[2J\n^")
     assert not set(url) & set("$()`;\"'\\|<>\x1b\n^ ")
     assert url.startswith("https://a.example/x?a=")
 
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "https://user:pass@a.example/", "data:x"])
-def test_no_other_address_is_opened(url: str) -> None:
+def test_only_http_urls_are_opened_in_the_browser(url: str) -> None:
     with pytest.raises(LoginFailed):
         to_browser_url(url)

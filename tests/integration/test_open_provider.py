@@ -1,4 +1,4 @@
-"""From a model's name to a provider; and what goes to its address, and nowhere else."""
+"""Providers by model name: API, address, key, profile and preset."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def profile_of(provider: HttpProvider | DialProvider) -> EndpointProfile:
         ),
     ],
 )
-def test_a_name_leads_to_its_wire_and_address_and_a_key_goes_only_where_it_belongs(
+def test_a_model_name_selects_its_api_its_address_and_only_its_own_key(
     model: str, environ: Mapping[str, str], base_url: str | None, kind: type, address: str, key: str
 ) -> None:
     provider = opened(model, environ, base_url=base_url)
@@ -145,7 +145,7 @@ def test_a_name_leads_to_its_wire_and_address_and_a_key_goes_only_where_it_belon
         ("http://box:1/v1", "http://box:1/v1"),
     ],
 )
-def test_ollamas_address_is_read_as_ollama_reads_it(host: str, expected: str) -> None:
+def test_the_address_of_ollama_is_parsed_like_ollama_does(host: str, expected: str) -> None:
     assert endpoint_of(opened("ollama:qwen3.5", {"OLLAMA_HOST": host})).base_url == expected
 
 
@@ -205,9 +205,9 @@ def test_an_azure_endpoint_is_a_profile_with_two_flags() -> None:
         ("anthropic:m", OPENAI_KEY, {}, "anthropic:m needs a key", "set ANTHROPIC_API_KEY"),
         ("chat:m", {}, {}, "chat:m needs a key", "--base-url"),
         ("dial:m", {"DIAL_API_KEY": "k"}, {}, "dial:m has no address", "set DIAL_URL"),
-        ("openai:", OPENAI_KEY, {}, "'openai:' names no model", "openai:ID"),
-        ("openai: ", OPENAI_KEY, {}, "names no model", "openai:ID"),
-        ("scripted:", {}, {}, "names no file", "scripted:FILE"),
+        ("openai:", OPENAI_KEY, {}, "'openai:' has no model ID", "openai:ID"),
+        ("openai: ", OPENAI_KEY, {}, "has no model ID", "openai:ID"),
+        ("scripted:", {}, {}, "has no file name", "scripted:FILE"),
         ("opnai:m", {}, {}, "there is no model 'opnai:m'", "did you mean openai:m?"),
         ("olama:a:b", {}, {}, "there is no model", "did you mean ollama:a:b?"),
         ("claude-sonnet-5-5", {}, {}, "there is no model", "did you mean anthropic:claude-sonnet-5-5?"),
@@ -220,13 +220,13 @@ def test_an_azure_endpoint_is_a_profile_with_two_flags() -> None:
         ("chat:m", {}, {"base_url": "ftp://x"}, "not an address", "http://"),
         ("chat:m", {}, {"base_url": "http://x:99999"}, "not an address", "http://"),
         ("chat:m", {}, {"base_url": "http://a b"}, "not an address", "http://"),
-        ("chat:m", {}, {"base_url": "http://user:sk-x@a"}, "the base URL has a password in it", "a place of its own"),
+        ("chat:m", {}, {"base_url": "http://user:sk-x@a"}, "the base URL contains a password", "separately"),
         ("chat:m", {"OPENAI_BASE_URL": "nowhere"}, {}, "OPENAI_BASE_URL is not an address", "http://"),
         ("ollama:m", {"OLLAMA_HOST": "http://x:99999"}, {}, "OLLAMA_HOST is not an address", "http://"),
         ("ollama:m", {"OLLAMA_HOST": "[::1"}, {}, "OLLAMA_HOST is not an address", "http://"),
-        ("openai:m", {"OPENAI_API_KEY": "sk-\n\x00x"}, {}, "OPENAI_API_KEY has a character", "copied whole"),
-        ("openai:m", {"OPENAI_API_KEY": "sk-…"}, {}, "OPENAI_API_KEY has a character", "copied whole"),
-        ("local", {}, {"base_url": "http://127.0.0.1"}, "local has no address", "leave"),
+        ("openai:m", {"OPENAI_API_KEY": "sk-\n\x00x"}, {}, "OPENAI_API_KEY contains a character", "copy the whole key"),
+        ("openai:m", {"OPENAI_API_KEY": "sk-…"}, {}, "OPENAI_API_KEY contains a character", "copy the whole key"),
+        ("local", {}, {"base_url": "http://127.0.0.1"}, "local models accept no base URL", "leave"),
         ("mine", {}, {"models": settings(quirks={"user_after_tol": True})}, "'user_after_tol'", "'user_after_tool'"),
         ("mine", {}, {"models": settings(quirks={"sampling": "yes"})}, "models.mine.sampling", "bool"),
         ("mine", {}, {"models": settings(quirks={"parallel": "yes"})}, "models.mine.parallel", "send_true"),
@@ -236,7 +236,7 @@ def test_an_azure_endpoint_is_a_profile_with_two_flags() -> None:
         ("mine", {}, {"models": settings(preset="dial", base_url=None)}, "has no address", "set DIAL_URL"),
     ],
 )
-def test_mistakes_are_reported_in_one_line_with_what_to_do(
+def test_mistakes_are_reported_in_one_line_with_a_hint(
     model: str, environ: Mapping[str, str], options: Any, problem: str, hint: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -292,7 +292,7 @@ def test_a_flag_with_a_wrong_value_is_an_error(name: str, value: Any) -> None:
         apply_quirks(CHAT, {name: value}, "models.m")
 
 
-def test_whether_calls_may_be_forced_changes_nothing_because_none_is() -> None:
+def test_the_flag_forced_choice_has_no_effect() -> None:
     assert apply_quirks(CHAT, {"forced_choice": True}, "models.m") == CHAT
 
 
@@ -314,7 +314,7 @@ def test_whether_calls_may_be_forced_changes_nothing_because_none_is() -> None:
         ("https://api.anthropic.com", "anthropic"),
     ],
 )
-def test_an_endpoint_is_known_by_its_hosts_name(url: str, name: str) -> None:
+def test_a_preset_is_selected_by_host_name(url: str, name: str) -> None:
     assert find_preset_by_url(url) is PRESETS[name]
 
 
@@ -328,12 +328,12 @@ def test_an_endpoint_is_known_by_its_hosts_name(url: str, name: str) -> None:
         "http://localhost:8000/v1",
     ],
 )
-def test_nothing_is_guessed_from_a_port_or_from_half_a_name(url: str) -> None:
+def test_no_preset_is_selected_by_a_port_or_a_partial_host_name(url: str) -> None:
     assert find_preset_by_url(url) is UNKNOWN
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
-def test_a_profile_may_say_by_name_which_endpoint_it_is(name: str) -> None:
+def test_a_profile_may_name_its_preset(name: str) -> None:
     changes = {"preset": name, "wire": None, "base_url": None if PRESETS[name].url else "https://other.test"}
     provider = opened("mine", OPENAI_KEY | ANTHROPIC_KEY, models=settings(**changes))
 
@@ -343,7 +343,7 @@ def test_a_profile_may_say_by_name_which_endpoint_it_is(name: str) -> None:
     assert profile_of(provider) == PRESETS[name].get_profile(wire)
 
 
-def test_a_profiles_own_flags_and_wire_are_put_over_its_presets() -> None:
+def test_flags_and_api_of_a_profile_override_its_preset() -> None:
     changes = {"preset": "groq", "wire": Wire.RESPONSES, "quirks": {"parallel": "false"}}
     provider = opened("mine", models=settings(**changes))
 
@@ -351,11 +351,11 @@ def test_a_profiles_own_flags_and_wire_are_put_over_its_presets() -> None:
     assert profile_of(provider).parallel == "false"
 
 
-def test_a_preset_that_needs_an_address_says_so() -> None:
+def test_a_preset_that_needs_an_address_is_an_error_without_it() -> None:
     with pytest.raises(ConfigError, match=r"models\.mine has no address") as caught:
         opened("mine", models=settings(preset="azure", base_url=None))
 
-    assert caught.value.hint == "set AZURE_OPENAI_ENDPOINT, or give a base URL"
+    assert caught.value.hint == "set AZURE_OPENAI_ENDPOINT, or set a base URL"
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_opening_a_provider_loads_no_sdk() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_script_is_opened_by_its_file(tmp_path: Path) -> None:
+def test_a_scripted_model_is_opened_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('["Hello"]')
 
     assert open_provider(f"scripted:{tmp_path / 's.json'}").info.name == "scripted"

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible endpoint, as the real SDK meets it."""
+"""The OpenAI-compatible endpoint, tested with the OpenAI SDK."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def whole(chunks: list[ChatCompletionChunk]) -> str:
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
-async def test_an_answer_comes_with_the_tools_behind_it() -> None:
+async def test_the_endpoint_runs_the_tools_of_its_servers() -> None:
     usage = {"input_tokens": 10, "output_tokens": 5, "cached_tokens": 2, "reasoning_tokens": 1}
     replies = [ADD | {"usage": usage}, {"text": "It is 3.", "usage": usage}]
     async with asked(replies, {"maths": Maths().server}, allow=["*"]) as ai:
@@ -95,7 +95,7 @@ async def test_an_answer_streams() -> None:
     assert [chunk.usage for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
 
 
-async def test_sources_and_images_of_an_answer_come_in_the_form_of_annotations() -> None:
+async def test_an_answer_has_its_sources_as_annotations_and_its_images() -> None:
     cited = {"url": "https://a.test", "title": "A", "start_index": 6, "end_index": 11}
     message = {
         "role": "assistant",
@@ -119,7 +119,7 @@ async def test_sources_and_images_of_an_answer_come_in_the_form_of_annotations()
     assert beside["images"] == message["images"]
 
 
-async def test_the_sdk_that_waits_works_as_well() -> None:
+async def test_the_synchronous_sdk_works() -> None:
     def complete(url: str) -> tuple[ChatCompletion, list[ChatCompletionChunk], list[str]]:
         http = httpx2.Client(trust_env=False, verify=False)
         with openai.OpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=0, http_client=http) as ai:
@@ -142,7 +142,7 @@ async def test_models_are_listed_and_an_unknown_model_is_not_found() -> None:
     assert unknown.value.code == refused.value.code == "model_not_found"
 
 
-async def test_without_the_token_the_sdk_says_so() -> None:
+async def test_without_the_token_the_sdk_raises_an_error() -> None:
     async with asked([]) as ai:
         with pytest.raises(openai.AuthenticationError):
             await ai.with_options(api_key="wrong").models.list()
@@ -176,7 +176,7 @@ async def test_all_kinds_of_messages_reach_the_model() -> None:
     assert [message.text for message in received[3:]] == ["No.", "Well?"]
 
 
-async def test_a_tool_of_the_callers_is_handed_back_and_its_result_taken_up() -> None:
+async def test_a_client_tool_call_is_returned_and_its_result_continues_the_turn() -> None:
     model = ScriptedProvider([ADD, CALLS_MINE, "Both."])
     async with asked(model, {"maths": Maths().server}, allow=["*"]) as ai:
         messages = list(HI)
@@ -196,7 +196,7 @@ async def test_a_tool_of_the_callers_is_handed_back_and_its_result_taken_up() ->
     assert messages == [("user", "Hi"), ("assistant", ""), ("tool", "3"), ("assistant", "A moment."), ("tool", "42")]
 
 
-async def test_the_servers_calls_of_the_same_reply_are_made_before_it_is_handed_back() -> None:
+async def test_server_tool_calls_of_the_same_reply_run_before_a_client_tool_call_is_returned() -> None:
     model = ScriptedProvider([CALLS_BOTH, "All."])
     async with asked(model, {"maths": Maths().server}, allow=["*"]) as ai:
         messages = list(HI)
@@ -217,7 +217,7 @@ async def test_the_servers_calls_of_the_same_reply_are_made_before_it_is_handed_
     ]
 
 
-async def test_the_sdks_own_reader_of_streams_puts_it_together() -> None:
+async def test_the_stream_helper_of_the_sdk_assembles_the_calls() -> None:
     async with (
         asked([CALLS_MINE]) as ai,
         ai.chat.completions.stream(model=MODEL, messages=HI, tools=MINE) as stream,
@@ -230,7 +230,7 @@ async def test_the_sdks_own_reader_of_streams_puts_it_together() -> None:
     )
 
 
-async def test_a_turn_that_was_forgotten_is_gone_on_with_all_the_same() -> None:
+async def test_a_turn_without_stored_state_is_continued_from_the_clients_messages() -> None:
     before, after = ScriptedProvider([CALLS_BOTH]), ScriptedProvider(["All."])
     maths = {"maths": Maths().server}
     async with asked(before, maths, allow=["*"]) as ai:
@@ -250,7 +250,7 @@ async def test_a_turn_that_was_forgotten_is_gone_on_with_all_the_same() -> None:
     ]
 
 
-async def test_a_tool_of_the_callers_hides_a_servers_of_the_same_name() -> None:
+async def test_a_client_tool_hides_a_server_tool_of_the_same_name() -> None:
     model = ScriptedProvider([ADD, "Done."])
     mine = [{"type": "function", "function": {"name": "add"}}]
     async with asked(model, {"maths": Maths().server}, allow=["*"]) as ai:
@@ -259,14 +259,14 @@ async def test_a_tool_of_the_callers_hides_a_servers_of_the_same_name() -> None:
     assert [(tool.name, tool.server) for tool in model.requests[0].tools] == [("wait", "maths"), ("add", "")]
 
 
-async def test_tools_may_be_sent_and_not_be_on_offer() -> None:
+async def test_tools_are_not_offered_with_tool_choice_none() -> None:
     model = ScriptedProvider(["Done."])
     async with asked(model) as ai:
         await ai.chat.completions.create(model=MODEL, messages=HI, tools=MINE, tool_choice="none")
     assert model.requests[0].tools == ()
 
 
-async def test_arguments_that_are_no_json_are_handed_back_as_they_are() -> None:
+async def test_arguments_that_are_not_json_are_returned_unchanged() -> None:
     async with asked([{"tool_calls": [{"name": "mine", "arguments": '{"a": '}]}]) as ai:
         done = await ai.chat.completions.create(model=MODEL, messages=HI, tools=MINE)
     calls = done.choices[0].message.tool_calls
@@ -275,7 +275,7 @@ async def test_arguments_that_are_no_json_are_handed_back_as_they_are() -> None:
     assert calls[0].function.arguments == '{"a": '
 
 
-async def test_what_is_not_allowed_is_denied_at_once() -> None:
+async def test_calls_that_need_approval_are_denied_at_once() -> None:
     model = ScriptedProvider([ADD, "I may not."])
     async with asked(model, {"maths": Maths().server}) as ai:
         done = await ai.chat.completions.create(model=MODEL, messages=HI)
@@ -283,7 +283,7 @@ async def test_what_is_not_allowed_is_denied_at_once() -> None:
     assert "nobody is there to be asked" in model.requests[1].messages[-1].text
 
 
-async def test_tokens_of_a_reply_are_limited_and_what_has_no_effect_is_named() -> None:
+async def test_the_token_limit_applies_and_ignored_parameters_are_named() -> None:
     model = ScriptedProvider([{"text": "It is", "finish": "length"}])
     async with asked(model) as ai:
         raw = await ai.chat.completions.with_raw_response.create(
@@ -324,7 +324,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_cannot_be_had_is_refused_in_words(name: str) -> None:
+async def test_unsupported_requests_are_refused_with_the_parameter(name: str) -> None:
     async with serve([]) as server:
         body = {"model": MODEL, "messages": HI} | WRONG[name]
         answer = await server.json("POST", "/v1/chat/completions", 400, json=body)
@@ -343,7 +343,7 @@ FAILURES: list[tuple[dict[str, Any], type[openai.APIStatusError], int]] = [
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("error", "kind", "status"), FAILURES, ids=lambda value: str(value)[:40])
-async def test_a_model_that_fails_is_an_error_of_the_sdk(
+async def test_a_model_failure_is_an_error_of_the_sdk(
     error: dict[str, Any], kind: type[openai.APIStatusError], status: int, stream: bool
 ) -> None:
     async with asked([{"error": error}]) as ai:
@@ -353,7 +353,7 @@ async def test_a_model_that_fails_is_an_error_of_the_sdk(
     assert error["message"] in str(raised.value)
 
 
-async def test_a_model_that_breaks_off_is_an_error_in_the_stream() -> None:
+async def test_a_model_failure_in_the_stream_is_an_error_event() -> None:
     async with asked([{"text": "I be", "error": {"message": "broke off", "status": 500}}]) as ai:
         stream = await ai.chat.completions.create(model=MODEL, messages=HI, stream=True)
         chunks: list[ChatCompletionChunk] = []
@@ -362,7 +362,7 @@ async def test_a_model_that_breaks_off_is_an_error_in_the_stream() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_leaves_cancels_its_turn(stream: bool) -> None:
+async def test_a_disconnected_client_cancels_its_turn(stream: bool) -> None:
     maths = Maths()
     waits = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
     async with serve([waits], {"maths": maths.server}, allow=["*"]) as server:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.once, pytest.mark.anyio]
 DESCRIPTION = read_openapi()
 OPERATIONS = {(method, path): operation for method, path, operation in list_operations(DESCRIPTION)}
 PAGE = {"/", "/assets/{name}", APP_FRAME}
-"""Paths of the page's files, which are no part of the API."""
+"""Paths of the page's files, which are not part of the API."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def review(topic: str) -> str:
 
 
 def list_routes(service: HttpService) -> set[tuple[str, str]]:
-    """Return the methods and paths of a service, with parameters as the description has them."""
+    """Return the methods and paths of a service, with parameters written as in the description."""
     paths = [(route, re.sub(r":\w+}", "}", route.path)) for route in build_routes(service.context)]
     methods = {(method, path) for route, path in paths for method in route.methods or ()}
     return {(method, path) for method, path in methods if method != "HEAD" and path not in PAGE}
@@ -67,7 +67,7 @@ async def request(service: HttpService, method: str, path: str, status: int = 20
 
 
 def is_path_of(path: str, template: str) -> bool:
-    """Return whether a path is one of a template with parameters."""
+    """Return whether a path matches a template with parameters."""
     pattern = re.sub(r"\{\w+\}", "[^/]+", template)
     return re.fullmatch(pattern, path.partition("?")[0]) is not None
 
@@ -77,7 +77,7 @@ async def test_the_description_has_the_routes_of_the_service() -> None:
         assert list_routes(service) ^ OPERATIONS.keys() == set()
 
 
-async def test_responses_are_those_of_the_description() -> None:
+async def test_responses_fit_the_description() -> None:
     async with serve(["It is noon.", "It is twelve.", "Noon."], {"notes": notes}) as service:
         for path in (HEALTH, "/servers", "/tools", "/models", "/v1/models", "/approvals", "/questions"):
             await request(service, "GET", path)
@@ -107,7 +107,7 @@ async def test_responses_are_those_of_the_description() -> None:
         await request(service, "POST", "/v1/chat/completions", json=question)
 
 
-async def test_events_of_a_stream_have_names_of_the_description() -> None:
+async def test_events_of_a_stream_have_documented_names() -> None:
     replies = [{"text": "Let me see.", "tool_calls": [{"name": "read", "arguments": {"name": "a"}}]}, "It is a."]
     async with serve(replies, {"notes": notes}, allow=["notes/*"]) as service:
         path = await service.conversation()

@@ -1,4 +1,4 @@
-"""The pager of long results, as a process."""
+"""The pager process for long results."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ while True:
 
 
 class Stopped(Exception):
-    """The program ends."""
+    """Raised to end the program."""
 
 
 @pytest.mark.once
 @pytest.mark.anyio
-async def test_a_pager_that_does_not_listen_is_ended_with_the_program(
+async def test_a_pager_that_ignores_sigterm_is_killed_with_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, ready = tmp_path / "pager.py", tmp_path / "ready"

@@ -1,4 +1,4 @@
-"""A pattern that cannot match anything is said, and one that still may is not."""
+"""Warnings about patterns of rules that cannot match any tool."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ EXPECTED: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("options", "expected"), EXPECTED, ids=[str(options) for options, _ in EXPECTED])
-def test_a_pattern_that_matches_nothing_is_a_note(options: dict[str, Any], expected: list[str]) -> None:
+def test_a_pattern_that_matches_nothing_has_a_warning(options: dict[str, Any], expected: list[str]) -> None:
     rules = PolicyRules(**(options | {"policy": policy_from(options.get("policy"))}))
     assert list(notes(rules, TOOLS, {"time": TIME, "slow": None})) == expected
 
 
-def test_once_all_tools_are_known_so_is_a_name_that_none_has() -> None:
+def test_a_name_of_no_tool_has_a_warning_once_all_tools_are_known() -> None:
     warnings = list(notes(PolicyRules(deny=("time__now",)), {"time": ("now",)}, {}))
     assert warnings == ["--deny 'time__now' matches no tool: a pattern is SERVER/TOOL, or a tool's own name"]
 
 
-def test_an_entrys_own_patterns_are_held_against_its_tools() -> None:
+def test_patterns_of_an_entry_are_checked_against_its_own_tools() -> None:
     entry = replace(TIME, auto_approve=("*", "nwo", "z*"), untrusted=("fetch",))
     assert list(notes(PolicyRules(), TOOLS, {"time": entry})) == [
         "autoApprove of 'time': 'nwo' matches no tool of this server",
@@ -54,7 +54,7 @@ def test_an_entrys_own_patterns_are_held_against_its_tools() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_client_says_so_among_its_notes() -> None:
+async def test_warnings_about_patterns_are_notes_of_the_client() -> None:
     async with DialClient({"it": raw()}, approval=ApprovalPolicy(allow=["echo"], deny=["it__echo"])) as dial:
         warnings = dial.notes
     assert warnings == (

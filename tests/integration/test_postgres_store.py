@@ -1,4 +1,4 @@
-"""A store in PostgreSQL: its faults in words, and what other programs do at the same time."""
+"""The PostgreSQL store: error messages, and concurrent programs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ anyio.run(main, *sys.argv[1:])
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """A database needs asyncio."""
+    """The event loop that databases need."""
     return "asyncio"
 
 
@@ -46,7 +46,7 @@ async def where(anyio_backend: str) -> AsyncIterator[str]:
 
 
 @needs_postgres
-async def test_two_programs_write_at_once_and_lose_nothing(where: str) -> None:
+async def test_concurrent_writes_of_two_programs_lose_nothing(where: str) -> None:
     store = SQLStore(where)
     both = (await store.create("both")).id
     command = [sys.executable, "-c", ANOTHER_PROGRAM, where, both]
@@ -65,7 +65,7 @@ async def test_two_programs_write_at_once_and_lose_nothing(where: str) -> None:
 
 
 @needs_postgres
-async def test_programs_that_make_the_tables_at_the_same_moment_do_not_get_in_each_others_way(where: str) -> None:
+async def test_programs_can_create_the_tables_concurrently(where: str) -> None:
     stores = [SQLStore(where) for _ in range(4)]
     async with anyio.create_task_group() as group:
         for store in stores:
@@ -91,7 +91,7 @@ async def test_a_connection_that_broke_is_replaced(where: str) -> None:
 
 
 @needs_postgres
-async def test_a_row_that_stays_locked_is_reported_and_can_be_tried_again(where: str) -> None:
+async def test_a_locked_row_is_an_error_and_the_write_can_be_repeated(where: str) -> None:
     import asyncpg
 
     store = SQLStore(where, patience=0.05)
@@ -109,14 +109,14 @@ async def test_a_row_that_stays_locked_is_reported_and_can_be_tried_again(where:
 
 
 @needs_postgres
-async def test_a_database_that_is_not_there_is_a_matter_of_configuration(where: str) -> None:
+async def test_a_missing_database_is_a_config_error(where: str) -> None:
     store = SQLStore(f"{where}_not")
     with pytest.raises(ConfigError, match="there is no such database"):
         await store.list()
     await store.aclose()
 
 
-async def test_a_server_that_is_not_there_is_reported_without_the_password(free_tcp_port: int) -> None:
+async def test_an_unreachable_server_is_reported_without_the_password(free_tcp_port: int) -> None:
     store = SQLStore(f"postgresql://someone:secret@127.0.0.1:{free_tcp_port}/x")
     with pytest.raises(DialError, match="cannot be reached") as raised:
         await store.list()
@@ -124,7 +124,7 @@ async def test_a_server_that_is_not_there_is_reported_without_the_password(free_
     await store.aclose()
 
 
-async def test_a_missing_driver_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_error_for_a_missing_driver_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(ConfigError, match=r"asyncpg.*dial-client\[postgres\]"):
         await SQLStore("postgresql://nobody@nowhere/x").list()

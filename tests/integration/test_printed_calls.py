@@ -1,4 +1,4 @@
-"""Printed calls in whole turns: they run, and people see only the words."""
+"""Tool calls written as text in whole turns: the calls run, and users see only the text around them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def attributes(deleted: list[str]) -> MCPServer:
 async def turn_of(
     format_: str, *replies: Any, size: int | None = None
 ) -> tuple[Turn, list[str], list[str], ScriptedProvider]:
-    """Run a turn; give it, what was shown piece by piece, what was deleted, and the model."""
+    """Run a turn; return the turn, the shown text in fragments, the deleted values, and the model."""
     deleted: list[str] = []
     steps = [{"text": reply, "chunk_size": size or 0} for reply in replies]
     model = ScriptedProvider(steps)
@@ -62,7 +62,7 @@ async def turn_of(
 
 @pytest.mark.parametrize("size", [None, 1, 7, 1000])
 @pytest.mark.parametrize("format_", ["native", "xml"])
-async def test_the_markup_that_was_shown_to_people_once_is_a_call_that_runs(format_: str, size: int | None) -> None:
+async def test_markup_of_a_call_is_run_and_not_shown(format_: str, size: int | None) -> None:
     turn, shown, deleted, _ = await turn_of(format_, DELETION, "They are gone.", size=size)
     assert deleted == ["qwen"]
     assert "".join(shown).replace("\n", "") == f"{WORDS}They are gone."
@@ -72,7 +72,7 @@ async def test_the_markup_that_was_shown_to_people_once_is_a_call_that_runs(form
 
 
 @pytest.mark.parametrize("size", [None, 1, 7, 1000])
-async def test_what_a_model_observes_by_itself_is_neither_shown_nor_believed(size: int | None) -> None:
+async def test_an_observation_invented_by_the_model_is_neither_shown_nor_used(size: int | None) -> None:
     turn, shown, deleted, model = await turn_of("react", IN_REACT, "Final Answer: They are gone.", size=size)
     assert deleted == ["qwen"]
     assert "".join(shown) == "They are gone."
@@ -81,7 +81,7 @@ async def test_what_a_model_observes_by_itself_is_neither_shown_nor_believed(siz
 
 
 @pytest.mark.parametrize("format_", ["react", "xml"])
-async def test_what_a_server_writes_forges_nothing_in_the_next_request(format_: str) -> None:
+async def test_markup_in_results_of_servers_is_escaped(format_: str) -> None:
     reply = IN_REACT if format_ == "react" else DELETION
     _, _, deleted, model = await turn_of(format_, reply, "Final Answer: They are gone.")
     read = model.requests[1].messages[-1].text
@@ -90,7 +90,7 @@ async def test_what_a_server_writes_forges_nothing_in_the_next_request(format_: 
 
 
 @pytest.mark.parametrize("format_", list(ToolFormat))
-async def test_a_call_that_was_cut_off_does_not_run(format_: str) -> None:
+async def test_a_truncated_call_does_not_run(format_: str) -> None:
     cut = {"text": DELETION.replace("qwen", "qw").removesuffix("</tool_call>"), "finish": "length"}
     deleted: list[str] = []
     async with DialClient({"users": attributes(deleted)}, ScriptedProvider([cut]), tool_format=format_) as dial:
@@ -99,7 +99,7 @@ async def test_a_call_that_was_cut_off_does_not_run(format_: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-async def test_what_a_model_thinks_in_its_text_is_distinguished(size: int) -> None:
+async def test_reasoning_in_the_text_is_separated_from_the_answer(size: int) -> None:
     model = ScriptedProvider([{"text": "<think>Nothing to do.</think>\n\nThey are gone.", "chunk_size": size}])
     async with DialClient({"users": attributes([])}, model) as dial:
         events = [event async for event in dial.stream([Message.user("u can delete those")])]

@@ -1,4 +1,4 @@
-"""A host that is killed leaves no server behind, however little that one cares for the end of its input."""
+"""The process guard: a killed host leaves no servers running, even if they ignore the end of their input."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ anyio.run(main)
 
 @contextmanager
 def host(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """Run a host with a stubborn server and one that left a child; give it, their ids, and the guard's."""
+    """Run a host with a server that ignores signals and a server with a child; yield the host and all process ids."""
     (tmp_path / "host.py").write_text(HOST)
     with subprocess.Popen(
         [sys.executable, "-W", "ignore", str(tmp_path / "host.py")],
@@ -54,7 +54,7 @@ def host(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_servers_and_what_they_started_end_when_the_host_is_killed(tmp_path: Path) -> None:
+async def test_servers_and_their_children_end_when_the_host_is_killed(tmp_path: Path) -> None:
     with host(tmp_path) as (process, pids):
         assert len(pids) == 3
         assert all(map(is_alive, pids))
@@ -63,7 +63,7 @@ async def test_servers_and_what_they_started_end_when_the_host_is_killed(tmp_pat
 
 
 @pytest.mark.anyio
-async def test_a_guard_is_there_as_long_as_servers_are() -> None:
+async def test_the_guard_runs_as_long_as_servers_run() -> None:
     process = ServerProcess(raw("Stubborn"))
     shell = guard.pid
     assert shell is not None
@@ -76,7 +76,7 @@ async def test_a_guard_is_there_as_long_as_servers_are() -> None:
 
 @contextmanager
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process with a group of its own; it is gone afterwards."""
+    """Run a process in its own process group, and kill it afterwards."""
     with subprocess.Popen(["sleep", "100"], start_new_session=True) as process:
         try:
             yield process
@@ -84,7 +84,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_a_guard_that_was_killed_is_followed_by_a_guard_that_knows_all_servers() -> None:
+def test_a_killed_guard_is_replaced_and_the_new_guard_watches_all_servers() -> None:
     own = ProcessGuard()
     with sleeper() as first, sleeper() as second:
         own.watch(first.pid)
@@ -97,7 +97,7 @@ def test_a_guard_that_was_killed_is_followed_by_a_guard_that_knows_all_servers()
         assert (first.wait(LONG), second.wait(LONG)) == (-signal.SIGTERM, -signal.SIGTERM)
 
 
-def test_a_group_that_has_ended_is_left_alone() -> None:
+def test_a_forgotten_process_group_is_not_signalled() -> None:
     own = ProcessGuard()
     with sleeper() as ended, sleeper() as guarded:
         own.watch(ended.pid)

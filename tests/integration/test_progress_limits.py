@@ -1,4 +1,4 @@
-"""A turn that gets nowhere is seen between two rounds, and ends in words."""
+"""Limits on turns without progress: repeated calls, failures and token budgets end the turn with an answer."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ TURNS: list[tuple[str, list[list[ToolCallRecord]], StopReason | None]] = [
 @pytest.mark.parametrize(
     ("rounds", "reason"), [(rounds, reason) for _, rounds, reason in TURNS], ids=[name for name, _, _ in TURNS]
 )
-def test_what_is_going_round_in_circles_is_seen(rounds: list[list[ToolCallRecord]], reason: StopReason | None) -> None:
+def test_rounds_without_progress_are_detected(rounds: list[list[ToolCallRecord]], reason: StopReason | None) -> None:
     assert limit_met(rounds, Usage(), Limits()) is reason
 
 
-def test_a_budget_counts_what_was_read_and_what_was_written() -> None:
+def test_the_token_budget_counts_input_and_output_tokens() -> None:
     limits = Limits(max_tokens_total=100)
     assert limit_met([[A]], Usage(60, 39), limits) is None
     assert limit_met([[A]], Usage(60, 40), limits) is StopReason.TOKEN_BUDGET
@@ -113,7 +113,7 @@ async def turn_of(replies: list[Any], limits: Limits, *, stream: bool, **options
 @pytest.mark.parametrize(
     ("replies", "limits", "reason", "rounds"), [row[1:] for row in ENDLESS], ids=[row[0] for row in ENDLESS]
 )
-async def test_an_endless_turn_ends_in_the_models_own_words(
+async def test_an_endless_turn_ends_with_an_answer_of_the_model(
     replies: list[Any], limits: Limits, reason: StopReason, rounds: int, stream: bool
 ) -> None:
     asked = rounds + (1 if reason is StopReason.MAX_DEPTH else 0)
@@ -131,7 +131,7 @@ async def test_an_endless_turn_ends_in_the_models_own_words(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
-async def test_where_the_last_word_fails_too_the_turn_says_why_it_stopped(stream: bool) -> None:
+async def test_without_a_final_answer_the_text_names_the_limit(stream: bool) -> None:
     turn, _ = await turn_of(SAME[:3], Limits(), stream=stream)
     reason = "the same tool call was made again and again with the same result"
     assert turn.text == f"Let me see.\n\n[Unable to complete task: {reason}]"
@@ -139,7 +139,7 @@ async def test_where_the_last_word_fails_too_the_turn_says_why_it_stopped(stream
 
 
 @pytest.mark.anyio
-async def test_a_limit_is_raised_for_those_who_want_it_and_costs_no_request_more() -> None:
+async def test_with_on_limit_raise_a_limit_is_an_error_without_a_further_request() -> None:
     with pytest.raises(LimitReached, match="kept failing") as caught:
         await turn_of(FAILING, Limits(), stream=False, on_limit="raise")
     assert caught.value.turn.stop_reason is StopReason.CONSECUTIVE_ERRORS
@@ -148,7 +148,7 @@ async def test_a_limit_is_raised_for_those_who_want_it_and_costs_no_request_more
 
 
 @pytest.mark.anyio
-async def test_of_dozens_of_calls_in_one_reply_only_so_many_are_run_and_the_model_knows() -> None:
+async def test_calls_above_the_limit_of_one_reply_are_not_run_and_the_model_is_told() -> None:
     turn, model = await turn_of([calling(*(("works", at) for at in range(40))), "Done."], Limits(), stream=True)
     assert turn.stop_reason is StopReason.ANSWERED
     assert [record.result.success for record in turn.tool_calls] == [True] * 32 + [False] * 8
@@ -159,6 +159,6 @@ async def test_of_dozens_of_calls_in_one_reply_only_so_many_are_run_and_the_mode
 
 
 @pytest.mark.anyio
-async def test_one_limit_higher_the_model_may_poll_longer() -> None:
+async def test_a_higher_limit_of_repeats_allows_more_polling() -> None:
     turn, _ = await turn_of([*SAME[:5], "Done."], Limits(max_repeats=6), stream=True)
     assert (turn.text, turn.stop_reason, len(turn.tool_calls)) == ("Done.", StopReason.ANSWERED, 5)

@@ -1,4 +1,4 @@
-"""The HTTP API for prompts and resources of servers."""
+"""HTTP routes for prompts and resources of servers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_the_resources_of_one_server_are_listed_and_read() -> None:
         assert cover == {"contents": [content]}
 
 
-def test_of_a_long_text_the_beginning_is_sent_and_of_a_long_blob_nothing() -> None:
+def test_a_long_text_is_truncated_and_a_long_blob_is_left_out() -> None:
     text = content_to_dict(ResourceContent("book://1", text="x" * (MAX_CONTENT + 1)))
     assert (len(text["text"]), text["is_cut"]) == (MAX_CONTENT, True)
     blob = content_to_dict(ResourceContent("book://1", blob="x" * (MAX_CONTENT + 1)))

@@ -1,4 +1,4 @@
-"""Prompts: listed, filled in, completed, in both eras; what they say becomes messages."""
+"""Prompts with old and new protocol versions: listing, arguments, completion, and conversion to messages."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ async def test_a_prompt_gives_messages(way: str) -> None:
 
 
 @every_way
-async def test_arguments_of_a_prompt_are_completed_with_regard_to_given_arguments(way: str) -> None:
+async def test_completions_of_an_argument_depend_on_the_given_arguments(way: str) -> None:
     async with books(way) as dial:
         assert await dial.prompts.complete("books", "greet", "name", "A") == ("Ada", "Alan")
         assert await dial.prompts.complete("books", "greet", "how", "", {"name": "Ada"}) == ("like Ada",)
 
 
 @every_way
-async def test_a_prompt_that_was_added_is_listed(way: str) -> None:
+async def test_an_added_prompt_is_listed(way: str) -> None:
     async with books(way) as dial:
         assert len(await dial.prompts.list("books")) == 3
         await dial.call("teach", {"name": "sing"})
         with anyio.fail_after(PATIENCE):
             while "sing" not in [prompt.name for prompt in await dial.prompts.list()]:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
-        lists = (await asked(dial)).count("prompts/list")  # tools are listed when the server announces that, too
+        lists = (await asked(dial)).count("prompts/list")  # the announcement also causes a tools/list request
         assert len(await dial.prompts.list()) == 4
         assert (await asked(dial)).count("prompts/list") == lists
 
 
-async def test_what_cannot_be_had_is_an_error_in_words() -> None:
+async def test_missing_prompts_arguments_and_servers_are_errors() -> None:
     async with DialClient({"books": library(), "gone": raw("ExitsAtOnce"), "bare": raw()}) as dial:
         with pytest.raises(ServerError, match="there is no prompt dance"):
             await dial.prompts.get("books", "dance")
@@ -83,7 +83,7 @@ async def test_what_cannot_be_had_is_an_error_in_words() -> None:
 
 
 @virtual_time
-async def test_completions_that_do_not_come_are_not_waited_for_without_end() -> None:
+async def test_completions_have_a_timeout() -> None:
     class Slow(Library):
         async def complete(self, *asked: object) -> Any:  # noqa: ARG002
             await anyio.sleep_forever()
@@ -93,7 +93,7 @@ async def test_completions_that_do_not_come_are_not_waited_for_without_end() -> 
             await dial.prompts.complete("books", "greet", "name")
 
 
-async def test_icons_are_those_that_may_be_shown() -> None:
+async def test_only_safe_icons_are_kept() -> None:
     import mcp_types as wire
 
     given = [

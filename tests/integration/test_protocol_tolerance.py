@@ -1,4 +1,4 @@
-"""What is mended, bounded and dropped of what servers send, piece by piece."""
+"""Tolerance for messages of servers: rate limits, repair of responses, bounds, and the last lines of their output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def notification(method: str, **params: Any) -> JSONRPCNotification:
     return JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
 
 
-def test_a_flood_is_dropped_with_one_note_and_nothing_else_with_it() -> None:
+def test_a_flood_of_one_notification_is_dropped_with_one_note() -> None:
     notes: list[str] = []
     limiter = RateLimiter(notes.append)
     passed = [limiter.allows(notification(PROGRESS, progressToken=1, progress=n)) for n in range(100 * BURST)]
@@ -36,7 +36,7 @@ def test_a_flood_is_dropped_with_one_note_and_nothing_else_with_it() -> None:
     assert limiter.allows(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
 
 
-def test_no_answer_is_ever_dropped() -> None:
+def test_responses_are_never_dropped() -> None:
     limiter = RateLimiter(lambda _: None)
     assert all(limiter.allows(JSONRPCResponse(jsonrpc="2.0", id=n, result={})) for n in range(10 * BURST))
 
@@ -48,7 +48,7 @@ def test_unknown_methods_share_one_rate_limit() -> None:
 
 
 @pytest.mark.parametrize("about", [{"progress": 10**400}, {"progress": 1, "total": -(10**400)}])
-def test_progress_the_sdk_would_break_at_is_dropped(about: dict[str, Any]) -> None:
+def test_progress_that_the_sdk_cannot_process_is_dropped(about: dict[str, Any]) -> None:
     assert not RateLimiter(lambda _: None).allows(notification(PROGRESS, progressToken=1, **about))
 
 
@@ -61,7 +61,7 @@ def test_progress_the_sdk_would_break_at_is_dropped(about: dict[str, Any]) -> No
         (b'{"id":1,"result":{"a":' + b'{"a":' * 900 + b"1" + b"}" * 902, 1),
     ],
 )
-def test_an_answer_that_cannot_be_read_fails_its_request_at_once(line: bytes, number: int) -> None:
+def test_an_unreadable_response_fails_its_request_at_once(line: bytes, number: int) -> None:
     (message,) = parse_messages(line)
     assert isinstance(message.message, JSONRPCError)
     assert (message.message.id, message.message.error.message) == (number, "the answer is not valid JSON")
@@ -76,7 +76,7 @@ def test_an_answer_that_cannot_be_read_fails_its_request_at_once(line: bytes, nu
         b'{"id": 1, "other": ',
     ],
 )
-def test_what_may_be_no_answer_fails_no_request(line: bytes) -> None:
+def test_an_unreadable_line_without_a_response_id_fails_no_request(line: bytes) -> None:
     assert parse_messages(line) == []
 
 
@@ -90,19 +90,19 @@ def test_what_may_be_no_answer_fails_no_request(line: bytes) -> None:
         ("nothing", None),
     ],
 )
-def test_over_http_there_is_no_doubt_whose_answer_it_is(body: Any, result: Any) -> None:
+def test_over_http_a_response_with_a_wrong_id_is_accepted(body: Any, result: Any) -> None:
     answer = json.loads(find_response(json.dumps(body).encode(), 5))
     assert answer["id"] == 5
     assert answer.get("result") == result
     assert ("error" in answer) is (result is None)
 
 
-def test_an_answer_that_needs_no_mending_is_left_as_it_is() -> None:
+def test_a_valid_response_is_unchanged() -> None:
     body = b'{"jsonrpc":"2.0","id":5,"result":{"content":[]}}\n'
     assert find_response(body, 5) is body
 
 
-def test_a_result_of_far_too_many_blocks_is_cut_with_a_word() -> None:
+def test_a_result_of_too_many_blocks_is_truncated_with_a_note() -> None:
     result: dict[str, Any] = {"content": [{"type": "text", "text": "x"}] * (MAX_BLOCKS + 3)}
     repair_content(result, "2026-07-28")
     assert len(result["content"]) == MAX_BLOCKS + 1
@@ -129,7 +129,7 @@ def test_a_result_of_far_too_many_blocks_is_cut_with_a_word() -> None:
         ),
     ],
 )
-def test_a_resource_or_a_prompt_of_far_too_many_parts_is_cut_with_a_word(
+def test_a_resource_or_prompt_of_too_many_parts_is_truncated_with_a_note(
     method: str, result: dict[str, Any], last: dict[str, Any]
 ) -> None:
     mender = ResponseRepairer(lambda _: None)
@@ -141,7 +141,7 @@ def test_a_resource_or_a_prompt_of_far_too_many_parts_is_cut_with_a_word(
     assert items[-1] == last
 
 
-def test_a_flood_of_lines_leaves_the_last() -> None:
+def test_only_the_last_lines_of_standard_error_are_kept() -> None:
     tail = StderrTail()
     tail.feed(b"begun")
     tail.feed(b"".join(b"%d\n" % number for number in range(10_000)) + b"un")
@@ -151,7 +151,7 @@ def test_a_flood_of_lines_leaves_the_last() -> None:
 
 @virtual_time
 @pytest.mark.anyio
-async def test_news_that_is_never_followed_holds_up_one_round_and_no_more() -> None:
+async def test_an_announced_change_without_a_new_list_delays_one_round_only() -> None:
     watch = ToolWatch(lambda _: None, Notifications("it"))
     watch.mark_changed()
     began = anyio.current_time()
@@ -174,7 +174,7 @@ Error: getaddrinfo ENOTFOUND mcp.test
 
 Node.js v20.20.2
 """
-NODE_IN_A_ROW = "TypeError [ERR_INVALID_URL]: Invalid URL {\n  code: 'ERR_INVALID_URL',\n  input: 'x'\n}\n"
+NODE_ON_ONE_LINE = "TypeError [ERR_INVALID_URL]: Invalid URL {\n  code: 'ERR_INVALID_URL',\n  input: 'x'\n}\n"
 PYTHON = "Traceback (most recent call last):\n  File x\nValueError: the key is missing\n"
 
 
@@ -182,7 +182,7 @@ PYTHON = "Traceback (most recent call last):\n  File x\nValueError: the key is m
     ("text", "telling"),
     [
         (NODE, "Error: getaddrinfo ENOTFOUND mcp.test"),
-        (NODE_IN_A_ROW, "TypeError [ERR_INVALID_URL]: Invalid URL"),
+        (NODE_ON_ONE_LINE, "TypeError [ERR_INVALID_URL]: Invalid URL"),
         (PYTHON, "ValueError: the key is missing"),
         ("Missing API key\n}\nNode.js v22.1.0\n", "Missing API key"),
         ("error: port 80 is taken\n", "error: port 80 is taken"),
@@ -190,7 +190,7 @@ PYTHON = "Traceback (most recent call last):\n  File x\nValueError: the key is m
         ("", ""),
     ],
 )
-def test_of_the_last_words_of_a_program_those_count_that_say_what_is_wrong(text: str, telling: str) -> None:
+def test_the_last_error_message_of_a_program_is_found(text: str, telling: str) -> None:
     tail = StderrTail()
     tail.feed(text.encode())
     assert tail.last == telling

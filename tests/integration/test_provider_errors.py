@@ -1,4 +1,4 @@
-"""What goes wrong between here and a model: told in one line, learned from where that helps, and left clean."""
+"""Errors of model requests: one-line messages, error codes, retries, timeouts and closed connections."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ async def test_a_refusal_is_one_line_with_its_status(wire: Wire, status: int) ->
         pytest.param(401, b'{"error": "key sk-secret is bad"}', "key [key] is bad", id="the key itself"),
     ],
 )
-async def test_whatever_the_body_of_a_refusal_is_the_error_is_short_and_clean(
-    status: int, body: bytes, expected: str
-) -> None:
+async def test_an_error_with_any_body_is_short_and_printable(status: int, body: bytes, expected: str) -> None:
     error, _ = await refusal(Raw((body,), status, NO_RETRY))
 
     assert expected in str(error)
@@ -104,7 +102,7 @@ ROUTED_JSON = '{"object": "error", "message": "Unexpected role \'user\'", "type"
         pytest.param("Provider returned error", "Provider returned error", id="the same words"),
     ],
 )
-async def test_the_words_of_the_endpoint_behind_a_router_are_shown(raw: Any, expected: str, stream: bool) -> None:
+async def test_the_error_has_the_message_of_the_endpoint_behind_a_router(raw: Any, expected: str, stream: bool) -> None:
     error = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "Mistral"}}
 
     refused, _ = await refusal(one_json({"error": error}, 400), stream=stream)
@@ -115,7 +113,7 @@ async def test_the_words_of_the_endpoint_behind_a_router_are_shown(raw: Any, exp
 
 
 @WIRES
-async def test_a_web_page_in_place_of_an_answer_is_an_error(wire: Wire) -> None:
+async def test_a_web_page_instead_of_a_response_is_an_error(wire: Wire) -> None:
     error, _ = await refusal(Raw((b"<!doctype html><title>Welcome to Open WebUI</title>",)), wire)
 
     assert "Welcome to Open WebUI" in str(error)
@@ -136,14 +134,14 @@ async def test_a_web_page_in_place_of_an_answer_is_an_error(wire: Wire) -> None:
         (429, "too many tokens per minute", "an_error"),
     ],
 )
-async def test_what_a_caller_can_act_on_has_one_code_at_every_endpoint(status: int, message: str, code: str) -> None:
+async def test_actionable_errors_have_the_same_code_for_every_endpoint(status: int, message: str, code: str) -> None:
     error, _ = await refusal(refuse(status, message, NO_RETRY))
 
     assert error.code == code
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_the_type_of_an_error_counts_where_its_code_is_a_number(stream: bool) -> None:
+async def test_the_type_of_an_error_is_used_if_its_code_is_a_number(stream: bool) -> None:
     error = {"message": "The total length of all messages is too much.", "type": "too_many_prompt_tokens", "code": 400}
     reported = events({"error": error}) if stream else one_json({"error": error})
     for answer in (one_json({"error": error}, 400), reported):
@@ -155,7 +153,7 @@ async def test_the_type_of_an_error_counts_where_its_code_is_a_number(stream: bo
 
 
 @WIRES
-async def test_a_busy_endpoint_is_asked_again(wire: Wire) -> None:
+async def test_a_request_to_a_busy_endpoint_is_retried(wire: Wire) -> None:
     with model_endpoint(
         [refuse(429, headers={"retry-after-ms": "1"}), refuse(503, headers={"retry-after-ms": "1"}), Say("Hi")]
     ) as endpoint:
@@ -175,7 +173,7 @@ async def test_a_busy_endpoint_is_asked_again(wire: Wire) -> None:
         pytest.param(refuse(429, headers={"retry-after": "61"}), id="the wait is too long"),
     ],
 )
-async def test_an_endpoint_is_not_asked_again_where_that_cannot_help(wire: Wire, answer: Raw) -> None:
+async def test_a_request_is_not_retried_if_a_retry_cannot_succeed(wire: Wire, answer: Raw) -> None:
     error, endpoint = await refusal(answer, wire)
 
     assert len(endpoint.requests) == 1
@@ -196,7 +194,7 @@ async def test_an_endpoint_is_not_asked_again_where_that_cannot_help(wire: Wire,
         ("Fri, 32 Dec 2026 25:59:59 GMT", None),
     ],
 )
-def test_the_wait_an_endpoint_asks_for_is_read_in_all_its_forms(value: str, expected: float | None) -> None:
+def test_retry_after_is_read_in_all_its_forms(value: str, expected: float | None) -> None:
     assert provider_errors.parse_retry_after({"retry-after": value}) == expected
 
 
@@ -217,7 +215,7 @@ def test_a_failure_is_reported_in_one_line(error: Exception, says: str, code: st
 
 
 @WIRES
-async def test_an_endpoint_that_is_not_there_is_named(wire: Wire) -> None:
+async def test_the_error_for_an_unreachable_endpoint_names_its_address(wire: Wire) -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         url = endpoint.url
     provider = provider_of(url, wire)
@@ -232,7 +230,7 @@ async def test_an_endpoint_that_is_not_there_is_named(wire: Wire) -> None:
 
 
 @WIRES
-async def test_a_conversation_is_never_sent_on_to_where_an_endpoint_redirects(wire: Wire) -> None:
+async def test_redirects_of_endpoints_are_not_followed(wire: Wire) -> None:
     with model_endpoint([Say("Hi")]) as elsewhere:
         for status in (301, 302, 307, 308):
             error, _ = await refusal(Raw((), status, {"location": f"{elsewhere.url}/v1"}), wire)
@@ -243,7 +241,7 @@ async def test_a_conversation_is_never_sent_on_to_where_an_endpoint_redirects(wi
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_silence_has_an_end(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_without_a_response_times_out(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dial_client.providers.http.http_provider._UNSTREAMED_TIMEOUT", 0.05)
     with model_endpoint([Raw(hang=True)]) as endpoint:
         provider = provider_of(endpoint, quirks={"idle_timeout": 0.05})
@@ -254,7 +252,7 @@ async def test_silence_has_an_end(stream: bool, monkeypatch: pytest.MonkeyPatch)
     assert caught.value.code == "timeout"
 
 
-async def test_silence_in_the_middle_keeps_what_came() -> None:
+async def test_a_timeout_within_a_stream_keeps_the_text_so_far() -> None:
     body = events({"choices": [{"delta": {"content": "Half an"}}]}, done=False, hang=True)
     with model_endpoint([body]) as endpoint:
         provider = provider_of(endpoint, quirks={"idle_timeout": 0.5})
@@ -313,7 +311,7 @@ async def test_cancelling_closes_the_connection(wire: Wire, answer: str) -> None
 
 @WIRES
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_cancelling_a_task_of_asyncios_own_closes_the_connection(wire: Wire) -> None:
+async def test_cancelling_an_asyncio_task_closes_the_connection(wire: Wire) -> None:
     with model_endpoint([Raw(hang=True)]) as endpoint:
         provider = provider_of(endpoint, wire)
         with anyio.fail_after(LONG):
@@ -328,7 +326,7 @@ async def test_cancelling_a_task_of_asyncios_own_closes_the_connection(wire: Wir
 
 
 @WIRES
-async def test_a_provider_may_be_closed_twice_unused_and_used_again(wire: Wire) -> None:
+async def test_a_provider_can_be_closed_unused_and_twice_and_used_again(wire: Wire) -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, wire)
         await provider.aclose()
@@ -341,7 +339,7 @@ async def test_a_provider_may_be_closed_twice_unused_and_used_again(wire: Wire) 
         await provider.aclose()
 
 
-async def test_a_proxy_is_not_asked_for_what_runs_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_proxy_is_used_for_loopback_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     with model_endpoint([Say("Hi")]) as endpoint:
@@ -366,17 +364,17 @@ def test_an_error_object_of_any_shape_is_reported_in_one_line() -> None:
         assert str(error).isprintable()
 
 
-async def test_one_json_text_that_breaks_off_is_an_error() -> None:
+async def test_an_incomplete_json_response_is_an_error() -> None:
     error, _ = await refusal(Raw((b'{"choices": [',), headers={"content-type": "application/json"}), stream=False)
 
-    assert "sent something that is no JSON" in str(error)
+    assert "sent text that is not JSON" in str(error)
 
 
 @WIRES
 @pytest.mark.parametrize(
     "value", [{}, {"choices": 7}, {"hello": "world"}, [], [1, 2], 7, "text", {"type": "message_stop"}]
 )
-async def test_json_that_is_no_answer_is_an_error(wire: Wire, value: Any) -> None:
+async def test_json_of_another_shape_is_an_error(wire: Wire, value: Any) -> None:
     if value == {"type": "message_stop"} and wire is Wire.MESSAGES:
         pytest.skip("there it is the end of an empty message")
     error, _ = await refusal(one_json(value), wire, stream=False)

@@ -1,4 +1,4 @@
-"""Keys stay at home: what a request carries is read from its bytes."""
+"""API keys are sent only to the endpoints that they belong to, checked in the bytes of the requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SECRETS = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("model", ["openai:m", "anthropic:m", "chat:m", "ollama:m", "dial:m", "mine"])
-async def test_no_other_key_of_the_users_reaches_a_third_party(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_contains_no_other_key_of_the_environment(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     with model_endpoint([Say("Hi")]) as endpoint:
@@ -76,7 +76,7 @@ async def sent_by(model: str, **options: Any) -> Recorded:
         ),
     ],
 )
-async def test_a_key_reaches_the_address_the_environment_names_for_it(
+async def test_a_key_is_sent_to_the_address_of_its_environment_variable(
     model: str, header: str, value: str, path: str
 ) -> None:
     sent = await sent_by(model)
@@ -96,7 +96,7 @@ VENDORS_KEYS = {
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", list(Wire))
 @pytest.mark.parametrize("preset", sorted(PRESETS))
-async def test_behind_every_preset_and_wire_the_only_key_is_the_profiles(
+async def test_with_every_preset_and_api_only_the_key_of_the_profile_is_sent(
     preset: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (SECRETS | VENDORS_KEYS).items():
@@ -123,14 +123,14 @@ async def test_behind_every_preset_and_wire_the_only_key_is_the_profiles(
     assert second.headers[next(iter(own))].endswith("not-needed")
 
 
-def test_a_variable_of_a_vendor_is_read_only_where_that_is_documented() -> None:
+def test_undocumented_key_variables_of_vendors_are_not_read() -> None:
     profiles = settings(preset="groq", base_url=None)
 
     assert endpoint_of(opened("mine", SECRETS | VENDORS_KEYS, models=profiles)).key == ""
 
 
 @pytest.mark.parametrize(("preset", "wire", "url"), [("anthropic", Wire.CHAT, None), ("openai", Wire.MESSAGES, None)])
-def test_one_vendors_host_never_gets_what_is_set_for_another(preset: str, wire: Wire, url: None) -> None:
+def test_a_vendors_host_never_gets_settings_of_another_vendor(preset: str, wire: Wire, url: None) -> None:
     headers = endpoint_of(opened("mine", SECRETS, models=settings(preset=preset, wire=wire, base_url=url))).headers
 
     foreign = {
@@ -142,7 +142,7 @@ def test_one_vendors_host_never_gets_what_is_set_for_another(preset: str, wire: 
 
 
 @pytest.mark.anyio
-async def test_dial_is_asked_as_the_azure_client_asks_it() -> None:
+async def test_requests_to_dial_are_those_of_the_azure_client() -> None:
     import openai
 
     with model_endpoint([Say("Hi")]) as endpoint:
@@ -161,7 +161,7 @@ async def test_dial_is_asked_as_the_azure_client_asks_it() -> None:
     assert ours.json["model"] == theirs.json["model"]
 
 
-def test_the_vendors_own_hosts_get_what_the_environment_sets_for_them() -> None:
+def test_hosts_of_vendors_get_their_settings_of_the_environment() -> None:
     openai_headers = endpoint_of(opened("openai:m", SECRETS)).headers
     anthropic_headers = endpoint_of(opened("anthropic:m", SECRETS)).headers
 

@@ -1,4 +1,4 @@
-"""Any value of an answer may be of any kind: what is read of it ends in a completion or an error, and nothing else."""
+"""Values of any type in a response of a model API: reading ends with a completion or a `ProviderError`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ODD: list[Any] = [None, True, -1, 1e999, "x", "\ud800", [], [[]], [None], {}, {"
 
 
 def answered(wire: Wire, *, stream: bool) -> list[Any]:
-    """Return the values of an answer in which all has its place."""
+    """Return the events of a complete response with text, reasoning and calls."""
     request = Recorded("POST", PATHS[wire], {}, b"", json.dumps({"stream": stream}).encode())
     chunks = write_reply(SAID, request).chunks
     lines = [chunk.removeprefix(b"data: ") for chunk in chunks if b"[DONE]" not in chunk]
@@ -34,7 +34,7 @@ def answered(wire: Wire, *, stream: bool) -> list[Any]:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Return every place in a value, as what holds it and its key there."""
+    """Yield each container in a value, with each of its keys or indexes."""
     keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
         yield value, key
@@ -66,7 +66,7 @@ async def read(provider: HttpProvider, values: list[Any], *, stream: bool) -> No
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("wire", list(Wire))
-async def test_a_value_of_another_kind_is_never_more_than_an_error(wire: Wire, stream: bool) -> None:
+async def test_a_value_of_a_wrong_type_ends_with_a_completion_or_an_error(wire: Wire, stream: bool) -> None:
     provider = provider_of("http://127.0.0.1:1", wire)
     whole = answered(wire, stream=stream)
     for at, event in enumerate(whole):

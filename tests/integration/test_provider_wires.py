@@ -1,4 +1,4 @@
-"""The same turn over all three wires, and what only one of them has."""
+"""The same turn over all three model APIs, and features of the Responses API."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def ask(wire: Wire, answer: Answer, *messages: Message, **request: Any) ->
 
 @WIRES
 @STREAMED
-async def test_a_turn_with_two_calls_is_the_same_on_every_wire(wire: Wire, stream: bool) -> None:
+async def test_a_turn_with_two_calls_is_the_same_with_every_api(wire: Wire, stream: bool) -> None:
     asks = Say("I look.", (Call("time__now", {"tz": "UTC"}), Call("time__now", {}, "call_2")), reasoning="Hm")
     question = [Message.system("Be kind"), Message.user("What time is it?")]
     with model_endpoint([asks, Say("Noon.")]) as endpoint:
@@ -68,7 +68,7 @@ async def test_a_turn_with_two_calls_is_the_same_on_every_wire(wire: Wire, strea
 
 @WIRES
 @STREAMED
-async def test_an_answer_cut_at_its_limit_runs_no_calls(wire: Wire, stream: bool) -> None:
+async def test_a_reply_truncated_by_the_token_limit_runs_no_calls(wire: Wire, stream: bool) -> None:
     finish = {Wire.CHAT: "length", Wire.RESPONSES: "max_output_tokens", Wire.MESSAGES: "max_tokens"}[wire]
 
     heard = await ask(wire, Say("Well", (Call("time__now", '{"tz'),), finish=finish), stream=stream)
@@ -77,11 +77,11 @@ async def test_an_answer_cut_at_its_limit_runs_no_calls(wire: Wire, stream: bool
     assert heard.calls == []
     assert heard.completion.finish is FinishReason.LENGTH
     assert heard.completion.echo is None
-    assert heard.completion.notes == ("the reply is not whole: its tool calls are not run",)
+    assert heard.completion.notes == ("the reply is incomplete: its tool calls are not run",)
 
 
 @WIRES
-async def test_arguments_that_cannot_be_read_are_passed_on_and_never_go_back(wire: Wire) -> None:
+async def test_unreadable_arguments_are_passed_on_and_not_sent_back(wire: Wire) -> None:
     with model_endpoint([Say("", (Call("time__now", "{'tz': "),)), Say("Sorry")]) as endpoint:
         provider = provider_of(endpoint, wire)
         heard = await hear(provider)
@@ -94,7 +94,7 @@ async def test_arguments_that_cannot_be_read_are_passed_on_and_never_go_back(wir
 
 
 @WIRES
-async def test_a_stream_that_breaks_keeps_what_came(wire: Wire) -> None:
+async def test_a_broken_stream_keeps_the_text_so_far(wire: Wire) -> None:
     whole = {
         Wire.CHAT: events({"choices": [{"delta": {"content": "Half an"}}]}, done=False, cut=True),
         Wire.RESPONSES: events({"type": "response.output_text.delta", "delta": "Half an"}, done=False, cut=True),
@@ -115,7 +115,7 @@ async def test_a_stream_that_breaks_keeps_what_came(wire: Wire) -> None:
 
 
 @WIRES
-async def test_a_stream_that_breaks_before_it_says_anything_is_an_error(wire: Wire) -> None:
+async def test_a_stream_that_breaks_before_any_content_is_an_error(wire: Wire) -> None:
     with pytest.raises(ProviderError) as caught:
         await ask(wire, Raw(cut=True))
 
@@ -123,8 +123,8 @@ async def test_a_stream_that_breaks_before_it_says_anything_is_an_error(wire: Wi
 
 
 @WIRES
-async def test_an_answer_without_anything_is_an_error(wire: Wire) -> None:
-    with pytest.raises(ProviderError, match="sent nothing that is an answer"):
+async def test_an_empty_reply_is_an_error(wire: Wire) -> None:
+    with pytest.raises(ProviderError, match="sent no reply"):
         await ask(wire, Raw())
 
 
@@ -139,7 +139,7 @@ async def test_an_error_in_the_stream_is_an_error(wire: Wire) -> None:
 
 
 @WIRES
-async def test_images_reach_the_model_from_people_and_from_tools(wire: Wire) -> None:
+async def test_images_of_users_and_of_tools_are_sent_to_the_model(wire: Wire) -> None:
     pixel = ImagePart("aGVsbG8=", "image/png")
     call = ToolCallRequest("a", "screenshot", {})
     shown = ToolCallResult("a", success=True, content=(TextPart("Here"), pixel))
@@ -157,7 +157,7 @@ async def test_images_reach_the_model_from_people_and_from_tools(wire: Wire) -> 
 
 
 @WIRES
-async def test_the_last_word_is_asked_for_without_calls(wire: Wire) -> None:
+async def test_a_final_answer_is_requested_with_tool_choice_none(wire: Wire) -> None:
     with model_endpoint([Say("Fine")]) as endpoint:
         provider = provider_of(endpoint, wire)
         await hear(provider, tools=TOOLS, tool_choice=ToolChoice.NONE)
@@ -195,10 +195,10 @@ async def test_strict_tools_are_sent_only_on_request(wire: Wire) -> None:
     assert strict_.get("function", strict_)["strict"] is True
 
 
-# The Responses API.
+# The Responses API
 
 
-async def test_all_items_go_back_as_they_came_before_the_results() -> None:
+async def test_all_output_items_are_sent_back_unchanged_before_the_results() -> None:
     with model_endpoint(
         [Say("I look.", (Call("time__now", {"tz": "UTC"}),), reasoning="Hm"), Say("Noon.")]
     ) as endpoint:
@@ -249,7 +249,7 @@ async def test_all_items_go_back_as_they_came_before_the_results() -> None:
         ),
     ],
 )
-async def test_the_ends_of_a_response_are_distinguished(last: Any, finish: FinishReason) -> None:
+async def test_the_end_states_of_a_response_are_distinguished(last: Any, finish: FinishReason) -> None:
     heard = await ask(Wire.RESPONSES, events({"type": "response.output_text.delta", "delta": "Hi"}, last, done=False))
 
     assert heard.text == "Hi"
@@ -257,7 +257,7 @@ async def test_the_ends_of_a_response_are_distinguished(last: Any, finish: Finis
 
 
 @STREAMED
-async def test_a_failed_response_is_an_error_that_says_why(stream: bool) -> None:
+async def test_a_failed_response_is_an_error_with_the_reason(stream: bool) -> None:
     response = {"object": "response", "status": "failed", "error": {"code": "server_error", "message": "Out of luck"}}
     answer = events({"type": "response.failed", "response": response}, done=False) if stream else one_json(response)
 
@@ -267,7 +267,7 @@ async def test_a_failed_response_is_an_error_that_says_why(stream: bool) -> None
     assert caught.value.code == "server_error"
 
 
-async def test_a_response_is_whole_when_its_last_event_has_come() -> None:
+async def test_a_response_is_complete_after_its_last_event() -> None:
     completed = {"type": "response.completed", "response": {"status": "completed", "output": []}}
 
     heard = await ask(Wire.RESPONSES, events(completed, done=False, hang=True))
@@ -275,7 +275,7 @@ async def test_a_response_is_whole_when_its_last_event_has_come() -> None:
     assert heard.completion.finish is FinishReason.STOP
 
 
-async def test_two_messages_of_one_response_do_not_run_into_each_other() -> None:
+async def test_two_messages_of_one_response_are_separated() -> None:
     deltas = [{"type": "response.output_text.delta", "output_index": at, "delta": text} for at, text in enumerate("ab")]
     last = {"type": "response.completed", "response": {"status": "completed"}}
 
@@ -283,7 +283,7 @@ async def test_two_messages_of_one_response_do_not_run_into_each_other() -> None
 
 
 @pytest.mark.parametrize("value", ["1e999", "-1", "NaN", "true", "9" * 400, '"7"', "null", "[]"])
-def test_tokens_that_are_no_number_count_as_none(value: str) -> None:
+def test_invalid_token_counts_are_zero(value: str) -> None:
     usage = jiter.from_json(f'{{"prompt_tokens": {value}, "completion_tokens": 7.0}}'.encode())
 
     assert parse_usage(usage) == Usage(0, 7)

@@ -1,4 +1,4 @@
-"""The pytest plugin in other people's test runs: pytest-asyncio in strict mode, AnyIO's plugin, and neither of them."""
+"""The pytest plugin in other projects: with pytest-asyncio in strict mode, with AnyIO's plugin, and without both."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ PLUGINS = {
     ),
     "anyio": ("addopts = -p anyio.pytest_plugin", "pytest.mark.anyio"),
 }
-# The plugins of this environment take a second of a processor to import: each run names those it needs.
+# Importing all installed plugins takes a second of processor time: each run loads only the plugins that it needs.
 NAMED_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
@@ -119,7 +119,7 @@ def test_clients_are_recorded_once_and_replayed_without_servers_and_network(plug
     assert f"{3 * loops} passed" in replayed, replayed
 
 
-def test_a_test_that_asks_something_else_than_was_recorded_fails_and_a_failed_recording_changes_nothing(
+def test_an_unrecorded_question_fails_and_a_failed_run_keeps_the_old_recording(
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("pytest_asyncio")
@@ -174,7 +174,7 @@ def test_interrupted(dial_recording):
 """
 
 
-def test_only_a_test_that_passes_keeps_its_recording_and_each_has_a_file_of_its_own(tmp_path: Path) -> None:
+def test_only_passed_tests_keep_a_recording_and_each_test_has_its_own_file(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_endings.py").write_text(ENDINGS)
     run_pytest(tmp_path, "--dial-record")
@@ -184,7 +184,7 @@ def test_only_a_test_that_passes_keeps_its_recording_and_each_has_a_file_of_its_
     assert files["test_kept-a.jsonl"] == "a"
 
 
-def test_the_plugin_loads_nothing_heavy_in_test_runs_that_do_not_use_it(tmp_path: Path) -> None:
+def test_an_unused_plugin_loads_no_heavy_modules(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:asyncio\n")
     (tmp_path / "test_own.py").write_text(
         "import sys\n\n"

@@ -1,4 +1,4 @@
-"""Servers other people use, all at once: every tool of the one made for testing hosts, and what a kill costs."""
+"""Published servers, all at once: every tool of server-everything, and killed servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [
     ),
 ]
 URL = {"url": "https://example.com/ask", "message": "Look there"}
-SAID: dict[str, tuple[dict[str, Any], str]] = {
+TOOL_RESULTS: dict[str, tuple[dict[str, Any], str]] = {
     "echo": ({"message": "hi"}, "Echo: hi"),
     "get-annotated-message": ({"messageType": "error", "includeImage": True}, "Error: Operation failed"),
     "get-env": ({}, '"PATH"'),
@@ -47,12 +47,12 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     "trigger-sampling-request": ({"prompt": "weather?"}, "It is raining."),
     "trigger-url-elicitation": (URL, "accept"),
 }
-"""For each tool of server-everything its arguments, and a part of what it says."""
+"""The arguments of each tool of server-everything, and a part of its result."""
 FAIL = {"simulate-research-query"}
-"""It wants a task, which the SDK has not."""
+"""Tools that fail: they require a task, which the SDK does not support."""
 
 
-async def test_every_tool_of_server_everything_gives_a_sensible_result(tmp_path: Path) -> None:
+async def test_every_tool_of_server_everything_returns_its_expected_result(tmp_path: Path) -> None:
     addresses: list[str | None] = []
 
     async def elicit(question: Elicitation) -> ElicitationAnswer:
@@ -67,10 +67,10 @@ async def test_every_tool_of_server_everything_gives_a_sensible_result(tmp_path:
     with anyio.fail_after(LONG):
         async with DialClient(entry, callbacks=Callbacks(elicit=elicit, sample=sample, roots=[str(tmp_path)])) as dial:
             await until(lambda: "get-roots-list" in dial.tool_name_client_map)
-            assert sorted(tool.name for tool in dial.tools) == sorted(SAID)
-            for name, (given, _) in SAID.items():
+            assert sorted(tool.name for tool in dial.tools) == sorted(TOOL_RESULTS)
+            for name, (given, _) in TOOL_RESULTS.items():
                 results[name] = await dial.call(name, given)
-    for name, (_, part) in SAID.items():
+    for name, (_, part) in TOOL_RESULTS.items():
         result = results[name]
         assert result.success is (name not in FAIL), result
         assert part in text_of(result.content), name
@@ -82,7 +82,7 @@ async def test_every_tool_of_server_everything_gives_a_sensible_result(tmp_path:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # seven restarts of seven servers
 @pytest.mark.skipif(sys.platform == "win32", reason="there is neither SIGSTOP nor SIGKILL")
 @pytest.mark.skipif(shutil.which("git") is None, reason="its server needs git")
-async def test_a_kill_in_a_call_costs_that_call_alone(tmp_path: Path) -> None:
+async def test_a_killed_server_fails_only_its_running_call(tmp_path: Path) -> None:
     await anyio.run_process(["git", "init", "-q", str(tmp_path)])
     (tmp_path / "hello.txt").write_text("Hello.")
     calls: dict[str, tuple[str, dict[str, Any]]] = {
@@ -113,7 +113,7 @@ async def test_a_kill_in_a_call_costs_that_call_alone(tmp_path: Path) -> None:
 async def all_called(
     dial: DialClient, calls: dict[str, tuple[str, dict[str, Any]]], killed: str | None = None
 ) -> dict[str, ToolCallResult]:
-    """Call a tool of each server side by side, and kill one of them in the midst of its call."""
+    """Call a tool of each server concurrently, and kill one of the servers during its call."""
     results: dict[str, ToolCallResult] = {}
 
     async def call(server: str) -> None:
@@ -124,7 +124,7 @@ async def all_called(
         if killed is not None:
             os.kill(pid_of(dial, calls[killed][0]), number)
 
-    signal_to(signal.SIGSTOP)  # it takes the call, and does nothing with it
+    signal_to(signal.SIGSTOP)  # the stopped server receives the call and does not process it
     async with anyio.create_task_group() as group:
         for server in calls:
             group.start_soon(call, server)

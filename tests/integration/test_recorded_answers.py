@@ -1,4 +1,4 @@
-"""Every answer of the corpus is read as the vendor's SDK reads it, or the corpus says why ours is right."""
+"""Every response of the corpus is read like the vendor's SDK reads it, or the corpus explains the difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.recordings.sdk_readings import SdkReader
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]
 CUTS = 8
-"""Places where each stream is cut off."""
+"""The number of positions where each stream is cut off."""
 LEAST = {Wire.CHAT: 200, Wire.RESPONSES: 130, Wire.MESSAGES: 125}
 
 
@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 
 
 def list_undeclared(answer: Answer, ours: Reading, sdk: Reading) -> list[str]:
-    """Tell what the corpus does not say, or says wrongly, of an answer."""
+    """Return the differences to the SDK that the corpus does not declare, or declares wrongly."""
     found = json.loads(json.dumps(ours.to_dict()))
     differences = ours.list_differences(sdk)
     wrong = [f"{name} is {found[name]!r}" for name, value in answer.ours.items() if found[name] != value]
@@ -43,7 +43,7 @@ def list_undeclared(answer: Answer, ours: Reading, sdk: Reading) -> list[str]:
 
 
 @pytest.mark.parametrize("wire", Wire)
-async def test_our_reading_of_an_answer_is_that_of_the_sdk_or_the_corpus_says_why_not(wire: Wire) -> None:
+async def test_responses_are_read_like_the_sdk_or_the_corpus_explains_the_difference(wire: Wire) -> None:
     reader = SdkReader(wire)
     offenders: list[str] = []
     names: list[str] = []
@@ -55,7 +55,7 @@ async def test_our_reading_of_an_answer_is_that_of_the_sdk_or_the_corpus_says_wh
     assert [name for name in set(names) if names.count(name) > 1] == []
 
 
-def test_what_the_answers_are_named_after_is_in_the_table_of_what_is_known() -> None:
+def test_every_vendor_of_the_corpus_is_in_the_table_of_models() -> None:
     document = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
     section = document.partition("## What is known, and from where")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| ([^|]+) \|.*\| ([^|]+) \|$", section, re.MULTILINE))
@@ -76,7 +76,7 @@ def test_what_the_answers_are_named_after_is_in_the_table_of_what_is_known() -> 
 
 
 async def find_misreadings(wire: Wire, answer: Answer, dice: random.Random) -> list[str]:
-    """Play a stream in pieces of any size, and cut off anywhere; tell how it is misread."""
+    """Read a stream in chunks of different sizes, and cut off at random positions; return the reading errors."""
     data, whole = answer.to_bytes(wire), await read_answer(wire, to_reply(answer, wire))
     problems: list[str] = []
     for size in (1, 7, dice.randint(2, 60)):
@@ -92,7 +92,7 @@ async def find_misreadings(wire: Wire, answer: Answer, dice: random.Random) -> l
 
 
 @pytest.mark.parametrize("wire", Wire)
-async def test_a_stream_that_is_cut_anywhere_is_never_misread(wire: Wire) -> None:
+async def test_a_stream_cut_at_any_position_is_never_misread(wire: Wire) -> None:
     dice = random.Random(wire.value)
     streams = [answer for answer in read_corpus(wire) if answer.is_stream and answer.to_bytes(wire)]
     offenders = [problem for answer in streams for problem in await find_misreadings(wire, answer, dice)]

@@ -1,4 +1,4 @@
-"""What stands in the file of a recording: no secrets, no text without end, and no line that is torn."""
+"""Files of recordings: no secrets, truncated long texts, complete lines, and errors with their place."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def played(path: Path, servers: Mapping[str, Any] | None = None, **options
 
 
 def calling(*calls: ToolCallRequest) -> list[Any]:
-    """Return the reply of a model that makes these calls."""
+    """Return the deltas of a reply with the tool calls."""
     return [*(CallChunk(call) for call in calls), Completion(FinishReason.TOOL_CALLS)]
 
 
@@ -46,7 +46,7 @@ def saying(text: str) -> list[Any]:
     return [TextChunk(text), Completion(FinishReason.STOP)]
 
 
-async def test_no_secret_gets_into_the_file(tmp_path: Path) -> None:
+async def test_a_recording_contains_no_secret(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     key, token = "sk-very-secret-key", "tok-very-secret"
     server = entry("ShowsItself", env={"MY_TOKEN": token})
@@ -62,7 +62,7 @@ async def test_no_secret_gets_into_the_file(tmp_path: Path) -> None:
     assert "Your key is [secret]." in written
 
 
-async def test_what_is_too_long_is_cut_with_a_mark(tmp_path: Path) -> None:
+async def test_long_texts_are_truncated_with_a_mark(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     call = ToolCallRequest("c", "big", {"size": 5_000_000})
     async with DialClient({"sdk": SDK}, Model(calling(call), saying("Much.")), record=file) as dial:
@@ -78,7 +78,7 @@ async def test_what_is_too_long_is_cut_with_a_mark(tmp_path: Path) -> None:
     assert "is not recorded" in "".join((await played(tmp_path / "long.json")).notes)
 
 
-async def test_the_file_says_what_was_asked_once(tmp_path: Path) -> None:
+async def test_each_message_is_recorded_once(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     model = Model(calling(ToolCallRequest("c", "echo", {})), saying("Done."))
     async with DialClient({"raw": entry("Server")}, model, record=file, system="Be brief.") as dial:
@@ -120,7 +120,7 @@ async def test_a_killed_program_leaves_a_readable_recording(tmp_path: Path) -> N
     assert (await hear(provider)).text == "I look."
 
 
-async def test_a_turn_goes_on_when_its_recording_cannot(tmp_path: Path) -> None:
+async def test_a_turn_continues_if_its_recording_fails(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     echo: list[Any] = []
     for _ in range(5000):
@@ -133,13 +133,13 @@ async def test_a_turn_goes_on_when_its_recording_cannot(tmp_path: Path) -> None:
     assert len(lines_of(file)) == 1, "what comes behind a gap would be played wrong"
 
 
-async def test_only_a_recording_is_replaced(tmp_path: Path) -> None:
+async def test_only_an_existing_recording_is_overwritten(tmp_path: Path) -> None:
     file, config = tmp_path / "r.json", tmp_path / "servers.json"
     config.write_text("{}")
     for _ in range(2):
         async with DialClient({}, Model(saying("Hi")), record=file) as dial:
             await dial.run(QUESTION)
-    with pytest.raises(ConfigError, match="is there already, and is no recording"):
+    with pytest.raises(ConfigError, match="exists already, and is not a recording"):
         await DialClient({}, Model(), record=config).open()
     with pytest.raises(ConfigError, match="cannot be written"):
         await DialClient({}, Model(), record=tmp_path / "nowhere" / "r.json").open()
@@ -154,7 +154,7 @@ async def test_only_a_recording_is_replaced(tmp_path: Path) -> None:
     ("lines", "problem"),
     [
         pytest.param('{"recording": 2}', "line 1.recording: wrong value (expected version 1)", id="a newer one"),
-        pytest.param('{"recording": 1}\n{no\n{}\n', "r.json:2:2: this is no JSON", id="a line that is no JSON"),
+        pytest.param('{"recording": 1}\n{no\n{}\n', "r.json:2:2: this is not JSON", id="a line that is no JSON"),
         pytest.param('{"recording": 1}\n{"what": 1}\n', "line 2.what", id="an unknown line"),
         pytest.param('{"recording": 1}\n{"called": {}}\n', "line 2.server", id="a call of nobody"),
         pytest.param('{"recording": 1}\n{"replies": [7]}\n', "line 2.replies[0]", id="a reply that is none"),

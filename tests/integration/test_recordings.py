@@ -1,4 +1,4 @@
-"""A conversation that was recorded is played again: offline, without its servers, and with the same end."""
+"""Replay of recorded conversations: offline, without their servers, and with the same result."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def played(path: Path, servers: Mapping[str, Any] | None = None, **options
 
 
 def calling(*calls: ToolCallRequest) -> list[Any]:
-    """Return the reply of a model that makes these calls."""
+    """Return the deltas of a reply with the tool calls."""
     return [*(CallChunk(call) for call in calls), Completion(FinishReason.TOOL_CALLS)]
 
 
@@ -61,15 +61,13 @@ def saying(text: str) -> list[Any]:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("wire", list(Wire))
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in-one-piece"])
-async def test_a_recorded_conversation_comes_to_the_same_turn_in_a_folder_without_servers(
-    wire: Wire, stream: bool, tmp_path: Path
-) -> None:
+async def test_a_replay_without_servers_returns_the_recorded_turn(wire: Wire, stream: bool, tmp_path: Path) -> None:
     file, empty = tmp_path / "bug.json", tmp_path / "empty"
     empty.mkdir()
     first = (
         Call("sdk__echo", {"text": "\u00e4"}, "c1"),
         Call("sdk__echo", {"text": "b"}, "c2"),
-        Call("big", {"size": "many"}, "c3"),  # its arguments do not fit
+        Call("big", {"size": "many"}, "c3"),  # invalid arguments
         Call("nowhere", {}, "c4"),
     )
     second = (Call("odd__echo", FAILS, "c5"), Call("odd__echo", BREAKS, "c6"), Call("sdk__echo", {"text": "b"}, "c7"))
@@ -82,7 +80,7 @@ async def test_a_recorded_conversation_comes_to_the_same_turn_in_a_folder_withou
     words = ["--no-save", "--output", "json", "-m", f"scripted:{file}", "Hello?"]
     ran = dial_chat(empty, *words, *([] if stream else ["--no-stream"]))
     expected = without_times(recorded)
-    # The replay has no notes on missing servers, and looked up no prices.
+    # The replay has no notes about missing servers, and no prices.
     expected["notes"] = [note for note in expected["notes"] if "'not'" not in note]
 
     assert ran.stderr == ""
@@ -92,7 +90,7 @@ async def test_a_recorded_conversation_comes_to_the_same_turn_in_a_folder_withou
     assert [record.result.success for record in recorded.tool_calls] == [True, True, False, False, False, False, True]
 
 
-async def test_a_provider_without_a_wire_is_recorded_by_its_replies(tmp_path: Path) -> None:
+async def test_a_provider_without_a_model_api_is_recorded_by_its_replies(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     call = ToolCallRequest("c", "echo", {}, unreadable="{not")
     busy = ProviderError("busy", status=503, code="overloaded", retry_after=2.5)
@@ -131,7 +129,7 @@ async def test_a_provider_without_a_wire_is_recorded_by_its_replies(tmp_path: Pa
         pytest.param(Raw(()), id="nothing"),
     ],
 )
-async def test_a_reply_that_went_wrong_goes_wrong_again(answer: Raw, tmp_path: Path) -> None:
+async def test_a_failed_reply_fails_in_the_replay(answer: Raw, tmp_path: Path) -> None:
     async def outcome(dial: DialClient) -> Any:
         async with dial:
             try:
@@ -147,7 +145,7 @@ async def test_a_reply_that_went_wrong_goes_wrong_again(answer: Raw, tmp_path: P
     assert await outcome(DialClient({}, f"scripted:{file}")) == recorded
 
 
-async def test_a_reply_that_paused_goes_on_in_the_replay(tmp_path: Path) -> None:
+async def test_a_paused_reply_is_continued_in_the_replay(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     with model_endpoint([Say("One", finish="pause_turn"), Say("two")]) as endpoint:
         profile = ModelSettings("m", wire=Wire.MESSAGES, base_url=endpoint.url, model="m")
@@ -158,7 +156,7 @@ async def test_a_reply_that_paused_goes_on_in_the_replay(tmp_path: Path) -> None
     assert recorded.text == "Onetwo"
 
 
-async def test_a_server_that_died_in_a_call_dies_again_in_the_same_words(tmp_path: Path) -> None:
+async def test_a_server_exit_during_a_call_has_the_same_error_in_the_replay(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     model = Model(calling(ToolCallRequest("c", "echo", {})), saying("It died."))
     async with DialClient({"frail": entry("DiesInCall")}, model, record=file) as dial:
@@ -169,7 +167,7 @@ async def test_a_server_that_died_in_a_call_dies_again_in_the_same_words(tmp_pat
     assert turn.tool_calls[0].result == recorded.tool_calls[0].result
 
 
-async def test_a_call_without_a_result_has_none_in_the_replay_either(tmp_path: Path) -> None:
+async def test_a_call_that_timed_out_times_out_in_the_replay(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     short = Limits(tool_timeout=0.2)
     model = Model(calling(ToolCallRequest("c", "echo", {})), saying("It is slow."))
@@ -180,7 +178,7 @@ async def test_a_call_without_a_result_has_none_in_the_replay_either(tmp_path: P
     assert without_times(await played(file, limits=short)) == without_times(recorded)
 
 
-async def test_what_was_denied_is_denied_again(tmp_path: Path) -> None:
+async def test_a_denied_call_is_denied_in_the_replay(tmp_path: Path) -> None:
     async def approve(*asked: Any) -> Approval:
         return Approval(Decision.DENY, "not today")
 
@@ -194,7 +192,7 @@ async def test_what_was_denied_is_denied_again(tmp_path: Path) -> None:
     assert ran.returncode == 5
 
 
-async def test_a_recording_is_loaded_as_a_model_its_servers_and_an_approver(tmp_path: Path) -> None:
+async def test_a_recording_is_loaded_as_a_provider_servers_and_an_approver(tmp_path: Path) -> None:
     async def approve(call: ToolCallRequest, *_: Any) -> Approval:
         return Approval(Decision.DENY, "not today") if call.id == "d" else Approval(Decision.ONCE)
 
@@ -212,13 +210,13 @@ async def test_a_recording_is_loaded_as_a_model_its_servers_and_an_approver(tmp_
     assert [record.result.success for record in turn.tool_calls] == [True, False]
 
 
-async def test_a_script_is_no_recording_to_load(tmp_path: Path) -> None:
+async def test_a_scripted_model_cannot_be_loaded_as_a_recording(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('["Hello"]')
     with pytest.raises(ConfigError, match="no recording"):
         load_recording(tmp_path / "s.json")
 
 
-async def test_the_flags_a_dial_deployment_is_read_by_go_into_the_recording(tmp_path: Path) -> None:
+async def test_a_recording_has_the_flags_of_a_dial_deployment(tmp_path: Path) -> None:
     quirks = {"reasoning_in": ["thoughts"]}
     with model_endpoint([Say("Hello")], refuse(404, "not described")) as endpoint:
         profile = ModelSettings("m", preset="dial", base_url=endpoint.url, model="m", quirks=quirks)
@@ -228,7 +226,7 @@ async def test_the_flags_a_dial_deployment_is_read_by_go_into_the_recording(tmp_
     assert lines_of(tmp_path / "r.json")[0]["flags"] == quirks
 
 
-async def test_calls_are_answered_in_their_order_and_unknown_calls_are_named_as_never_recorded(tmp_path: Path) -> None:
+async def test_recorded_results_are_replayed_in_order_and_unrecorded_calls_are_errors(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     tool = {"name": "roll", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
     called = {"server": "dice", "tool": "roll", "arguments": {"n": 6}}
@@ -246,7 +244,7 @@ async def test_calls_are_answered_in_their_order_and_unknown_calls_are_named_as_
     assert "never recorded" in str(answers[3].content)
 
 
-async def test_tools_are_offered_as_the_servers_listed_them(tmp_path: Path) -> None:
+async def test_a_replay_offers_the_recorded_tools(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     async with DialClient({"sdk": SDK | {"disabledTools": ["slow"]}}, Model(saying("Hi")), record=file) as dial:
         await dial.run(QUESTION)
@@ -256,7 +254,7 @@ async def test_tools_are_offered_as_the_servers_listed_them(tmp_path: Path) -> N
         assert "slow" not in {tool.name for tool in dial.tools}
 
 
-async def test_no_server_of_the_configuration_is_started_beside_a_recording(tmp_path: Path) -> None:
+async def test_a_replay_starts_no_server_of_the_configuration(tmp_path: Path) -> None:
     file, log = tmp_path / "r.json", tmp_path / "log"
     file.write_text(json.dumps({"recording": 1}) + "\n" + json.dumps({"replies": ["Hi"]}) + "\n")
     write_config(tmp_path, {"raw": entry("Server", "--log", str(log))})
@@ -269,7 +267,7 @@ async def test_no_server_of_the_configuration_is_started_beside_a_recording(tmp_
     assert not log.exists()
 
 
-async def test_a_server_given_in_python_replaces_the_recorded_server_of_its_name(tmp_path: Path) -> None:
+async def test_a_server_object_replaces_the_recorded_server_of_the_same_name(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     call = ToolCallRequest("c", "echo", {})
     two = {"one": entry("Server"), "two": entry("Server")}
@@ -282,7 +280,7 @@ async def test_a_server_given_in_python_replaces_the_recorded_server_of_its_name
     assert [str(record.result.content)[:3] for record in turn.tool_calls] == ["caf", "{}"]
 
 
-async def test_how_calls_rode_is_known_to_the_replay(tmp_path: Path) -> None:
+async def test_a_replay_uses_the_recorded_tool_format(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     model = Model(saying('Thought: go\nAction: echo\nAction Input: {"a": 1}'), saying("Final Answer: done"))
     async with DialClient({"raw": entry("Server")}, model, tool_format="react", record=file) as dial:

@@ -1,4 +1,4 @@
-"""Servers behind a URL that moves: within its origin it is followed, and nothing of ours goes anywhere else."""
+"""Redirects of HTTP servers: followed within the origin; no message or token is sent to another origin."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.anyio
 TOKEN = {"Authorization": "Bearer planted-token"}
 
 
-# The SDK leaves the stream of an answer with a session to the garbage collector, of which trio warns (mcp 2.3).
+# The SDK leaves response streams of sessions to the garbage collector, and trio warns about that (mcp 2.3).
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("answers_at", ["/json", "/stream"])
 @pytest.mark.parametrize("status", [307, 308])
-async def test_a_server_that_has_moved_within_its_origin_works(status: int, answers_at: str, tmp_path: Path) -> None:
+async def test_a_redirect_within_the_origin_is_followed(status: int, answers_at: str, tmp_path: Path) -> None:
     with web_server("raw_http.py", "Moves", "0", str(tmp_path / "seen")) as address:
         async with connection(web(f"{address}/{status}?to={answers_at}", headers=TOKEN)) as server:
             assert state(server) is ServerState.READY, server.status.error
@@ -30,7 +30,7 @@ async def test_a_server_that_has_moved_within_its_origin_works(status: int, answ
 
 
 @pytest.mark.parametrize("status", [307, 308])
-async def test_a_redirect_to_another_origin_is_refused_and_no_token_goes_there(status: int, tmp_path: Path) -> None:
+async def test_a_redirect_to_another_origin_is_refused_and_gets_no_token(status: int, tmp_path: Path) -> None:
     with (
         web_server("raw_http.py", "Moves", "0", str(tmp_path / "seen")) as target,
         web_server("raw_http.py", "Moves") as address,
@@ -42,7 +42,7 @@ async def test_a_redirect_to_another_origin_is_refused_and_no_token_goes_there(s
 
 
 @pytest.mark.parametrize("status", [301, 302, 303])
-async def test_a_redirect_that_would_drop_the_message_is_refused(status: int, tmp_path: Path) -> None:
+async def test_a_redirect_that_changes_the_method_is_refused(status: int, tmp_path: Path) -> None:
     with web_server("raw_http.py", "Moves", "0", str(tmp_path / "seen")) as address:
         async with connection(web(f"{address}/{status}?to=/json", headers=TOKEN)) as server:
             assert state(server) is ServerState.FAILED
@@ -50,7 +50,7 @@ async def test_a_redirect_that_would_drop_the_message_is_refused(status: int, tm
     assert {line.split()[0] for line in (tmp_path / "seen").read_text().splitlines()} == {f"/{status}"}
 
 
-async def test_an_older_server_that_moves_away_is_given_up_with_the_reason() -> None:
+async def test_a_redirecting_sse_server_fails_with_the_reason() -> None:
     with web_server("raw_http.py", "OldMoves") as address:
         async with connection(web(f"{address}/sse", transport=Transport.SSE, startup_timeout=30)) as server:
             assert "the server answered HTTP 302 (Found)" in (server.status.error or "")

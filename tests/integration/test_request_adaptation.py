@@ -1,4 +1,4 @@
-"""What a refused request teaches: the turn goes on without what the endpoint does not take."""
+"""Adaptation of refused requests: the request is repeated without the parts that the endpoint does not support."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ CALLED = Message.assistant("", [ToolCallRequest("a", "good", {})])
         ),
     ],
 )
-async def test_a_parameter_the_endpoint_refuses_is_dropped_or_changed_and_that_is_remembered(
+async def test_a_refused_parameter_is_dropped_or_changed_in_later_requests_too(
     message: str, request_: Any, settings: Any, sent: Any, then: Any, note: str
 ) -> None:
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
@@ -121,7 +121,7 @@ async def test_a_parameter_the_endpoint_refuses_is_dropped_or_changed_and_that_i
         pytest.param(Wire.MESSAGES, refuse(400, "tools.1.custom.input_schema: JSON schema is invalid"), id="Anthropic"),
     ],
 )
-async def test_a_tool_one_endpoint_refuses_is_left_out_and_the_turn_goes_on(wire: Wire, answer: Raw) -> None:
+async def test_a_refused_tool_is_left_out(wire: Wire, answer: Raw) -> None:
     with model_endpoint([answer, Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, wire)
         first = await hear(provider, tools=TOOLS)
@@ -130,7 +130,7 @@ async def test_a_tool_one_endpoint_refuses_is_left_out_and_the_turn_goes_on(wire
 
     offered = [[tool.get("name") or tool["function"]["name"] for tool in r.json["tools"]] for r in endpoint.requests]
     assert offered == [["good", "bad", "fine"], ["good", "fine"], ["good", "fine"]]
-    assert first.completion.notes == ("the endpoint does not take the tool bad: it is left out",)
+    assert first.completion.notes == ("the endpoint does not accept the tool bad: it is left out",)
 
 
 @pytest.mark.parametrize(
@@ -143,31 +143,31 @@ async def test_a_tool_one_endpoint_refuses_is_left_out_and_the_turn_goes_on(wire
         ("tools.function.parameters is not a valid moonshot flavored json schema, details: <At path 'root'>", "openai"),
     ],
 )
-async def test_an_endpoint_that_takes_a_part_of_json_schema_gets_schemas_in_it(message: str, dialect: str) -> None:
+async def test_a_refused_schema_is_converted_to_the_dialect_of_the_endpoint(message: str, dialect: str) -> None:
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint)
         heard = await hear(provider, tools=TOOLS)
         await hear(provider, tools=TOOLS)
         await provider.aclose()
 
-    note = f"the endpoint takes only a part of JSON Schema: tools are described in that ({dialect})"
+    note = f"the endpoint supports only a subset of JSON Schema: tools are described in it ({dialect})"
     assert heard.completion.notes == (note,)
     assert [len(request.json["tools"]) for request in endpoint.requests] == [3, 3, 3]
     has_parameters = ["parameters" in request.json["tools"][0]["function"] for request in endpoint.requests]
     assert has_parameters == [True, dialect != "gemini", dialect != "gemini"]
 
 
-async def test_the_tool_that_gemini_names_is_left_out() -> None:
+async def test_a_tool_refused_by_gemini_is_left_out() -> None:
     message = "GenerateContentRequest.tools[0].function_declarations[1].name: Invalid function name"
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, quirks={"schema_dialect": "gemini"})
         heard = await hear(provider, tools=TOOLS)
         await provider.aclose()
 
-    assert heard.completion.notes == ("the endpoint does not take the tool bad: it is left out",)
+    assert heard.completion.notes == ("the endpoint does not accept the tool bad: it is left out",)
 
 
-async def test_too_many_tools_are_cut_to_what_the_endpoint_takes() -> None:
+async def test_tools_above_the_limit_of_the_endpoint_are_left_out() -> None:
     message = "Invalid 'tools': array too long. Expected an array with maximum length 2, but got one with length 3."
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint)
@@ -175,10 +175,10 @@ async def test_too_many_tools_are_cut_to_what_the_endpoint_takes() -> None:
         await provider.aclose()
 
     assert len(endpoint.requests[1].json["tools"]) == 2
-    assert heard.completion.notes == ("the endpoint takes 2 tools at most: the last 1 left out",)
+    assert heard.completion.notes == ("the endpoint accepts at most 2 tools: 1 left out",)
 
 
-async def test_a_limit_of_tokens_is_learned() -> None:
+async def test_the_token_limit_is_lowered_to_the_maximum_of_the_endpoint() -> None:
     message = "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m"
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES)
@@ -190,7 +190,7 @@ async def test_a_limit_of_tokens_is_learned() -> None:
 
 
 @WIRES
-async def test_a_model_without_vision_reads_a_description_of_the_image(wire: Wire) -> None:
+async def test_a_refused_image_is_replaced_by_a_placeholder(wire: Wire) -> None:
     with model_endpoint([refuse(400, "This model does not support image input"), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, wire)
         heard = await hear(provider, IMAGE)
@@ -212,7 +212,7 @@ async def test_a_model_without_vision_reads_a_description_of_the_image(wire: Wir
         "Unknown parameter: 'input[0].content[1].file_data'.",
     ],
 )
-async def test_a_refused_document_is_described_in_words_and_images_stay(wire: Wire, message: str) -> None:
+async def test_a_refused_document_is_replaced_by_a_placeholder_and_images_stay(wire: Wire, message: str) -> None:
     report = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
     asked = Message(Role.USER, (*IMAGE.content, report))
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
@@ -230,7 +230,7 @@ async def test_a_refused_document_is_described_in_words_and_images_stay(wire: Wi
 
 
 @WIRES
-async def test_of_a_request_that_is_too_large_documents_are_left_out_and_then_images(wire: Wire) -> None:
+async def test_documents_and_then_images_are_left_out_of_a_too_large_request(wire: Wire) -> None:
     report = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
     asked = Message(Role.USER, (*IMAGE.content, report))
     too_large = refuse(413, "Request entity too large")
@@ -244,13 +244,13 @@ async def test_of_a_request_that_is_too_large_documents_are_left_out_and_then_im
     shown = [(b"JVBERi0xLjcK" in sent.body, b"aGVsbG8=" in sent.body) for sent in endpoint.requests]
     assert shown == [(True, True), (False, True), (False, False), (False, False)]
     assert [note for note in heard.completion.notes if "too large" in note] == [
-        "the request is too large for the endpoint: the model is told what documents there were",
-        "the request is too large for the endpoint: the model is told what images there were",
+        "the request is too large for the endpoint: documents are replaced by descriptions",
+        "the request is too large for the endpoint: images are replaced by descriptions",
     ]
 
 
 @WIRES
-async def test_reasoning_the_endpoint_no_longer_takes_is_left_out_for_this_request(wire: Wire) -> None:
+async def test_refused_reasoning_is_left_out_of_the_repeated_request(wire: Wire) -> None:
     says = Say("I look.", reasoning="SECRET-THOUGHT")
     with model_endpoint([says, refuse(400, "Invalid signature in thinking block"), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"echo_reasoning": "always"})
@@ -263,7 +263,7 @@ async def test_reasoning_the_endpoint_no_longer_takes_is_left_out_for_this_reque
     assert b"SECRET-THOUGHT" not in endpoint.requests[2].body
 
 
-async def test_a_fault_of_the_endpoint_teaches_nothing() -> None:
+async def test_a_server_error_of_the_endpoint_causes_no_adaptation() -> None:
     broken = refuse(500, "thinking signature reasoning: invalid tools[0]", {"x-should-retry": "false"})
     with model_endpoint([Say("Hm", reasoning="Well"), broken]) as endpoint:
         provider = provider_of(endpoint)
@@ -275,7 +275,7 @@ async def test_a_fault_of_the_endpoint_teaches_nothing() -> None:
     assert len(endpoint.requests) == 2
 
 
-async def test_reasoning_the_endpoint_wants_back_is_sent_even_where_there_is_none() -> None:
+async def test_required_reasoning_is_sent_back_even_if_empty() -> None:
     message = "Missing `reasoning_content` field in the assistant message: it must be passed back"
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint)
@@ -307,7 +307,7 @@ EXTRA = {"type": "extra_forbidden", "loc": ["body", "messages", 1, "assistant", 
         ),
     ],
 )
-async def test_reasoning_the_endpoint_never_takes_is_not_sent_again(refusal_: Raw) -> None:
+async def test_unsupported_reasoning_is_not_sent_again(refusal_: Raw) -> None:
     with model_endpoint([Say("Hm", reasoning="SECRET-THOUGHT"), refusal_, Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, quirks={"echo_reasoning": "always"})
         conversation = [Message.user("?"), (await hear(provider)).message(provider), Message.user("?")]
@@ -319,7 +319,7 @@ async def test_reasoning_the_endpoint_never_takes_is_not_sent_again(refusal_: Ra
 
 
 @WIRES
-async def test_an_endpoint_that_refuses_whatever_is_done_is_an_error(wire: Wire) -> None:
+async def test_an_endpoint_that_refuses_every_adaptation_is_an_error(wire: Wire) -> None:
     error, endpoint = await refusal(
         refuse(400, "Invalid schema for function 'bad': tools[0] is invalid"), wire, tools=TOOLS
     )
@@ -328,14 +328,14 @@ async def test_an_endpoint_that_refuses_whatever_is_done_is_an_error(wire: Wire)
     assert len(endpoint.requests) == 4
 
 
-async def test_no_lesson_is_drawn_from_a_refusal_that_teaches_none() -> None:
+async def test_an_unknown_refusal_causes_no_adaptation() -> None:
     error, endpoint = await refusal(refuse(400, "You are not supported: thinking about images is invalid"), tools=TOOLS)
 
     assert error.status == 400
     assert len(endpoint.requests) == 1
 
 
-async def test_what_the_endpoint_behind_a_router_refuses_is_learned_from() -> None:
+async def test_a_refusal_of_the_endpoint_behind_a_router_causes_an_adaptation() -> None:
     raw = '{"error": {"message": "temperature: Extra inputs are not permitted", "code": "invalid_parameter"}}'
     refused = refuse(400, "Provider returned error", code=400, metadata={"raw": raw, "provider_name": "x"})
     with model_endpoint([refused, Say("Hi")]) as endpoint:
@@ -345,7 +345,7 @@ async def test_what_the_endpoint_behind_a_router_refuses_is_learned_from() -> No
 
     assert heard.text == "Hi"
     assert ["temperature" in request.json for request in endpoint.requests] == [True, False]
-    assert heard.completion.notes == ("the endpoint does not take temperature: it is left out",)
+    assert heard.completion.notes == ("the endpoint does not accept temperature: it is left out",)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ async def test_what_the_endpoint_behind_a_router_refuses_is_learned_from() -> No
         refuse(400, "Unexpected role 'user' after role 'tool'", type="BadRequestError", code=400),
     ],
 )
-async def test_the_order_of_roles_is_learned(refused: Raw) -> None:
+async def test_a_refused_order_of_roles_is_adapted(refused: Raw) -> None:
     result = Message(Role.TOOL, "12", tool_call_id="a")
     conversation = [Message.user("?"), CALLED, result, Message.user("And?")]
     with model_endpoint([refused, Say("Hi")]) as endpoint:
@@ -368,10 +368,10 @@ async def test_the_order_of_roles_is_learned(refused: Raw) -> None:
     assert orders[0] == ["user", "assistant", "tool", "user"]
     assert orders[1] == orders[2] == ["user", "assistant", "tool", "assistant", "user"]
     assert len(heard.completion.notes) == 1
-    assert "directly after a result" in heard.completion.notes[0]
+    assert "directly after a tool result" in heard.completion.notes[0]
 
 
-async def test_a_context_that_is_too_long_behind_a_router_has_its_code() -> None:
+async def test_a_too_long_context_behind_a_router_has_its_error_code() -> None:
     raw = '{"error": {"message": "Too much.", "code": "context_length_exceeded"}}'
 
     error, _ = await refusal(refuse(400, "Provider returned error", code=400, metadata={"raw": raw}))

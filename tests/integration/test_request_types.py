@@ -1,6 +1,6 @@
-"""What is sent, as it comes out of the providers, against the request types of the vendors' SDKs.
+"""Whole requests of the providers, validated against the request types of the vendors' SDKs.
 
-mypy holds each part where it is written; here the parts are put together, with everything a conversation may have.
+mypy checks each part of a request; these tests check requests with everything that a conversation may contain.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONVERSATION = [
 
 
 def types_of(wire: Wire) -> tuple[str, TypeAdapter[Any], TypeAdapter[Any]]:
-    """Return the field of a request that has the messages, and the SDK's types of messages and of tools."""
+    """Return the name of the request field with the messages, and the SDK's types of messages and of tools."""
     from anthropic.types import MessageParam, ToolParam
     from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
     from openai.types.responses import FunctionToolParam, ResponseInputItemParam
@@ -62,7 +62,7 @@ async def test_a_whole_conversation_has_the_types_of_the_sdk(wire: Wire) -> None
 
 
 def exhaust(value: Any) -> None:
-    """Walk through a value: what the SDKs call an iterable is checked while it is read."""
+    """Iterate over a value recursively: iterables of the SDKs are validated while they are read."""
     if isinstance(value, dict):
         for part in value.values():
             exhaust(part)

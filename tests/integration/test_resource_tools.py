@@ -1,4 +1,4 @@
-"""The model may look into a server's resources itself, where the user says so."""
+"""Tools for the model that list and read resources of servers, if the user enables them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def calls(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 async def turn_of(*replies: Any, servers: dict[str, Any] | None = None, **options: Any) -> tuple[Turn, list[str]]:
-    """Run a turn, and give it with the names of what was on offer in its last round."""
+    """Run a turn; return the turn and the names of the tools that its last round offered."""
     model = ScriptedProvider([*replies, "Done."])
     options = {"resource_tools": True} | options
     async with DialClient(servers or {"books": library()}, model, **options) as dial:
@@ -31,7 +31,7 @@ async def turn_of(*replies: Any, servers: dict[str, Any] | None = None, **option
     return turn, [tool.name for tool in model.requests[-1].tools]
 
 
-async def test_the_model_lists_and_reads_what_is_there() -> None:
+async def test_the_model_lists_and_reads_resources() -> None:
     turn, offered = await turn_of(
         calls("list_resources"),
         calls("list_resources", server="books"),
@@ -57,14 +57,16 @@ async def test_the_model_lists_and_reads_what_is_there() -> None:
         ({"uri": "book://1"}, Failure.BAD_ARGUMENTS, "server"),
     ],
 )
-async def test_the_model_reads_why_a_resource_cannot_be_read(arguments: Any, failure: Failure, error: str) -> None:
+async def test_the_model_gets_the_reason_why_a_resource_cannot_be_read(
+    arguments: Any, failure: Failure, error: str
+) -> None:
     turn, _ = await turn_of(calls("read_resource", **arguments))
     [record] = turn.tool_calls
     assert record.result.failure is failure
     assert error in str(record.result.content)
 
 
-async def test_only_servers_whose_entry_says_so_are_looked_into() -> None:
+async def test_only_resources_of_servers_that_enable_it_can_be_read() -> None:
     entry = python_server(HERE / "library.py", "stdio", resources="tools")
     private = library()
     turn, _ = await turn_of(
@@ -79,21 +81,21 @@ async def test_only_servers_whose_entry_says_so_are_looked_into() -> None:
     assert not read.success
 
 
-async def test_unasked_there_are_no_such_tools() -> None:
+async def test_resource_tools_are_not_offered_by_default() -> None:
     _, offered = await turn_of(resource_tools=False)
     assert "read_resource" not in offered
     _, offered = await turn_of(servers={"off": raw(enabled=False)})
     assert offered == []
 
 
-async def test_a_servers_tools_of_such_names_never_take_their_place() -> None:
+async def test_server_tools_of_the_same_names_do_not_replace_resource_tools() -> None:
     it = Library()
     it.tools = ["read_resource", "list_resources"]
     _, offered = await turn_of(servers={"books": library(it)})
     assert offered == ["books__list_resources", "books__read_resource", "list_resources", "read_resource"]
 
 
-async def test_a_server_that_is_gone_spoils_no_list() -> None:
+async def test_a_failed_server_does_not_affect_the_list_of_resources() -> None:
     servers = {"books": library(), "gone": raw("ExitsAtOnce")}
     turn, _ = await turn_of(
         calls("list_resources"), calls("read_resource", server="gone", uri="book://1"), servers=servers
@@ -103,7 +105,7 @@ async def test_a_server_that_is_gone_spoils_no_list() -> None:
     assert "the database is missing" in str(read.content)
 
 
-async def test_a_long_resource_is_shortened_like_any_result() -> None:
+async def test_a_long_resource_is_shortened_like_a_tool_result() -> None:
     limits = Limits(max_result_chars=1000)
     turn, offered = await turn_of(calls("read_resource", server="books", uri="book://long"), limits=limits)
     text = str(turn.tool_calls[0].result.content)
@@ -112,7 +114,7 @@ async def test_a_long_resource_is_shortened_like_any_result() -> None:
     assert "read_result" in offered
 
 
-async def test_no_question_is_asked_but_a_deny_holds() -> None:
+async def test_resource_tools_need_no_approval_but_can_be_denied() -> None:
     async def no(*asked: object) -> Approval:
         return Approval("deny")
 
@@ -124,10 +126,10 @@ async def test_no_question_is_asked_but_a_deny_holds() -> None:
     assert turn.tool_calls[0].result.failure is Failure.DENIED
 
 
-# What servers say of their tools, and when they say something else
+# Properties of tools, and changes of tools
 
 
-async def test_a_tool_that_is_announced_is_on_offer_in_the_next_round_of_the_turn() -> None:
+async def test_an_announced_tool_is_offered_in_the_next_round() -> None:
     for protocol in (Protocol.AUTO, Protocol.LEGACY):
         servers = {"books": python_script("library.py", "stdio", protocol=protocol)}
         turn, offered = await turn_of(calls("invent"), calls("invented"), servers=servers, resource_tools=False)
@@ -135,7 +137,7 @@ async def test_a_tool_that_is_announced_is_on_offer_in_the_next_round_of_the_tur
         assert "invented" in offered
 
 
-async def test_what_a_server_says_of_a_tool_is_kept() -> None:
+async def test_annotations_icons_and_output_schema_of_a_tool_are_kept() -> None:
     from mcp.server.lowlevel import Server
     from mcp_types import Icon, ListToolsResult, ToolAnnotations
 

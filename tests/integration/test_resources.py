@@ -1,4 +1,4 @@
-"""Resources: listed, read, completed and subscribed to, in both eras; a server that fails harms nobody."""
+"""Resources with old and new protocol versions: listing, reading, completion, subscription, and failing servers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.support.servers.library import LONG, PNG, TEMPLATE, Library, library
 pytestmark = pytest.mark.anyio
 
 EVERY_WAY = [("here", "asyncio"), ("here", "trio"), ("modern", "asyncio"), ("legacy", "trio")]
-"""How the server is reached, and on which event loop."""
+"""How the client reaches the server, and the event loop."""
 LISTED = ["book://1", "book://2", "book://long", "book://cover", "book://paper", "book://sound"]
 
 
 @asynccontextmanager
 async def books(way: str = "modern", **options: Any) -> AsyncIterator[DialClient]:
-    """Return a client with the server of books, reached in a way of `EVERY_WAY`, and with other servers."""
+    """Open a client with the server of books, reached in one of the ways of `EVERY_WAY`, and other servers."""
     protocol = {"legacy": Protocol.LEGACY, "pinned": Protocol.MODERN}.get(way, Protocol.AUTO)
     target = library() if way == "here" else python_script("library.py", "stdio", protocol=protocol)
     async with DialClient({"books": target, **options}) as dial:
@@ -40,7 +40,7 @@ every_way = pytest.mark.parametrize(("way", "anyio_backend"), EVERY_WAY)
 
 
 async def asked(dial: DialClient) -> list[str]:
-    """Return what the server of books was asked for."""
+    """Return the log of requests to the server of books."""
     return str((await dial.call("asked", {})).content).splitlines()
 
 
@@ -49,7 +49,7 @@ async def write(dial: DialClient, uri: str, text: str = "new") -> None:
 
 
 async def until_listed(dial: DialClient, uri: str) -> None:
-    """Wait until a resource is listed, which happens when its server's news has come."""
+    """Wait until a resource is listed, after the server's change notification has arrived."""
     with anyio.fail_after(PATIENCE):
         while uri not in [resource.uri for resource in await dial.resources.list()]:  # noqa: ASYNC110
             await anyio.sleep(0.01)
@@ -59,7 +59,7 @@ async def until_listed(dial: DialClient, uri: str) -> None:
 
 
 @every_way
-async def test_resources_are_listed_however_many_pages_they_fill(way: str) -> None:
+async def test_resources_of_all_pages_are_listed(way: str) -> None:
     async with books(way) as dial:
         listed = await dial.resources.list()
         [template] = await dial.resources.templates("books")
@@ -69,7 +69,7 @@ async def test_resources_are_listed_however_many_pages_they_fill(way: str) -> No
     assert template.expand({"shelf": "a b", "number": "7"}) == "book://a%20b/7"
 
 
-async def test_a_server_of_a_pinned_protocol_is_asked_without_known_capabilities() -> None:
+async def test_a_server_with_a_configured_protocol_is_queried_without_known_capabilities() -> None:
     async with books("pinned") as dial:
         assert [resource.uri for resource in await dial.resources.list()] == LISTED
 
@@ -83,7 +83,7 @@ async def test_a_server_without_resources_or_prompts_has_empty_lists(bare: Calla
 
 
 @pytest.mark.parametrize(("era", "version"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")])
-async def test_of_a_list_only_what_is_malformed_is_left_out(era: str, version: str) -> None:
+async def test_malformed_entries_of_a_list_are_left_out(era: str, version: str) -> None:
     async with DialClient({"odd": script("odd_lists.py", era)}) as dial:
         assert dial.servers["odd"].protocol_version == version
         assert [resource.name for resource in await dial.resources.list("odd")] == ["good"]
@@ -94,7 +94,7 @@ async def test_of_a_list_only_what_is_malformed_is_left_out(era: str, version: s
     assert "malformed resources are left out\nmalformed resourceTemplates" in notes
 
 
-async def test_a_server_that_is_not_there_costs_its_own_lists_only() -> None:
+async def test_an_unavailable_server_does_not_affect_other_lists() -> None:
     async with books(gone=raw("ExitsAtOnce"), off=raw(enabled=False)) as dial:
         assert len(await dial.resources.list()) == len(LISTED)
         assert len(await dial.prompts.list()) == 3
@@ -133,7 +133,7 @@ async def test_a_list_without_change_notifications_expires_soon() -> None:
     assert (read_once, len(it.requests)) == (3, 6)
 
 
-async def test_a_server_that_takes_the_name_of_another_has_its_own_list() -> None:
+async def test_a_replaced_server_has_its_own_list() -> None:
     it = Library()
     it.texts = {"book://other": "Another book."}
     async with books("here") as dial:
@@ -144,14 +144,14 @@ async def test_a_server_that_takes_the_name_of_another_has_its_own_list() -> Non
         assert (await dial.resources.list("books"))[0].uri == "book://other"
 
 
-async def test_a_client_that_is_not_open_is_not_waited_for() -> None:
+async def test_a_client_that_is_not_open_has_no_resources() -> None:
     dial = DialClient({"books": library()})
     assert await dial.resources.list() == ()
     with pytest.raises(ServerGone, match="it is still starting"):
         await dial.prompts.get("books", "greet")
 
 
-async def test_after_a_restart_the_list_is_read_anew() -> None:
+async def test_a_restart_causes_a_new_list_request() -> None:
     async with books() as dial:
         await write(dial, "book://new")
         await until_listed(dial, "book://new")
@@ -164,7 +164,7 @@ async def test_after_a_restart_the_list_is_read_anew() -> None:
 
 
 @every_way
-async def test_texts_and_bytes_are_read_listed_or_not(way: str) -> None:
+async def test_texts_and_blobs_are_read_even_if_not_listed(way: str) -> None:
     async with books(way) as dial:
         assert await dial.resources.read("books", "book://1") == (
             ResourceContent("book://1", "text/plain", "The first book."),
@@ -184,7 +184,7 @@ async def test_texts_and_bytes_are_read_listed_or_not(way: str) -> None:
             await dial.resources.read("books", "book://none")
 
 
-async def test_a_server_that_dies_while_it_reads_is_an_error_and_then_there_again() -> None:
+async def test_a_server_that_exits_during_a_read_is_an_error_and_restarts() -> None:
     async with books(other=library()) as dial:
         with pytest.raises(ServerGone, match="exit code 7"):
             await dial.resources.read("books", "book://dies")
@@ -194,7 +194,7 @@ async def test_a_server_that_dies_while_it_reads_is_an_error_and_then_there_agai
 
 
 @virtual_time
-async def test_a_resource_that_does_not_come_is_not_waited_for_without_end() -> None:
+async def test_reading_a_resource_has_a_timeout() -> None:
     async with books("here") as dial:
         with pytest.raises(ServerError, match="no answer within 60 seconds"):
             await dial.resources.read("books", "book://hangs")
@@ -209,7 +209,7 @@ async def test_variables_of_a_template_are_completed(way: str) -> None:
         assert await dial.resources.complete("books", TEMPLATE, "number", "", given) == ("sofa-1", "sofa-2")
 
 
-async def test_a_server_that_does_not_complete_completes_nothing() -> None:
+async def test_a_server_without_completions_returns_no_completions() -> None:
     async with DialClient({"bare": raw()}) as dial:
         assert await dial.resources.complete("bare", TEMPLATE, "shelf", "s") == ()
         assert await dial.prompts.complete("bare", "greet", "name", "A") == ()
@@ -231,7 +231,7 @@ async def test_a_subscription_reports_changes_of_its_own_resource_only(way: str)
 
 
 @pytest.mark.parametrize("way", ["here", "legacy"])
-async def test_a_change_below_a_subscribed_address_is_reported_with_its_own_address(way: str) -> None:
+async def test_a_change_below_a_subscribed_uri_is_reported_with_its_own_uri(way: str) -> None:
     async with books(way) as dial:
         with anyio.fail_after(PATIENCE):
             async with dial.resources.subscribe("books", "book://2") as changes:
@@ -245,7 +245,7 @@ async def test_a_change_below_a_subscribed_address_is_reported_with_its_own_addr
 # The SDK leaves the stream of an answer with a session to the garbage collector, of which trio warns (mcp 2.3).
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("protocol", [Protocol.AUTO, Protocol.LEGACY])
-async def test_an_argument_that_a_tool_expects_as_a_header_too_is_sent_as_a_header(protocol: Protocol) -> None:
+async def test_an_argument_that_a_tool_declares_as_a_header_is_also_sent_as_a_header(protocol: Protocol) -> None:
     with web_server("library.py", "http") as url:
         async with DialClient({"books": web(f"{url}/mcp", protocol=protocol)}) as dial:
             result = await dial.call("region", {"region": "us-west1"})
@@ -255,7 +255,7 @@ async def test_an_argument_that_a_tool_expects_as_a_header_too_is_sent_as_a_head
 # The SDK leaves the stream of an answer with a session to the garbage collector, of which trio warns (mcp 2.3).
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("protocol", [Protocol.AUTO, Protocol.LEGACY])
-async def test_over_http_it_is_the_same(protocol: Protocol) -> None:
+async def test_resources_and_subscriptions_work_over_http(protocol: Protocol) -> None:
     with web_server("library.py", "http") as url, anyio.fail_after(PATIENCE):
         async with DialClient({"books": web(f"{url}/mcp", protocol=protocol)}) as dial:
             assert [resource.uri for resource in await dial.resources.list()] == LISTED
@@ -266,7 +266,7 @@ async def test_over_http_it_is_the_same(protocol: Protocol) -> None:
             await until_listed(dial, "book://new")
 
 
-async def test_two_may_hear_of_the_same_resource_and_the_server_is_asked_once() -> None:
+async def test_two_subscriptions_to_one_resource_send_one_request() -> None:
     async with books("legacy") as dial:
         with anyio.fail_after(PATIENCE):
             async with dial.resources.subscribe("books", "book://1") as first:
@@ -281,7 +281,7 @@ async def test_two_may_hear_of_the_same_resource_and_the_server_is_asked_once() 
 
 
 @pytest.mark.parametrize("way", ["modern", "legacy"])
-async def test_a_subscription_outlives_its_server_and_says_that_something_may_have_changed(way: str) -> None:
+async def test_a_subscription_survives_a_restart_and_reports_a_possible_change(way: str) -> None:
     async with books(way) as dial:
         with anyio.fail_after(PATIENCE):
             async with dial.resources.subscribe("books", "book://1") as changes:
@@ -291,7 +291,7 @@ async def test_a_subscription_outlives_its_server_and_says_that_something_may_ha
                 assert await anext(changes) == "book://1"
 
 
-async def test_a_subscription_that_is_refused_or_not_possible_says_so() -> None:
+async def test_a_refused_or_unsupported_subscription_is_an_error() -> None:
     async with DialClient({"bare": raw(), "modern": Server("bare"), "gone": raw("ExitsAtOnce")}) as dial:
         for server in ("bare", "modern"):
             with pytest.raises(ServerError, match="it announces no changes of 'book://1'"):
@@ -323,7 +323,7 @@ async def test_subscriptions_and_pending_changes_are_bounded(monkeypatch: pytest
                 raise AssertionError
 
 
-async def test_the_description_of_a_resource_is_safe_and_its_address_is_kept() -> None:
+async def test_the_name_of_a_resource_is_sanitized_and_its_uri_is_unchanged() -> None:
     it = Library()
     it.texts = {"book://\x1b[2J": "text"}
     async with DialClient({"books": Server("it", on_list_resources=it.list_resources)}) as dial:

@@ -1,4 +1,4 @@
-"""What of a response goes back in the next request: the items and fields that the API's schema has, and no others."""
+"""Items of a response that are sent back in the next request: only items and fields of the API's schema."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def list_literals(annotation: Any) -> Iterator[str]:
         yield from list_literals(argument)
 
 
-def test_the_items_and_fields_are_those_of_the_vendors_own_types() -> None:
+def test_the_items_and_fields_are_those_of_the_vendors_types() -> None:
     fields: dict[str, set[str]] = {}
     for params in list_members(ResponseInputItemParam):
         hints = get_type_hints(params)
@@ -57,7 +57,7 @@ def test_an_item_that_the_schema_does_not_have_is_left_out(item: Any) -> None:
     assert to_input_item(item) is None
 
 
-def test_what_the_endpoint_adds_to_an_item_does_not_go_back() -> None:
+def test_fields_that_an_endpoint_adds_to_an_item_are_not_sent_back() -> None:
     received: list[Any] = [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VjcmV0", "output_index": 0},
         {"type": "own_search", "id": "os_1", "results": []},

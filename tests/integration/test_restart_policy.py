@@ -1,4 +1,4 @@
-"""When a server that died is started again, and when it is given up."""
+"""The restart policy: pauses between restarts of a server, and limits after which it stays stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GONE = Exit(ExitKind.UNREACHABLE, "nobody is there")
 kill_9 = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 
 
-# When, and how often
+# Pauses and limits
 
 
 def died(ready_at: float) -> Exit:
@@ -34,7 +34,7 @@ def died(ready_at: float) -> Exit:
 
 
 def restarts(durations: Iterator[float], policy: RestartPolicy, most: int = 50) -> list[float | None]:
-    """Return the pauses between the sessions of a server that last so many seconds each."""
+    """Return the pauses between sessions that last `durations` seconds."""
     now, pauses = 0.0, list[float | None]()
     for duration in durations:
         now += duration
@@ -54,24 +54,24 @@ def test_pauses_grow_and_are_jittered_and_bounded() -> None:
     assert [round(FIRST_PAUSE * 2**n, 1) for n in range(4)] == [0.5, 1, 2, 4]
 
 
-def test_a_server_that_lived_for_a_minute_begins_anew() -> None:
+def test_the_pauses_start_again_after_a_session_of_a_minute() -> None:
     durations = iter([20.0, 20.0, 20.0, 61.0, 20.0])
     assert [bool(pause) for pause in restarts(durations, RestartPolicy())] == [False, True, True, False, True]
 
 
-def test_five_deaths_within_a_minute_are_the_end() -> None:
+def test_five_exits_within_a_minute_end_the_restarts() -> None:
     policy = RestartPolicy()
     assert len(restarts(iter([0.1] * 50), policy)) == MAX_DEATHS == 5
     assert restarts(iter([61.0] * 50), policy) == [0.0] * 50, "somebody else may start it anew"
     assert None not in restarts(iter([20.0] * 50), RestartPolicy())
 
 
-def test_a_server_that_never_became_ready_is_left_alone() -> None:
+def test_a_server_that_never_became_ready_is_not_restarted() -> None:
     decision = RestartPolicy().after(DIED, 1.0)
     assert (decision.state, decision.error, decision.pause) == (ServerState.FAILED, "it died", None)
 
 
-def test_starts_that_come_to_nothing_end_too_however_long_they_take() -> None:
+def test_failed_starts_end_the_restarts_even_if_they_take_long() -> None:
     policy, now = RestartPolicy(), 0.0
     decisions = [policy.after(died(ready_at=now), now)]
     while decisions[-1].pause is not None:
@@ -81,20 +81,20 @@ def test_starts_that_come_to_nothing_end_too_however_long_they_take() -> None:
     assert decisions[-1].error == "it is given up after 5 failed starts: it died"
 
 
-def test_a_server_whose_session_was_reopened_has_been_ready() -> None:
+def test_a_server_with_a_reopened_session_counts_as_ready() -> None:
     policy = RestartPolicy()
     policy.record_ready(Exit(ExitKind.REOPENED, ready_at=0.0))
     assert policy.after(DIED, 1.0).state is ServerState.RESTARTING
 
 
 @pytest.mark.parametrize("was_ready", [False, True])
-def test_a_wrong_configuration_is_not_tried_again(was_ready: bool) -> None:
+def test_an_invalid_configuration_is_not_retried(was_ready: bool) -> None:
     ready_at = 0.0 if was_ready else None
     decision = RestartPolicy().after(Exit(ExitKind.MISCONFIGURED, "no such command", ready_at), 1.0)
     assert (decision.state, decision.pause) == (ServerState.FAILED, None)
 
 
-def test_a_url_without_an_answer_is_tried_a_few_times_more_and_anew_once_it_was_there() -> None:
+def test_an_unreachable_url_is_retried_a_few_times_and_again_after_it_was_ready() -> None:
     policy = RestartPolicy()
     for _ in range(2):
         decisions = [policy.after(GONE, 0.0) for _ in range(len(LATER) + 1)]
@@ -108,7 +108,7 @@ def test_a_url_without_an_answer_is_tried_a_few_times_more_and_anew_once_it_was_
 
 
 @virtual_time
-async def test_an_owner_waits_as_long_as_it_should_and_no_longer() -> None:
+async def test_the_supervisor_task_ends_after_the_last_retry() -> None:
     states: list[ServerState] = []
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""When an endpoint is asked again, after how long, and when not."""
+"""The retry policy of model requests: which failures are retried, how often, and after which delay."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MISREAD = "Failed to parse input at pos 17: <tool_call>"
         (1, None, -math.inf, 0.0, None),
     ],
 )
-def test_a_wait_grows_is_what_was_asked_for_and_fits_in_the_time_left(
+def test_a_delay_grows_follows_retry_after_and_fits_the_remaining_time(
     attempts: int, asked: float | None, left: float, chance: float, expected: float | None
 ) -> None:
     assert compute_delay(RetryClass.BUSY, attempts, retry_after=asked, time_left=left, jitter=chance) == expected
@@ -77,7 +77,7 @@ def test_a_wait_grows_is_what_was_asked_for_and_fits_in_the_time_left(
         (RetryClass.BUSY, [0.5, 1.0, 2.0]),
     ],
 )
-def test_how_often_is_asked_again_depends_on_what_was_the_matter(again: RetryClass, waits: list[float]) -> None:
+def test_the_number_of_retries_depends_on_the_failure(again: RetryClass, waits: list[float]) -> None:
     given = [
         compute_delay(again, attempts, retry_after=None, time_left=math.inf, jitter=0.0)
         for attempts in range(1, len(waits) + 2)
@@ -86,7 +86,7 @@ def test_how_often_is_asked_again_depends_on_what_was_the_matter(again: RetryCla
     assert given == [*waits, None]
 
 
-def test_a_model_that_is_loading_is_waited_for_longer_but_not_for_ever() -> None:
+def test_a_loading_model_has_more_but_limited_retries() -> None:
     waits = [
         compute_delay(RetryClass.LOADING, attempts, retry_after=None, time_left=math.inf, jitter=0.0)
         for attempts in range(1, 61)
@@ -104,18 +104,18 @@ def refusal(status: int, headers: dict[str, str] | None = None, **error: Any) ->
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
-def test_a_status_that_passes_is_asked_again_unless_the_endpoint_says_no(status: int) -> None:
+def test_a_temporary_status_is_retried_unless_the_endpoint_forbids_it(status: int) -> None:
     assert refusal(status, message="no") is RetryClass.BUSY
     assert refusal(status, {"x-should-retry": "false"}, message="no") is RetryClass.NEVER
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
-def test_what_was_refused_for_what_it_is_is_never_asked_again(status: int) -> None:
+def test_a_permanent_status_is_never_retried(status: int) -> None:
     assert refusal(status, message="no") is RetryClass.NEVER
     assert refusal(status, {"x-should-retry": "true"}, message="no") is RetryClass.NEVER
 
 
-def test_an_endpoint_may_ask_to_be_asked_again() -> None:
+def test_an_endpoint_may_request_a_retry() -> None:
     assert refusal(418, message="no") is RetryClass.NEVER
     assert refusal(418, {"x-should-retry": "true"}, message="no") is RetryClass.BUSY
 
@@ -134,7 +134,7 @@ def test_an_endpoint_may_ask_to_be_asked_again() -> None:
         pytest.param(500, {"message": "The peg-native parser gave up"}, RetryClass.MISREAD, id="in other words"),
     ],
 )
-def test_the_words_of_a_refusal_say_whether_asking_again_helps(
+def test_the_error_of_a_response_decides_about_a_retry(
     status: int, error: dict[str, str], expected: RetryClass
 ) -> None:
     assert refusal(status, None, **error) is expected
@@ -180,18 +180,18 @@ def caused(error: Exception, cause: Exception) -> Exception:
         pytest.param(httpx2.LocalProtocolError("illegal header"), RetryClass.NEVER, id="our own fault"),
     ],
 )
-def test_what_broke_says_whether_asking_again_helps(error: Exception, expected: RetryClass) -> None:
+def test_the_type_of_a_connection_error_decides_about_a_retry(error: Exception, expected: RetryClass) -> None:
     assert classify_connection_error(error, is_local=False) is expected
 
 
-def test_what_does_not_run_on_this_machine_is_asked_once_more_only() -> None:
+def test_a_refused_local_connection_is_retried_once() -> None:
     assert classify_connection_error(httpx2.ConnectError("refused"), is_local=True) is RetryClass.ABSENT
 
 
 @pytest.mark.anyio
 @WIRES
 @pytest.mark.parametrize("stream", [True, False])
-async def test_the_waits_for_a_busy_endpoint_are_reported_and_logged(
+async def test_retries_of_a_busy_endpoint_are_reported_and_logged(
     wire: Wire, stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "dial_client")
@@ -205,11 +205,11 @@ async def test_the_waits_for_a_busy_endpoint_are_reported_and_logged(
     host = endpoint.url.removeprefix("http://")
     assert heard.text == "Hi"
     assert heard.completion.notes == (
-        f"{host} was busy (429): asked again 2 times, after 0 s",
-        f"{host} was busy (529): asked again after 0 s",
+        f"{host} was busy (429): retried 2 times, after 0 s",
+        f"{host} was busy (529): retried after 0 s",
     )
     assert len({request.body for request in endpoint.requests}) == 1
-    assert [record.levelname for record in caplog.records if "asked_again" in record.getMessage()] == ["INFO"] * 3
+    assert [record.levelname for record in caplog.records if "request_retried" in record.getMessage()] == ["INFO"] * 3
 
 
 @pytest.mark.anyio
@@ -246,7 +246,7 @@ async def test_a_long_wait_is_reported_and_so_is_its_end(monkeypatch: pytest.Mon
 
 
 @pytest.mark.anyio
-async def test_a_busy_endpoint_is_given_up_after_the_fourth_time() -> None:
+async def test_a_busy_endpoint_gets_four_requests() -> None:
     with model_endpoint([refuse(503, headers=SOON)]) as endpoint:
         provider = provider_of(endpoint)
         with pytest.raises(ProviderError, match="503"):
@@ -258,7 +258,7 @@ async def test_a_busy_endpoint_is_given_up_after_the_fourth_time() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("dropped", [Bytes(), Bytes(reset=True)], ids=["closed", "reset"])
-async def test_a_connection_dropped_without_a_byte_is_opened_anew_at_once(dropped: Bytes) -> None:
+async def test_a_connection_closed_without_a_response_is_reopened_at_once(dropped: Bytes) -> None:
     with model_endpoint([Say("Hi"), dropped, Say("RetryClass")]) as endpoint:
         provider = provider_of(endpoint)
         first = await hear(provider)
@@ -267,11 +267,11 @@ async def test_a_connection_dropped_without_a_byte_is_opened_anew_at_once(droppe
 
     assert (first.text, second.text) == ("Hi", "RetryClass")
     assert endpoint.connections == 2
-    assert "closed the connection without an answer: asked again after 0 s" in str(second.completion.notes)
+    assert "closed the connection without an answer: retried after 0 s" in str(second.completion.notes)
 
 
 @pytest.mark.anyio
-async def test_an_endpoint_that_is_not_running_here_is_asked_twice(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_local_endpoint_that_is_not_running_gets_two_attempts(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "dial_client")
     with model_endpoint([Say("Hi")]) as endpoint:
         url = endpoint.url
@@ -280,18 +280,18 @@ async def test_an_endpoint_that_is_not_running_here_is_asked_twice(caplog: pytes
         await hear(provider)
     await provider.aclose()
 
-    assert sum("asked_again" in record.getMessage() for record in caplog.records) == 1
+    assert sum("request_retried" in record.getMessage() for record in caplog.records) == 1
 
 
 @pytest.mark.anyio
-async def test_a_model_that_is_loading_is_waited_for() -> None:
+async def test_a_request_waits_for_a_loading_model() -> None:
     with model_endpoint([*[LOADING] * 9, Say("Hi")]) as endpoint:
         provider = provider_of(endpoint)
         heard = await hear(provider)
         await provider.aclose()
 
     assert heard.text == "Hi"
-    assert "was loading its model: asked again 9 times" in str(heard.completion.notes)
+    assert "was loading its model: retried 9 times" in str(heard.completion.notes)
 
 
 @pytest.mark.anyio
@@ -305,7 +305,7 @@ async def test_a_model_that_is_loading_is_waited_for() -> None:
         ),
     ],
 )
-async def test_what_an_endpoint_could_not_read_of_its_own_model_is_drawn_once_more(misread: Raw) -> None:
+async def test_a_reply_that_the_endpoint_cannot_parse_is_generated_again(misread: Raw) -> None:
     with model_endpoint([misread, Say("Hi")]) as endpoint:
         provider = provider_of(endpoint)
         heard = await hear(provider)
@@ -318,12 +318,12 @@ async def test_what_an_endpoint_could_not_read_of_its_own_model_is_drawn_once_mo
 
     assert heard.text == "Hi"
     assert heard.completion.finish is FinishReason.STOP
-    assert "could not read" in str(heard.completion.notes)
+    assert "could not parse" in str(heard.completion.notes)
     assert len(endpoint_that_never_can.requests) == 2
 
 
 @pytest.mark.anyio
-async def test_a_wait_that_does_not_fit_in_the_time_left_is_not_begun() -> None:
+async def test_a_delay_beyond_the_remaining_time_is_an_error_at_once() -> None:
     with model_endpoint([refuse(429, headers={"retry-after": "30"})]) as endpoint:
         provider = provider_of(endpoint)
         with anyio.move_on_after(20) as scope, pytest.raises(ProviderError) as caught:
@@ -337,7 +337,7 @@ async def test_a_wait_that_does_not_fit_in_the_time_left_is_not_begun() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_turn_has_no_time_for_a_wait_longer_than_itself(stream: bool) -> None:
+async def test_a_delay_beyond_the_timeout_of_the_turn_is_an_error_at_once(stream: bool) -> None:
     answers: list[Answer] = [refuse(429, headers={"retry-after": "30"})]
     with model_endpoint(answers) as endpoint:
         async with DialClient({}, provider_of(endpoint), limits=Limits(timeout=20)) as dial:
@@ -353,7 +353,7 @@ async def test_a_turn_has_no_time_for_a_wait_longer_than_itself(stream: bool) ->
 
 
 @pytest.mark.anyio
-async def test_a_turn_may_be_cancelled_while_it_waits() -> None:
+async def test_a_turn_can_be_cancelled_during_a_delay() -> None:
     with model_endpoint([refuse(429, headers={"retry-after": "30"}), Say("Hi")]) as endpoint:
         async with DialClient({}, provider_of(endpoint)) as dial:
             running = dial.start([Message.user("Hi")], stream_events=False)

@@ -1,4 +1,4 @@
-"""A tool's parameters in what one endpoint knows: nothing it refuses is sent, and what is lost is said."""
+"""Schema dialects: parameters use only keywords that the endpoint supports; lost keywords are in the description."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def convert(property_: Any, dialect: str = "gemini", defs: Any = None) -> Any:
 
 
 def check_gemini(schema: Any) -> None:
-    """Raise for what Gemini's endpoint refuses: unknown words, no type, an empty object, an enum of other types."""
+    """Assert that Gemini accepts a schema: no unknown keyword, missing type, empty object or non-string enum."""
     assert set(schema) <= GEMINI_KEYS, set(schema) - GEMINI_KEYS
     if "anyOf" in schema:
         assert len(schema["anyOf"]) > 1
@@ -131,14 +131,14 @@ def test_schemas_for_gemini_use_its_own_keywords(schema: Any, expected: Any) -> 
         ({"not": {"const": 1}}, '{"not":{"const":1}}'),
     ],
 )
-def test_keywords_gemini_lacks_are_described_in_words(schema: Any, lost: str) -> None:
+def test_keywords_unknown_to_gemini_are_in_the_description(schema: Any, lost: str) -> None:
     description = convert(schema)["description"]
 
     assert lost in description
     assert description.startswith(schema.get("description", ""))
 
 
-def test_keywords_lost_at_the_top_are_described_at_the_tool() -> None:
+def test_lost_top_level_keywords_are_in_the_description_of_the_tool() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "patternProperties": {"^x": {}}}
 
     tool = to_dialect(tool_of(schema), "gemini")
@@ -148,7 +148,7 @@ def test_keywords_lost_at_the_top_are_described_at_the_tool() -> None:
     assert "description" not in tool.input_schema
 
 
-def test_a_tool_without_parameters_has_none_for_gemini() -> None:
+def test_a_tool_without_parameters_has_an_empty_schema_for_gemini() -> None:
     assert to_dialect(tool_of({"type": "object"}), "gemini").input_schema == {}
     free = to_dialect(tool_of({"type": "object", "additionalProperties": True}), "gemini")
     assert "none that this endpoint can be told of" in free.description
@@ -164,7 +164,7 @@ def test_a_cycle_is_expanded_once_and_described() -> None:
     assert "$ref" not in json.dumps(converted)
 
 
-def test_references_that_would_grow_without_end_are_cut_short() -> None:
+def test_the_size_of_expanded_references_is_limited() -> None:
     defs: dict[str, Any] = {
         f"D{at}": {"properties": {side: {"$ref": f"#/$defs/D{at + 1}"} for side in "ab"}} for at in range(60)
     }
@@ -199,7 +199,7 @@ def test_references_that_would_grow_without_end_are_cut_short() -> None:
         ({"type": "integer", "not": {"const": 0}}, {"type": "integer"}, '{"not":{"const":0}}'),
     ],
 )
-def test_openais_part_of_json_schema_has_anyof_as_its_only_combinator(schema: Any, expected: Any, lost: str) -> None:
+def test_the_openai_dialect_has_anyof_as_its_only_combinator(schema: Any, expected: Any, lost: str) -> None:
     converted = convert(schema, "openai", defs={"A": {"type": "boolean"}})
     words = converted.pop("description", "")
 
@@ -228,7 +228,7 @@ def test_openais_part_of_json_schema_has_anyof_as_its_only_combinator(schema: An
         ),
     ],
 )
-def test_in_strict_mode_what_may_be_left_out_may_be_null(schema: Any, expected: Any) -> None:
+def test_in_strict_mode_optional_properties_may_be_null(schema: Any, expected: Any) -> None:
     whole = {"type": "object", "properties": {"p": schema, "q": {"type": "string"}}, "required": ["q"]}
     tool = tool_of(whole | {"$defs": {"A": {"type": "boolean"}}})
 
@@ -242,7 +242,7 @@ def test_in_strict_mode_what_may_be_left_out_may_be_null(schema: Any, expected: 
         assert coerce(given, tool.original_schema) == {"q": "x"}
 
 
-def test_in_full_a_schema_is_sent_as_it_is() -> None:
+def test_the_full_dialect_leaves_a_schema_unchanged() -> None:
     tool = tool_of({"type": "object", "properties": {"a": {"oneOf": [{"const": 1}, {"const": 2}]}}})
 
     assert to_dialect(tool, "full") is tool
@@ -278,7 +278,7 @@ wild = st.recursive(
 
 @settings(deadline=None)
 @given(wild)
-def test_whatever_a_server_writes_an_endpoint_gets_only_what_it_knows(schema: dict[str, Any]) -> None:
+def test_any_schema_is_converted_to_supported_keywords(schema: dict[str, Any]) -> None:
     try:
         tool = tool_of(schema | {"type": "object"})
     except provider_schema.Unsupported:
@@ -296,7 +296,7 @@ def test_whatever_a_server_writes_an_endpoint_gets_only_what_it_knows(schema: di
 
 
 @pytest.mark.anyio
-async def test_a_profile_chooses_the_dialect_and_the_original_stays() -> None:
+async def test_a_profile_selects_the_dialect_and_the_original_schema_is_unchanged() -> None:
     tools = (tool_of({"type": "object", "properties": {"a": {"const": "x"}}}), tool_of({"type": "object"}))
     with model_endpoint([Say("Hi")]) as endpoint:
         for dialect in ("full", "gemini"):

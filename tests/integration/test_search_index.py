@@ -1,4 +1,4 @@
-"""A few words find the tools that fit, whatever servers call them and however they are spelled."""
+"""The search index for tools: queries of a few words find matching tools with different naming styles."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LIST = spec("list_directory", "The files of a directory.", server="filesystem", 
 OFFERED = [ISSUES, TICKETS, FORECAST, DELETE, LIST]
 
 
-# --- what finds a tool ------------------------------------------------------------------------------
+# --- matching ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -66,23 +66,23 @@ OFFERED = [ISSUES, TICKETS, FORECAST, DELETE, LIST]
         ("show the direcotry", "list_directory"),
     ],
 )
-def test_words_find_the_tool_they_are_about(query: str, first: str) -> None:
+def test_words_of_a_query_find_the_matching_tool(query: str, first: str) -> None:
     assert found(OFFERED, query)[0] == first
 
 
-def test_a_named_tool_comes_first_whatever_the_other_words_are() -> None:
+def test_a_tool_named_in_the_query_comes_first() -> None:
     noisy = [spec(f"issue_{at}", "create an issue in a repository " * 3) for at in range(9)]
     asked = "create an issue in a repository, as get-forecast does"
     assert found([*OFFERED, *noisy], asked)[0] == "get-forecast"
     assert found([*OFFERED, *noisy], "Use createJiraTicket.")[0] == "createJiraTicket"
 
 
-def test_a_tool_is_named_by_its_servers_name_for_it_as_well() -> None:
+def test_a_query_may_use_the_servers_own_name_of_a_tool() -> None:
     offered = [spec(f"{server}__pages_read", server=server, tool="pages.read") for server in ("a", "b")]
     assert found([*OFFERED, *offered], "call pages.read")[:2] == ["a__pages_read", "b__pages_read"]
 
 
-def test_a_name_of_one_plain_word_weighs_like_every_word() -> None:
+def test_a_tool_name_of_one_common_word_has_no_extra_weight() -> None:
     query = spec("query", "Run a statement.")
     logs = spec("search_logs", "Search logs by a query.")
     assert found([query, logs], "search the logs by a query")[0] == "search_logs"
@@ -108,25 +108,25 @@ def test_the_server_decides_between_tools_of_the_same_name() -> None:
         ({"x": {"anyOf": [{"enum": ["urgent"]}, {"type": "null"}]}}, "urgent"),
     ],
 )
-def test_parameters_count(schema: dict[str, Any], query: str) -> None:
+def test_parameter_names_are_searched(schema: dict[str, Any], query: str) -> None:
     assert found([*OFFERED, spec("a1"), spec("z9", **schema)], query)[0] == "z9"
 
 
-def test_shared_definitions_count() -> None:
+def test_shared_definitions_are_searched() -> None:
     schema = {"properties": {"x": {"$ref": "#/$defs/Level"}}, "$defs": {"Level": {"enum": ["critical"]}}}
     assert found([*OFFERED, ToolSpec("z9", "", MappingProxyType(schema))], "critical") == ["z9"]
 
 
-def test_a_title_counts() -> None:
+def test_titles_are_searched() -> None:
     assert found([*OFFERED, spec("z9", title="Archive Mailbox")], "mailbox") == ["z9"]
 
 
-def test_a_word_in_the_name_says_more_than_one_in_a_long_description() -> None:
+def test_a_word_of_the_name_weighs_more_than_a_word_of_a_long_description() -> None:
     talker = spec("a1", "Does this and that, and can be used where an invoice is wanted. " * 5)
     assert found([talker, spec("void_invoice", "Void it.")], "invoice")[0] == "void_invoice"
 
 
-def test_a_word_repeated_without_end_gains_little() -> None:
+def test_a_repeated_word_gains_little_weight() -> None:
     stuffed = spec("a1", "invoice " * 2_000)
     assert found([stuffed, spec("send_invoice", "Send an invoice.")], "send an invoice")[0] == "send_invoice"
 
@@ -136,13 +136,13 @@ def test_a_word_of_the_query_comes_before_a_synonym() -> None:
     assert found([erase, remove], "remove") == ["z_remove", "a_erase"]
 
 
-def test_an_abbreviation_is_understood_both_ways() -> None:
+def test_abbreviations_match_full_words_and_vice_versa() -> None:
     pull, short = spec("merge_pull_request"), spec("close_pr")
     assert found([*OFFERED, pull], "merge the PR")[0] == "merge_pull_request"
     assert "close_pr" in found([*OFFERED, short], "close my pull request")
 
 
-def test_a_question_is_more_likely_about_reading() -> None:
+def test_a_question_prefers_tools_that_read() -> None:
     offered = [spec("create_event", "An event."), spec("list_events", "Events."), spec("update_event", "An event.")]
     assert found(offered, "Which events are there?")[0] == "list_events"
 
@@ -158,33 +158,33 @@ def test_a_question_is_more_likely_about_reading() -> None:
         ("z9", "ﬁnal report", "final"),
     ],
 )
-def test_words_of_any_language_are_words(name: str, description: str, query: str) -> None:
+def test_words_of_any_language_are_searched(name: str, description: str, query: str) -> None:
     assert found([*OFFERED, spec(name, description)], query)[0] == "z9"
 
 
-# --- what finds nothing, and how much is found --------------------------------------------------------
+# --- empty results and limits -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("query", ["", " \n\t", "?!…", "the of and", "qzxv", "\0", "\ud800", "🙂", "_" * 600, "7"])
-def test_what_says_nothing_finds_nothing(query: str) -> None:
+def test_a_query_without_meaningful_words_finds_nothing(query: str) -> None:
     assert found(OFFERED, query) == []
 
 
-def test_nothing_is_found_where_nothing_is() -> None:
+def test_an_empty_index_finds_nothing() -> None:
     assert found([], "create an issue") == []
 
 
 @pytest.mark.parametrize(("limit", "count"), [(-1, 0), (0, 0), (1, 1), (2, 2), (99, 2)])
-def test_no_more_is_given_than_was_asked_for(limit: int, count: int) -> None:
+def test_the_number_of_results_is_limited(limit: int, count: int) -> None:
     assert len(found(OFFERED, "create", limit)) == count
 
 
-def test_only_the_beginning_of_a_long_query_is_read() -> None:
+def test_only_the_start_of_a_long_query_is_used() -> None:
     assert found(OFFERED, "x" * MAX_QUERY + " weather forecast") == []
     assert found(OFFERED, "weather forecast " + "x " * 1_000_000)[0] == "get-forecast"
 
 
-def test_a_schema_without_end_is_read_only_so_far() -> None:
+def test_only_a_limited_part_of_a_large_schema_is_indexed() -> None:
     wide: dict[str, Any] = {f"p{at}": {"type": "string"} for at in range(MAX_SCHEMAS)} | {"recipient": {}}
     deep: dict[str, Any] = {"properties": {"recipient": {}}}
     for _ in range(5_000):
@@ -205,20 +205,20 @@ def test_a_schema_without_end_is_read_only_so_far() -> None:
         {"anyOf": {"a": 1}, "items": True, "$defs": "x", "allOf": [None]},
     ],
 )
-def test_a_schema_may_be_odd(schema: Any) -> None:
+def test_malformed_schemas_are_indexed_without_errors(schema: Any) -> None:
     assert found([ToolSpec("send_mail", "", schema)], "mail") == ["send_mail"]
 
 
 # --- order --------------------------------------------------------------------------------------------
 
 
-def test_equals_are_ordered_by_name_however_they_came() -> None:
+def test_equal_matches_are_ordered_by_name() -> None:
     offered = [spec(name, "Water the plants.") for name in ("c", "a", "b")]
     for order in permutations(offered):
         assert found(order, "plants") == ["a", "b", "c"]
 
 
-def test_of_two_tools_with_one_name_the_first_counts() -> None:
+def test_the_first_of_two_tools_with_the_same_name_is_used() -> None:
     first, second = spec("same", "Water the plants."), spec("same", "Feed the plants.")
     assert SearchIndex([first, second]).search("plants") == (first,)
 
@@ -242,7 +242,7 @@ def test_the_order_is_the_same_in_every_process() -> None:
     assert len(printed) == 1
 
 
-# --- anything -----------------------------------------------------------------------------------------
+# --- arbitrary input ----------------------------------------------------------------------------------
 
 WORDS = st.sampled_from(["create", "issue", "createIssue", "files", "fiel", "Größe", "pull request", "\ud800", "PR"])
 TEXTS = st.lists(WORDS | st.text(max_size=6), max_size=6).map(" ".join)
@@ -270,7 +270,7 @@ SPECS = st.builds(
 @unhurried
 @given(st.lists(SPECS, max_size=8), TEXTS, st.integers(-2, 20))
 @example([ToolSpec("", "", {})], "", 5)
-def test_any_query_finds_some_of_the_tools_each_once_and_always_the_same(
+def test_any_query_returns_distinct_offered_tools_deterministically(
     offered: list[ToolSpec], query: str, limit: int
 ) -> None:
     results = SearchIndex(offered).search(query, limit)
@@ -283,7 +283,7 @@ def test_any_query_finds_some_of_the_tools_each_once_and_always_the_same(
 # --- the benchmark ------------------------------------------------------------------------------------
 
 
-def test_the_benchmark_has_the_tools_and_the_questions_it_says() -> None:
+def test_the_benchmark_has_its_documented_numbers_of_tools_and_questions() -> None:
     offered, reported, tuning = tools(), questions("reported"), questions("tuning")
     assert (len(offered), len({tool.server for tool in offered})) == (300, 10)
     assert (len(reported), len(tuning)) == (50, 100)
@@ -292,7 +292,7 @@ def test_the_benchmark_has_the_tools_and_the_questions_it_says() -> None:
     assert all(set(tool.input_schema.get("required", ())) <= set(tool.input_schema["properties"]) for tool in offered)
 
 
-def test_questions_outside_the_tuning_set_find_their_tool_more_often_than_by_plain_keywords() -> None:
+def test_the_index_beats_a_keyword_search_on_questions_outside_the_tuning_set() -> None:
     offered, asked = tools(), questions("reported")
     ours, plain = hit_rates(SearchIndex(offered).search, asked), hit_rates(KeywordSearch(offered).search, asked)
     assert all(ours[depth] > plain[depth] for depth in ours)
@@ -302,7 +302,7 @@ def test_questions_outside_the_tuning_set_find_their_tool_more_often_than_by_pla
 
 
 @pytest.mark.anyio
-async def test_the_benchmark_counts_tools_as_they_are_sent() -> None:
+async def test_the_benchmark_counts_tools_in_the_form_of_requests() -> None:
     offered = tools()[:20]
     with model_endpoint([Say("Fine")]) as endpoint:
         provider = ChatProvider("m", Endpoint(endpoint.url), CHAT)

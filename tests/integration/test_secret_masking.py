@@ -1,4 +1,4 @@
-"""A server that says its own secrets: nobody else reads them, wherever and however it says them."""
+"""Secrets of a server entry are masked in everything that the server sends or prints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def has_secret(text: str) -> bool:
     return any(form in text for form in ("pa55", "rd+of=mine", "rd%2Bof", "cGE1NS8", "cmQrb2Y9bWlu"))
 
 
-# What a server says
+# Output of a server
 
 
 @pytest.mark.anyio
@@ -60,7 +60,7 @@ async def test_no_secret_reaches_the_model_the_program_or_a_recording(tmp_path: 
 
 
 @pytest.mark.anyio
-async def test_an_error_and_its_causes_and_last_words_are_without_secrets() -> None:
+async def test_errors_causes_and_last_output_contain_no_secrets() -> None:
     async with connection(leaking_settings()) as server:
         with pytest.raises(ServerError) as refused:
             await call_for_text(server, "leak", how="error")
@@ -88,7 +88,7 @@ def test_a_call_and_the_list_of_servers_in_a_terminal_show_no_secret(tmp_path: P
 
 
 @pytest.mark.anyio
-async def test_headers_and_the_query_of_an_address_are_masked_and_sent_as_they_are(
+async def test_headers_and_query_of_a_url_are_masked_and_sent_unchanged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -111,14 +111,14 @@ async def test_the_token_of_a_login_is_masked(tmp_path: Path, monkeypatch: pytes
             assert (await dial.call("echo", {})).content == "your token is [secret of docs]"
 
 
-# What is masked
+# Masking
 
 
 def masked(text: str, *secrets: str) -> str:
     return SecretMask("it", *secrets).text(text)
 
 
-def test_short_secrets_are_masked_where_they_stand_alone_and_very_short_secrets_never() -> None:
+def test_short_secrets_are_masked_as_whole_words_and_very_short_secrets_never() -> None:
     assert masked("pin 4711, 47110, x4711", "4711") == "pin [secret of it], 47110, x4711"
     assert masked("abc", "abc") == "abc"
 
@@ -129,7 +129,7 @@ def test_a_key_of_several_lines_is_masked_line_by_line() -> None:
     assert text == "read: [secret of it] and [secret of it]"
 
 
-def test_what_the_protocol_lives_on_and_pictures_are_left_alone() -> None:
+def test_protocol_fields_and_image_data_are_not_masked() -> None:
     message: dict[str, Any] = {
         "content": [{"type": "text", "text": "text cursor1"}, {"type": "image", "data": "cursor1", "mimeType": "text"}],
         "nextCursor": "cursor1",
@@ -150,7 +150,7 @@ def test_what_the_protocol_lives_on_and_pictures_are_left_alone() -> None:
     }
 
 
-def test_depth_and_size_cost_no_more_than_their_share() -> None:
+def test_masking_handles_deep_and_large_values() -> None:
     deep: Any = "planted-secret"
     for _ in range(100_000):
         deep = [deep]
@@ -162,13 +162,13 @@ def test_depth_and_size_cost_no_more_than_their_share() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, len("planted-secret")))
-def test_a_line_of_standard_error_that_is_cut_ends_before_the_secret(cut: int) -> None:
+def test_a_truncated_line_of_standard_error_ends_before_the_secret(cut: int) -> None:
     tail = StderrTail(SecretMask("it", "planted-secret"))
     tail.feed(b"x" * (MAX_LINE_BYTES - cut) + b"planted-secret and more\n" + b"the key is planted-secret"[: 11 + cut])
     assert "plan" not in "".join(tail.lines)
 
 
-# What is a secret
+# Detection of secrets
 
 
 def settings(**parts: Any) -> ServerSettings:
@@ -199,7 +199,7 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize(("name", "value"), HARMLESS.items())
-def test_what_a_setting_usually_is_is_no_secret(name: str, value: str) -> None:
+def test_common_values_of_settings_are_not_secrets(name: str, value: str) -> None:
     assert find_secrets(settings(env={name: value})) == frozenset()
 
 
@@ -233,12 +233,12 @@ SECRETS: list[tuple[dict[str, Any], set[str]]] = [
 
 
 @pytest.mark.parametrize(("parts", "secrets"), SECRETS)
-def test_secrets_are_found_wherever_an_entry_has_them(parts: dict[str, Any], secrets: set[str]) -> None:
+def test_secrets_are_found_in_every_field_of_an_entry(parts: dict[str, Any], secrets: set[str]) -> None:
     assert find_secrets(settings(**parts)) == secrets
 
 
 @pytest.mark.once
-def test_the_time_to_find_secrets_does_not_grow_with_the_square_of_a_text() -> None:
-    long = "x" * 100_000  # took minutes, in which all servers stood still
+def test_finding_secrets_does_not_take_quadratic_time() -> None:
+    long = "x" * 100_000  # quadratic time took minutes and blocked all servers
     args = (f"{long} https://host/?token=pa55w0rd-of-mine",)
     assert find_secrets(ServerSettings("it", Transport.STDIO, args=args)) == {"pa55w0rd-of-mine"}

@@ -1,4 +1,4 @@
-"""Several servers over one database are one service: whichever a client comes to, it finds the same."""
+"""Several server processes with one database: a client gets the same results from each of them."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ async def two(
     servers: dict[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[tuple[HttpService, HttpService]]:
-    """Serve twice over one database."""
+    """Run two services with one database."""
     async with AsyncExitStack() as stack:
         both = [
             await stack.enter_async_context(
-                serve(replies, servers, store=SQLStore(folder / "both.db"), **options)  # each as a process has it
+                serve(replies, servers, store=SQLStore(folder / "both.db"), **options)  # one store per process
             )
             for replies in (here, there)
         ]
@@ -74,12 +74,12 @@ async def next_text(events: AsyncIterator[ServerSentEvent]) -> ServerSentEvent:
     raise AssertionError("no text")
 
 
-def notes(folder: Path) -> list[str]:
-    """Look at the board behind everybody's back."""
+def mailbox_topics(folder: Path) -> list[str]:
+    """Return the topics of all mailbox messages in the database."""
     return [row[0] for row in query(folder / "both.db", "SELECT topic FROM notes")]
 
 
-async def test_a_turn_is_read_at_a_server_while_it_runs_at_its_peer(tmp_path: Path) -> None:
+async def test_a_running_turn_can_be_read_from_a_peer(tmp_path: Path) -> None:
     maths = Maths()
     async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
@@ -98,7 +98,7 @@ async def test_a_turn_is_read_at_a_server_while_it_runs_at_its_peer(tmp_path: Pa
     assert join_text(remote_events) == "Done."
 
 
-async def test_who_comes_back_goes_on_where_it_was_even_if_the_turn_is_over_by_then(tmp_path: Path) -> None:
+async def test_a_client_resumes_at_its_position_even_after_the_end_of_the_turn(tmp_path: Path) -> None:
     maths = Maths()
     async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
@@ -125,11 +125,11 @@ async def test_events_without_a_remote_reader_are_not_written_to_the_database(tm
         async with stream_chat(here, where) as (events, answer):
             assert join_text([event async for event in events]) == "Hello."
         missing = await there.json("GET", f"{where}/turns/{answer.headers['x-turn-id']}/events", 404)
-        assert notes(tmp_path) == []
+        assert mailbox_topics(tmp_path) == []
     assert missing["error"]["code"] == "turn_not_found"
 
 
-async def test_a_turn_of_many_events_is_written_down_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_events_of_a_turn_are_written_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_publisher, "MAX_BATCH", 3)
     maths = Maths()
     many = {**WAITS, "text": "word " * 50}
@@ -145,10 +145,10 @@ async def test_a_turn_of_many_events_is_written_down_in_pieces(tmp_path: Path, m
     assert join_text(remote_events) == join_text(local_events)
 
 
-async def test_who_comes_at_the_very_end_of_a_turn_reads_it_all_the_same(
+async def test_a_reader_that_connects_at_the_end_of_a_turn_gets_its_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers, "POLL_INTERVAL", 0.6)  # the turn ends before it is looked what others wish
+    monkeypatch.setattr(peers, "POLL_INTERVAL", 0.6)  # the turn ends before the process polls for requests of its peers
     maths = Maths()
     async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
@@ -162,7 +162,7 @@ async def test_who_comes_at_the_very_end_of_a_turn_reads_it_all_the_same(
                     remote_events.extend([event async for event in foreign])
 
             group.start_soon(read)
-            while not notes(tmp_path):  # noqa: ASYNC110 - the other server's wish
+            while not mailbox_topics(tmp_path):  # noqa: ASYNC110 - until the other server has sent its request
                 await anyio.sleep(0.01)
             maths.gate.open.set()
             local_events = [event async for event in events]
@@ -183,10 +183,10 @@ async def test_a_turn_is_stopped_from_a_peer(tmp_path: Path) -> None:
         async with stream_chat(there, where) as (events, _):
             assert join_text([event async for event in events]) == "Well?"
     assert [message["role"] for message in kept["messages"]] == ["user", "assistant", "tool"]
-    assert notes(tmp_path) == []
+    assert mailbox_topics(tmp_path) == []
 
 
-async def test_the_first_answer_decides_a_call_of_another_server(tmp_path: Path) -> None:
+async def test_the_first_answer_to_an_approval_of_a_peer_decides(tmp_path: Path) -> None:
     pen = Pen()
     async with two(tmp_path, [CALL, "Done."], servers={"pen": pen.server}) as (here, there):
         async with stream_chat(here, await here.conversation()) as (events, _):
@@ -212,7 +212,7 @@ async def test_the_first_answer_decides_a_call_of_another_server(tmp_path: Path)
     assert (late["error"]["code"], left) == ("not_found", [[], []])
 
 
-async def test_the_reason_for_which_a_peer_denies_a_call_reaches_the_model(tmp_path: Path) -> None:
+async def test_the_reason_of_a_denial_at_a_peer_reaches_the_model(tmp_path: Path) -> None:
     denied = {"decision": "deny", "reason": "not on a Sunday"}
     async with (
         two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}) as (here, there),
@@ -223,7 +223,7 @@ async def test_the_reason_for_which_a_peer_denies_a_call_reaches_the_model(tmp_p
         assert await results(events) == ["The user did not allow this call: not on a Sunday."]
 
 
-async def test_a_question_is_answered_at_a_peer_which_checks_the_form(tmp_path: Path) -> None:
+async def test_an_elicitation_is_answered_at_a_peer_that_checks_the_form(tmp_path: Path) -> None:
     async with (
         two(tmp_path, [ASKS, "Done."], servers={"pen": Pen().server}, allow=["*"]) as (here, there),
         stream_chat(here, await here.conversation()) as (events, _),
@@ -241,7 +241,7 @@ async def test_a_question_is_answered_at_a_peer_which_checks_the_form(tmp_path: 
     assert event.data["action"] == "accept"
 
 
-async def test_an_expired_request_is_pending_on_no_server(tmp_path: Path) -> None:
+async def test_an_expired_request_is_pending_at_no_server(tmp_path: Path) -> None:
     async with (
         two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}, answer_timeout=0.0) as (here, there),
         stream_chat(here, await here.conversation()) as (events, _),
@@ -251,7 +251,7 @@ async def test_an_expired_request_is_pending_on_no_server(tmp_path: Path) -> Non
         assert await results(events) == ["The user did not allow this call: nobody answered the request for approval."]
 
 
-async def test_a_stopped_turn_has_no_open_requests_at_a_peer_either(tmp_path: Path) -> None:
+async def test_a_stopped_turn_has_no_pending_requests_at_a_peer(tmp_path: Path) -> None:
     async with two(tmp_path, [CALL], servers={"pen": Pen().server}) as (here, there):
         where = await here.conversation()
         async with stream_chat(here, where) as (events, _):
@@ -261,7 +261,7 @@ async def test_a_stopped_turn_has_no_open_requests_at_a_peer_either(tmp_path: Pa
             assert (await there.json("GET", "/approvals"))["approvals"] == []
 
 
-async def test_what_is_allowed_for_the_session_is_allowed_at_all_servers_and_all_that_wait_run(tmp_path: Path) -> None:
+async def test_a_session_approval_applies_to_all_servers_and_to_waiting_calls(tmp_path: Path) -> None:
     pen = Pen()
     async with two(tmp_path, [CALL, "Done."], [OTHER_CALL, "Done.", CALL, "Done."], {"pen": pen.server}) as (
         here,
@@ -280,12 +280,12 @@ async def test_what_is_allowed_for_the_session_is_allowed_at_all_servers_and_all
     assert len(pen.written) == 3
 
 
-async def test_a_grant_is_for_the_tool_as_it_was_and_ends_with_the_server_it_was_asked_at(tmp_path: Path) -> None:
+async def test_a_session_grant_applies_to_the_unchanged_tool_and_ends_with_its_server(tmp_path: Path) -> None:
     pen, changed = Pen(), MCPServer("pen")
 
     @changed.tool(title="Write it down")
     def write(what: str) -> str:
-        """Writes, and tells everybody."""
+        """Write the text in public."""
         return f"told: {what}"
 
     async def asks(server: HttpService) -> bool:
@@ -308,7 +308,7 @@ async def test_a_grant_is_for_the_tool_as_it_was_and_ends_with_the_server_it_was
         assert await asks(there)
 
 
-async def test_a_grant_does_not_hold_for_a_server_that_is_started_in_another_folder(
+async def test_a_grant_does_not_apply_to_a_server_started_in_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     echo = {"tool_calls": [{"name": "echo", "arguments": {}}]}
@@ -316,7 +316,7 @@ async def test_a_grant_does_not_hold_for_a_server_that_is_started_in_another_fol
     async with AsyncExitStack() as stack:
         for name in ("one", "other"):
             (tmp_path / name).mkdir()
-            monkeypatch.chdir(tmp_path / name)  # the entry names no folder, so the server starts here
+            monkeypatch.chdir(tmp_path / name)  # the entry names no folder: the server starts in the current folder
             store = SQLStore(tmp_path / "both.db")
             server = await stack.enter_async_context(serve([echo, "Done."], {"it": raw("Server")}, store=store))
             async with stream_chat(server, await server.conversation()) as (events, _):
@@ -326,7 +326,7 @@ async def test_a_grant_does_not_hold_for_a_server_that_is_started_in_another_fol
     assert len(asked) == 2
 
 
-async def test_the_steps_of_a_turn_before_its_client_tool_calls_are_known_at_a_peer(tmp_path: Path) -> None:
+async def test_a_peer_knows_the_steps_of_a_turn_before_its_client_tool_calls(tmp_path: Path) -> None:
     adds = {"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}]}
     mine = {"tool_calls": [{"name": "mine", "arguments": {}}], "text": "A moment."}
     model = ScriptedProvider(["Both."])
@@ -343,7 +343,7 @@ async def test_the_steps_of_a_turn_before_its_client_tool_calls_are_known_at_a_p
     assert messages == [("user", "Hi"), ("assistant", ""), ("tool", "3"), ("assistant", "A moment."), ("tool", "42")]
 
 
-async def test_requests_for_a_turn_that_no_server_runs_end_with_an_error(
+async def test_requests_for_a_turn_that_no_server_runs_are_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_turns, "REQUEST_TIMEOUT", 0.0)
@@ -355,11 +355,11 @@ async def test_requests_for_a_turn_that_no_server_runs_end_with_an_error(
         assert (await here.json("POST", f"{where}/stop", 409))["error"]["code"] == "runs_elsewhere"
         await here.json("GET", "/conversations/none/turns/a-turn/events", 404)
         await here.json("POST", "/conversations/none/stop", 404)
-        assert notes(tmp_path) == []
+        assert mailbox_topics(tmp_path) == []
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
-async def test_a_stream_whose_server_is_gone_ends_in_words(
+async def test_a_stream_whose_server_is_gone_ends_with_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
 ) -> None:
     monkeypatch.setattr(remote_turns, "END_TIMEOUT", 0.0)
@@ -384,7 +384,7 @@ async def test_a_stream_whose_server_is_gone_ends_in_words(
     assert rest[1].data == "[DONE]"
 
 
-async def test_a_server_that_is_asked_to_stop_reports_how_its_turns_ended(tmp_path: Path) -> None:
+async def test_a_stopping_server_reports_how_its_turns_ended(tmp_path: Path) -> None:
     maths = Maths()
     async with AsyncExitStack() as stack:
         there = await stack.enter_async_context(serve([], store=SQLStore(tmp_path / "both.db")))

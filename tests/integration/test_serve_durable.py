@@ -1,4 +1,4 @@
-"""``dial-chat serve --durable``: what was accepted is answered, whichever process is killed or told to stop."""
+"""``dial-chat serve --durable``: an accepted message is answered even if a process is killed or stopped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def anyio_backend() -> str:
 
 @new_enough
 @pytest.mark.anyio
-async def test_a_durable_conversation_takes_messages_like_every_conversation(tmp_path: Path) -> None:
+async def test_durable_conversations_have_the_same_routes(tmp_path: Path) -> None:
     maths, store = Maths(), SQLStore(tmp_path / "kept.db")
     async with serve(
         ["Hello you.", WAITS, "Done."], {"maths": maths.server}, allow=["*"], store=store, durable=True
@@ -55,7 +55,7 @@ async def test_a_durable_conversation_takes_messages_like_every_conversation(tmp
 
 @new_enough
 @pytest.mark.anyio
-async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_path: Path) -> None:
+async def test_the_next_process_resumes_a_turn_that_did_not_end_in_time(tmp_path: Path) -> None:
     maths = Maths()
     events: list[ServerSentEvent] = []
     async with serve(
@@ -89,7 +89,7 @@ async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_
 @new_enough
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_locked", [False, True])
-async def test_a_database_of_durable_turns_that_fails_is_reported_in_words_and_waited_for_with_a_bound(
+async def test_a_failing_database_of_durable_turns_is_an_error_after_a_bounded_wait(
     tmp_path: Path, is_locked: bool
 ) -> None:
     timings = DurableTimings(recovery_interval=0.1, database_timeout=0.3)
@@ -121,7 +121,7 @@ def broken(file: Path, *, is_locked: bool) -> Iterator[None]:
 @needs_postgres
 @no_signals
 @pytest.mark.anyio
-async def test_what_a_killed_process_was_answering_is_answered_by_another(tmp_path: Path) -> None:
+async def test_another_process_answers_the_turn_of_a_killed_process(tmp_path: Path) -> None:
     calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
     first, second = tmp_path / "one", tmp_path / "two"
     for folder, server, replies in ((first, "NeverAnswers", [calls]), (second, "Server", [calls, "Done after all."])):
@@ -131,7 +131,7 @@ async def test_what_a_killed_process_was_answering_is_answered_by_another(tmp_pa
         words = ("--durable", "--store", store)
         with serving(first, *words, "-y") as (killed, url, token), serving(second, *words) as (survivor, url2, token2):
             where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
-            begun = until_it_is_called(url, token, where)
+            begun = wait_for_tool_call(url, token, where)
             killed.kill()
 
             while not (waiting := ask(url2, token2, "/approvals").json()["approvals"]):  # noqa: ASYNC110 - for the lease to end
@@ -156,8 +156,8 @@ async def test_what_a_killed_process_was_answering_is_answered_by_another(tmp_pa
     ]
 
 
-def until_it_is_called(url: str, token: str, where: str) -> str:
-    """Say something, and give the id of the turn that answers as soon as a tool is at work."""
+def wait_for_tool_call(url: str, token: str, where: str) -> str:
+    """Send a message, wait until a tool call runs, and return the id of the turn."""
     with (
         httpx2.Client(
             base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False, verify=False
@@ -170,7 +170,7 @@ def until_it_is_called(url: str, token: str, where: str) -> str:
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [([], "pip install 'dial-client[durable]'"), (["--no-save"], "--durable does not go with --no-save")],
+    [([], "pip install 'dial-client[durable]'"), (["--no-save"], "--durable cannot be combined with --no-save")],
 )
 def test_a_missing_requirement_is_reported(
     tmp_path: Path,

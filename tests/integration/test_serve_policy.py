@@ -1,4 +1,4 @@
-"""Over HTTP: "always" outlives the service, and untrusted content brings a question that no grant answers."""
+"""Approvals over HTTP: permanent grants survive a restart, and untrusted content requires approval despite grants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def calls(name: str, **arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"name": name, "arguments": arguments}]}
 
 
-async def test_always_outlives_the_service(tmp_path: Path) -> None:
+async def test_a_permanent_grant_survives_a_restart(tmp_path: Path) -> None:
     servers, replies = {"it": raw()}, [calls("echo"), "Done."]
     async with chat_events(replies, servers, grants=tmp_path) as (server, events):
         asked = (await until(events, "approval")).data["id"]
@@ -35,7 +35,7 @@ async def test_always_outlives_the_service(tmp_path: Path) -> None:
     assert "approval" not in kinds
 
 
-async def test_a_session_grant_answers_no_question_that_untrusted_content_brings() -> None:
+async def test_a_session_grant_does_not_approve_calls_after_untrusted_content() -> None:
     servers = {"web": raw(untrusted=("*",), auto_approve=("*",)), "mail": raw()}
     first, second, third = (calls("mail__echo", n=n) for n in (1, 2, 3))
     async with chat_events([first, calls("web__echo"), second, third, "Done."], servers) as (server, events):
@@ -50,7 +50,7 @@ async def test_a_session_grant_answers_no_question_that_untrusted_content_brings
     assert "not allow" in outcomes[-1]
 
 
-async def test_without_an_approver_untrusted_content_is_a_denial() -> None:
+async def test_without_an_approver_calls_after_untrusted_content_are_denied() -> None:
     servers = {"web": raw(untrusted=("*",), auto_approve=("*",)), "mail": raw(auto_approve=("*",))}
     model = ScriptedProvider([calls("web__echo"), calls("mail__echo"), "Done."])
     async with serve(model, servers) as server:
@@ -61,7 +61,7 @@ async def test_without_an_approver_untrusted_content_is_a_denial() -> None:
     assert "nobody is there to be asked" in last.text
 
 
-async def test_an_answer_to_a_question_that_untrusted_content_brings_allows_nothing_in_another_conversation() -> None:
+async def test_an_approval_after_untrusted_content_does_not_apply_to_another_conversation() -> None:
     servers = {"web": raw(untrusted=("*",), auto_approve=("*",)), "mail": raw()}
     replies = [calls("web__echo"), calls("mail__echo", n=1), "Done.", calls("mail__echo", n=2), "Done."]
     async with serve(replies, servers) as server:

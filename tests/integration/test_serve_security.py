@@ -1,4 +1,4 @@
-"""Who comes in: the right host, the right origin, the token, and not too much at once."""
+"""Access control of the service: host, origin, token, and limits of requests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_nothing_is_served_without_the_token(path: str) -> None:
 @pytest.mark.parametrize(
     "shown", ["", "Bearer", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer é"]
 )
-async def test_another_token_is_none(shown: str) -> None:
+async def test_a_wrong_token_is_refused(shown: str) -> None:
     async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
         answer = await stranger.get("/servers", headers={b"Authorization": shown.encode()})
     assert answer.status_code == 401
@@ -64,12 +64,12 @@ async def test_another_token_is_none(shown: str) -> None:
     assert TOKEN not in answer.text
 
 
-async def test_a_token_is_not_taken_from_the_address() -> None:
+async def test_a_token_in_the_url_is_not_accepted() -> None:
     async with serve([]) as server:
         assert await status(server, f"/servers?token={TOKEN}") == 401
 
 
-async def test_anybody_may_ask_whether_it_is_alive_and_learns_nothing_else() -> None:
+async def test_the_health_route_needs_no_token_and_reveals_nothing_else() -> None:
     async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
         answer = await stranger.get("/healthz", headers={"Host": "10.0.0.7:9000", "Origin": "http://evil.test"})
     assert (answer.status_code, answer.text) == (200, '{"status":"ok"}')
@@ -81,7 +81,7 @@ async def test_anybody_may_ask_whether_it_is_alive_and_learns_nothing_else() -> 
     "host",
     ["evil.test", "evil.test:80", "127.0.0.1.evil.test", "localhost@evil.test", "10.0.0.7", "[::2]", "[", "", "é"],
 )
-async def test_a_name_that_is_not_this_servers_is_turned_away(host: str) -> None:
+async def test_an_unknown_host_name_is_refused(host: str) -> None:
     async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
         headers = {b"Host": host.encode(), b"Authorization": f"Bearer {TOKEN}".encode()}
         for path in ("/servers", "/"):
@@ -89,7 +89,7 @@ async def test_a_name_that_is_not_this_servers_is_turned_away(host: str) -> None
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:99", "[::1]:8000"])
-async def test_the_names_of_this_machine_are_this_servers(host: str) -> None:
+async def test_loopback_host_names_are_accepted(host: str) -> None:
     async with serve([]) as server:
         assert await status(server, Host=host, Authorization=f"Bearer {TOKEN}") == 200
 
@@ -106,7 +106,7 @@ async def test_the_names_of_this_machine_are_this_servers(host: str) -> None:
         ("my-machine", (), "MY-machine", True),
     ],
 )
-async def test_where_it_listens_says_which_names_are_its_own(
+async def test_the_bound_address_decides_which_host_names_are_accepted(
     bound: str, allowed: tuple[str, ...], host: str, right: bool
 ) -> None:
     async with serve([], policy=build_policy(bound, None, allowed)) as server:
@@ -125,19 +125,19 @@ async def test_where_it_listens_says_which_names_are_its_own(
     ],
     ids=str,
 )
-async def test_no_other_page_talks_through_the_browser(headers: dict[str, str]) -> None:
+async def test_requests_of_other_origins_are_refused(headers: dict[str, str]) -> None:
     async with serve([], policy=AccessPolicy(None)) as server:
         for method in ("GET", "POST", "DELETE", "OPTIONS"):
             assert await status(server, "/conversations", method, **headers) == 403
 
 
-async def test_its_own_page_does() -> None:
+async def test_requests_of_the_own_page_are_accepted() -> None:
     async with serve([]) as server:
         own = {"Origin": server.url, "Sec_Fetch_Site": "same-origin", "Authorization": f"Bearer {TOKEN}"}
         assert await status(server, "/conversations", "POST", **own) == 201
 
 
-async def test_a_link_on_another_page_may_lead_to_the_page() -> None:
+async def test_a_link_on_another_site_may_lead_to_the_page() -> None:
     async with serve([]) as server:
         assert await status(server, "/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate") == 200
         assert await status(server, "/", Origin="http://evil.test") == 403
@@ -160,24 +160,24 @@ async def test_the_page_is_served_with_a_strict_policy_and_without_the_token() -
     "name",
     ["..%2fapp.py", "..%2f..%2fclient.py", "%2e%2e/door.py", "nothing.js", "index.html/..%2f..%2fapp.py", ".", "%00"],
 )
-async def test_no_file_is_served_but_those_of_the_page(name: str) -> None:
+async def test_only_files_of_the_page_are_served(name: str) -> None:
     async with serve([]) as server:
         assert await status(server, f"/assets/{name}") in (401, 404)
 
 
-async def test_only_files_that_were_there_at_the_start_have_an_address(tmp_path: Path) -> None:
+async def test_only_page_files_found_at_start_are_served(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<p>")
     (tmp_path / "notes.txt").write_text("not for the web")
     assert list(StaticFiles(tmp_path)._files) == ["index.html"]
     assert list(StaticFiles(tmp_path / "nowhere")._files) == []
 
 
-async def test_answers_are_not_kept_by_browsers() -> None:
+async def test_responses_are_not_cached() -> None:
     async with serve([]) as server:
         assert (await server.http.get("/servers")).headers["cache-control"] == "no-store"
 
 
-async def test_a_body_that_is_too_large_is_not_read() -> None:
+async def test_a_too_large_body_is_not_read() -> None:
     async with serve([], policy=AccessPolicy(None, max_body=100)) as server:
 
         async def pieces() -> Any:
@@ -207,7 +207,7 @@ async def rest(stream: SocketStream) -> bytes:
         return received
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+async def test_an_incomplete_body_times_out() -> None:
     async with serve([], policy=AccessPolicy(None, body_timeout=0.0)) as server:
         head = "POST /conversations HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
         assert b"408 Request Timeout" in await rest(await raw(server, head))
@@ -216,25 +216,25 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     "head", ["", "GET / HTTP/1.1\r\nHo", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET / H"]
 )
-async def test_a_head_that_does_not_come_is_not_waited_for(head: str) -> None:
+async def test_an_incomplete_request_head_times_out(head: str) -> None:
     async with serve([], head_timeout=1 if "healthz" in head else 0) as server:
         received = await rest(await raw(server, head))
     assert b"200 OK" in received if "healthz" in head else received == b""
 
 
-async def test_a_head_without_an_end_is_turned_away() -> None:
+async def test_an_endless_request_head_is_refused() -> None:
     async with serve([]) as server:
         received = await rest(await raw(server, "GET / HTTP/1.1\r\nX: " + "x" * 100_000))
     assert b" 400 " in received
 
 
-async def test_a_websocket_is_no_way_in() -> None:
+async def test_websocket_upgrades_are_refused() -> None:
     async with serve([], policy=AccessPolicy(None)) as server:
         head = "GET /servers HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n"
         assert b"101" not in (await rest(await raw(server, head))).splitlines()[0]
 
 
-async def test_one_turn_too_many_is_asked_to_come_again() -> None:
+async def test_a_turn_above_the_limit_is_refused_with_status_429() -> None:
     maths = Maths()
     async with serve([WAITS, "Done.", "Hello."], {"maths": maths.server}, max_turns=1, allow=["*"]) as server:
         first, second = await server.conversation(), await server.conversation()
@@ -253,7 +253,7 @@ async def test_one_turn_too_many_is_asked_to_come_again() -> None:
 
 async def test_an_internal_error_is_reported_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     async with serve([]) as server:
-        server.store.list = None  # type: ignore[method-assign,assignment]  # broken as nothing should be
+        server.store.list = None  # type: ignore[method-assign,assignment]  # causes an internal error
         answer = await server.json("GET", "/conversations", 500)
     assert answer["error"] == {
         "message": "an unexpected error occurred",
@@ -268,11 +268,11 @@ async def test_an_internal_error_is_reported_without_secrets(caplog: pytest.LogC
     ("host", "is_near"),
     [("127.0.0.1", True), ("127.1.2.3", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
 )
-def test_loopback_is_known(host: str, is_near: bool) -> None:
+def test_loopback_addresses_are_recognized(host: str, is_near: bool) -> None:
     assert is_loopback(host) is is_near
 
 
-async def test_the_frame_of_diagrams_has_no_origin_and_only_its_scripts_are_sent_to_it() -> None:
+async def test_the_diagram_frame_has_no_origin_and_can_load_only_its_scripts() -> None:
     async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
         frame = await stranger.get("/assets/diagram_frame.html")
         script = await stranger.get("/assets/diagram_frame.js", headers={"Origin": "null"})
@@ -285,7 +285,7 @@ async def test_the_frame_of_diagrams_has_no_origin_and_only_its_scripts_are_sent
             assert await status(server, path, Origin="null", Authorization=f"Bearer {TOKEN}") == 403
 
 
-async def test_files_of_the_page_are_compressed_and_not_sent_again() -> None:
+async def test_files_of_the_page_are_compressed_and_cached_by_etag() -> None:
     async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
         first = await stranger.get("/assets/app.js", headers={"Accept-Encoding": "gzip"})
         plain = await stranger.get("/assets/app.js", headers={"Accept-Encoding": "identity"})

@@ -1,4 +1,4 @@
-"""A server that is told to stop: turns come to their end or are stored, and the program leaves with its own code."""
+"""Shutdown of the service: running turns finish or are stored, and the program exits with the right code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def anyio_backend() -> str:
 
 
 @pytest.mark.anyio
-async def test_a_running_turn_comes_to_its_end_and_no_other_begins() -> None:
+async def test_a_running_turn_finishes_and_no_new_turn_starts() -> None:
     maths = Maths()
     events: list[ServerSentEvent] = []
     async with serve([WAITS, "Done."], {"maths": maths.server}, allow=["*"]) as server:
@@ -74,7 +74,7 @@ async def test_a_turn_that_does_not_end_is_cancelled_and_stored() -> None:
 
 @contextmanager
 def serving(folder: Path, *words: str, **env: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """Run ``dial-chat serve``; give its process, its address and its token, which it prints where it has made it."""
+    """Run ``dial-chat serve``; yield its process, its URL, and its token, read from the output if it was generated."""
     known = words[words.index("--token") + 1] if "--token" in words else env.get("DIAL_SERVE_TOKEN", "")
     with started(folder, "serve", "--port", "0", *words, **env) as process:
         assert process.stderr is not None
@@ -94,7 +94,7 @@ def ask(url: str, token: str, path: str, method: str = "GET", **more: Any) -> ht
 
 @no_signals
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_it_prints_its_address_serves_and_stops_on_a_signal(tmp_path: Path, number: int, code: int) -> None:
+def test_the_service_prints_its_url_and_stops_on_a_signal(tmp_path: Path, number: int, code: int) -> None:
     calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
     write_config(tmp_path, {"it": entry("Server")}, [calls, "I may not.", "Hello."])
     with serving(tmp_path) as (process, url, token):
@@ -118,7 +118,7 @@ def test_it_prints_its_address_serves_and_stops_on_a_signal(tmp_path: Path, numb
 
 
 @no_signals
-def test_a_hanging_model_does_not_keep_it_from_leaving_at_the_second_signal(tmp_path: Path) -> None:
+def test_the_second_signal_stops_the_service_during_a_hanging_model_request(tmp_path: Path) -> None:
     write_config(tmp_path, {}, [{"text": "I think", "hang": True}])
     with serving(tmp_path, "--store", str(tmp_path / "kept.db")) as (process, url, token):
         where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
@@ -135,7 +135,7 @@ def test_a_hanging_model_does_not_keep_it_from_leaving_at_the_second_signal(tmp_
 
 
 @no_signals
-def test_conversations_are_there_again_after_a_restart(tmp_path: Path) -> None:
+def test_conversations_survive_a_restart(tmp_path: Path) -> None:
     write_config(tmp_path, {}, ["Hello."])
     for _ in range(2):
         with serving(tmp_path, "--store", str(tmp_path / "kept.db"), DIAL_SERVE_TOKEN="mine") as (process, url, token):
@@ -178,11 +178,11 @@ def test_a_token_that_was_given_is_not_printed(
         process.kill()
         assert process.stderr is not None
         log = process.stderr.read()
-    assert f"the page asks for the token {where}; behind {url}#token= it is not asked for" in log
+    assert f"the page asks for the token {where}; {url}#token=TOKEN opens it directly" in log
     assert "from-the-" not in log
 
 
-def test_without_a_token_every_program_here_is_let_in(tmp_path: Path) -> None:
+def test_the_option_no_token_accepts_requests_without_a_token(tmp_path: Path) -> None:
     write_config(tmp_path, {}, ["Hello."])
     with serving(tmp_path, "--no-token", "--no-save") as (_, url, token):
         assert token == ""
@@ -193,18 +193,20 @@ def test_without_a_token_every_program_here_is_let_in(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--no-token", "--host", "0.0.0.0"], "--no-token is for loopback only"),
-        (["--no-token", "--token", "a"], "--token does not go with --no-token"),
+        (["--no-token", "--token", "a"], "--token cannot be combined with --no-token"),
         (["--token", "a b"], "printable ASCII"),
         (["--host", "0.0.0.0", "--token", "x" * 31], "a token has at least 32 characters, and this one has 31"),
         (["--host", "::", "--token", "x"], "a token has at least 32 characters, and this one has 1"),
         (["--host", "203.0.113.1", "--token", "x" * 32], "cannot listen on 203.0.113.1"),
-        (["--no-save", "--store", "x.db"], "--store does not go with --no-save"),
+        (["--no-save", "--store", "x.db"], "--store cannot be combined with --no-save"),
         (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1"),
         (["--port", "70000"], "'--port'"),
         (["--store", "mysql://x/y"], "no database that can be used"),
     ],
 )
-def test_a_wrong_option_is_an_error_before_anything_is_served(tmp_path: Path, words: list[str], message: str) -> None:
+def test_an_invalid_option_is_an_error_before_the_service_starts(
+    tmp_path: Path, words: list[str], message: str
+) -> None:
     write_config(tmp_path, {}, ["Hello."])
     ended = dial_chat(tmp_path, "serve", *words)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -219,7 +221,7 @@ def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     assert "cannot listen" in ended.stderr
 
 
-def test_a_required_server_that_does_not_start_ends_it(tmp_path: Path) -> None:
+def test_a_required_server_that_does_not_start_ends_the_program(tmp_path: Path) -> None:
     write_config(tmp_path, {"it": entry("ExitsAtOnce", required=True)}, ["Hello."])
     ended = dial_chat(tmp_path, "serve", "--no-save", "--port", "0")
     assert ended.returncode == 1

@@ -1,4 +1,4 @@
-"""Serving goes on where the database is away, or what is in it or goes into it cannot be read or written."""
+"""The service keeps working when the database fails, or when its rows cannot be read or written."""
 
 from __future__ import annotations
 
@@ -44,21 +44,23 @@ def anyio_backend() -> str:
 
 
 @pytest.mark.anyio
-async def test_a_question_is_answered_here_though_its_time_is_over_for_other_processes(
+async def test_an_approval_is_answered_locally_after_it_expired_in_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(human_input, "_DELIVERY_TIMEOUT", 0.1)
     pen, file = Pen(), tmp_path / "kept.db"
     async with chat_events([CALL, "Done."], {"pen": pen.server}, store=SQLStore(file)) as (server, events):
         asked = (await until(events, "approval")).data["id"]
-        query(file, "DELETE FROM notes")  # the machine slept, or the database was away, and another process cleared it
+        query(
+            file, "DELETE FROM notes"
+        )  # as if the machine was suspended or the database unreachable, and another process deleted expired rows
         await server.json("POST", f"/approvals/{asked}", 204, json=ONCE)
         assert await results(events) == ["written: a"]
         await server.json("POST", f"/approvals/{asked}", 404, json=ONCE)
 
 
 @pytest.mark.anyio
-async def test_what_another_version_has_pinned_is_not_listed_and_hides_nothing(tmp_path: Path) -> None:
+async def test_requests_in_a_format_of_another_version_are_not_listed(tmp_path: Path) -> None:
     store = SQLStore(tmp_path / "kept.db")
     async with chat_events([CALL, "Done."], {"pen": Pen().server}, store=store) as (server, events):
         asked = (await until(events, "approval")).data
@@ -70,9 +72,7 @@ async def test_what_another_version_has_pinned_is_not_listed_and_hides_nothing(t
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("body", ['{"form": 2}', '{"messages": []}'])
-async def test_a_turn_with_client_tool_calls_of_another_version_goes_on_like_a_forgotten_turn(
-    tmp_path: Path, body: str
-) -> None:
+async def test_a_handoff_of_another_version_is_treated_like_a_missing_handoff(tmp_path: Path, body: str) -> None:
     call = f"call_{'0' * 32}"
     function = {"name": "mine", "arguments": "{}"}
     messages: list[dict[str, Any]] = [
@@ -88,7 +88,7 @@ async def test_a_turn_with_client_tool_calls_of_another_version_goes_on_like_a_f
 
 
 @pytest.mark.anyio
-async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_latest_are(tmp_path: Path) -> None:
+async def test_only_the_latest_handoffs_are_kept(tmp_path: Path) -> None:
     store = SQLStore(tmp_path / "kept.db")
     here, there = HandoffStore(store.mailbox, max_turns=2), HandoffStore(store.mailbox, max_turns=2)
     messages: list[Message] = []
@@ -110,7 +110,7 @@ async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_lates
 
 
 @pytest.mark.anyio
-async def test_who_reads_a_silent_turn_of_another_process_reads_on_when_the_database_is_back(
+async def test_a_reader_of_a_remote_turn_continues_after_a_database_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_turns, "SILENCE_TIMEOUT", 0.05)
@@ -123,7 +123,7 @@ async def test_who_reads_a_silent_turn_of_another_process_reads_on_when_the_data
         async with reading(server, f"/conversations/{made.id}", "a-turn") as (events, _):
             await anext(events)
             query(file, "ALTER TABLE conversations RENAME TO away")
-            await anyio.sleep(0.3)  # it is looked now whether the turn still runs
+            await anyio.sleep(0.3)  # the reader checks now whether the turn still runs
             query(file, "ALTER TABLE away RENAME TO conversations")
             await store.mailbox.send([(topic, json.dumps([[2, "id: a-turn:2\ndata: 2\n\n"], [None, DONE]]))], LONG)
             rest = [event.data async for event in events]
@@ -131,9 +131,7 @@ async def test_who_reads_a_silent_turn_of_another_process_reads_on_when_the_data
 
 
 @pytest.mark.anyio
-async def test_what_cannot_be_renewed_is_tried_again_after_a_pause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_renewal_is_retried_after_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "LEASE_TTL", 0.3)
     tried: list[float] = []
 
@@ -159,7 +157,7 @@ async def test_what_cannot_be_renewed_is_tried_again_after_a_pause(
 
 
 @pytest.mark.anyio
-async def test_an_event_that_cannot_be_written_ends_the_streams_of_its_own_turn_only(tmp_path: Path) -> None:
+async def test_an_event_that_cannot_be_serialized_ends_only_the_streams_of_its_turn(tmp_path: Path) -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -183,7 +181,7 @@ async def test_an_event_that_cannot_be_written_ends_the_streams_of_its_own_turn_
 
 
 @pytest.mark.anyio
-async def test_a_turn_that_starts_while_all_turns_are_ended_is_ended_too() -> None:
+async def test_a_turn_that_starts_during_shutdown_is_cancelled() -> None:
     turns = TurnRegistry()
     with anyio.fail_after(LONG):
         async with DialClient({}, ScriptedProvider([{"hang": True}])) as dial:
@@ -194,16 +192,16 @@ async def test_a_turn_that_starts_while_all_turns_are_ended_is_ended_too() -> No
             assert (await turn.result()).stop_reason is StopReason.CANCELLED
 
 
-def test_what_waited_when_its_event_loop_ended_is_not_stored_by_the_next(tmp_path: Path) -> None:
+def test_writes_that_waited_in_an_ended_event_loop_are_not_stored_later(tmp_path: Path) -> None:
     file = tmp_path / "kept.db"
     store = SQLStore(file, patience=0.2)
 
-    async def ends_too_soon(conversation: str) -> None:
+    async def leave_writes_waiting(conversation: str) -> None:
         for text in ("first", "second"):
             asyncio.get_running_loop().create_task(store.append(conversation, [Message.user(text)]))
             await anyio.wait_all_tasks_blocked()
 
-    async def goes_on(conversation: str) -> list[str]:
+    async def append_and_read(conversation: str) -> list[str]:
         await store.append(conversation, [Message.user("third")])
         texts = [message.text for message in (await store.get(conversation)).messages]
         await store.aclose()
@@ -211,5 +209,5 @@ def test_what_waited_when_its_event_loop_ended_is_not_stored_by_the_next(tmp_pat
 
     made = asyncio.run(store.create())
     with locked(file):
-        asyncio.run(ends_too_soon(made.id))
-    assert asyncio.run(goes_on(made.id)) == ["third"]
+        asyncio.run(leave_writes_waiting(made.id))
+    assert asyncio.run(append_and_read(made.id)) == ["third"]

@@ -1,4 +1,4 @@
-"""What is remembered of servers: their era and their tools, and never anything that stands in the way."""
+"""The cache of servers: protocol era and tools; damaged or outdated entries are ignored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOOLS = (Tool(name="now", description="Tells the time.", input_schema={"type": "
 
 
 def memory(folder: Path, server: ServerSettings = CLOCK, at: float = 1_000.0) -> ServerCache:
-    """Return what another run of the program would make of the same folder, at another time."""
+    """Return the cache of another run of the program with the same folder, at time `at`."""
     return ServerCache(server, JsonCache(folder), lambda: at)
 
 
@@ -60,11 +60,11 @@ def test_a_server_with_a_different_address_is_a_different_server(changed: Server
 
 
 @pytest.mark.parametrize("same", SAME.values(), ids=list(SAME))
-def test_a_server_is_the_same_whatever_it_is_called_and_however_it_is_used(same: ServerSettings) -> None:
+def test_the_name_and_usage_settings_do_not_change_the_identity_of_a_server(same: ServerSettings) -> None:
     assert identity(same) == identity(CLOCK)
 
 
-def test_no_secret_is_written(tmp_path: Path) -> None:
+def test_the_cache_contains_no_secret(tmp_path: Path) -> None:
     server = replace(CLOCK, args=("--token", "hunter22"), headers={"Authorization": "Bearer t0ken"})
     memory(tmp_path, server).save(TOOLS, version="1", is_legacy=True)
     [path] = files(tmp_path)
@@ -72,7 +72,7 @@ def test_no_secret_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no modes")
-def test_what_is_remembered_is_its_owners_only(tmp_path: Path) -> None:
+def test_the_cache_has_private_permissions(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         memory(tmp_path / "new").save(TOOLS, version="1", is_legacy=True)
@@ -94,7 +94,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=list(GARBAGE))
-def test_a_file_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, garbage: bytes) -> None:
+def test_an_unreadable_file_is_ignored(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / f"{identity(CLOCK)}.json").write_bytes(garbage)
     known = memory(tmp_path)
     assert (known.is_legacy(), known.tools()) == (False, None)
@@ -114,7 +114,7 @@ ODD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("data", ODD, ids=str)
-def test_what_is_odd_in_a_file_is_not_believed(tmp_path: Path, data: dict[str, Any]) -> None:
+def test_invalid_values_in_a_file_are_ignored(tmp_path: Path, data: dict[str, Any]) -> None:
     JsonCache(tmp_path).write(CLOCK, data)
     known = memory(tmp_path)
     assert (known.is_legacy(), known.tools()) == (False, None)
@@ -122,14 +122,14 @@ def test_what_is_odd_in_a_file_is_not_believed(tmp_path: Path, data: dict[str, A
     assert known.is_legacy()
 
 
-def test_a_tool_that_cannot_be_read_leaves_valid_tools_on_offer(tmp_path: Path) -> None:
+def test_an_invalid_cached_tool_does_not_affect_valid_tools(tmp_path: Path) -> None:
     JsonCache(tmp_path).write(CLOCK, {"tools": [7, {"name": "bad"}, tool("good")]})
     known = memory(tmp_path).tools()
     assert known is not None
     assert [known_tool.name for known_tool in known] == ["good"]
 
 
-def test_a_disk_that_cannot_be_written_harms_nothing(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     known = memory(tmp_path / "file" / "below")
     known.save(TOOLS, version="1", is_legacy=True)
@@ -138,7 +138,7 @@ def test_a_disk_that_cannot_be_written_harms_nothing(tmp_path: Path) -> None:
     assert (known.is_legacy(), known.tools()) == (False, None)
 
 
-def test_the_folder_is_bounded_and_the_oldest_goes_first(tmp_path: Path) -> None:
+def test_the_size_of_the_folder_is_limited_and_the_oldest_file_is_deleted_first(tmp_path: Path) -> None:
     cache = JsonCache(tmp_path, max_files=3)
     servers = [replace(CLOCK, command=f"server{n}") for n in range(5)]
     for age, server in enumerate(servers):
@@ -147,7 +147,7 @@ def test_the_folder_is_bounded_and_the_oldest_goes_first(tmp_path: Path) -> None
     assert [memory(tmp_path, server).is_legacy() for server in servers] == [False, False, True, True, True]
 
 
-def test_tools_too_large_to_be_kept_cost_only_themselves(tmp_path: Path) -> None:
+def test_too_large_tools_are_not_cached_and_the_era_is(tmp_path: Path) -> None:
     known = memory(tmp_path)
     known.save([tool_named("big", description="x" * MAX_BYTES)], version="1", is_legacy=True)
     assert (known.is_legacy(), known.tools()) == (True, None)
@@ -165,7 +165,7 @@ for n in range(100):
 """
 
 
-def test_several_programs_that_write_at_once_spoil_nothing(tmp_path: Path) -> None:
+def test_concurrent_writes_of_several_programs_leave_valid_files(tmp_path: Path) -> None:
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), name], stderr=subprocess.PIPE, text=True)
         for name in "abc"
@@ -177,7 +177,7 @@ def test_several_programs_that_write_at_once_spoil_nothing(tmp_path: Path) -> No
 # --- eras -------------------------------------------------------------------------------------------
 
 
-def test_a_legacy_server_is_asked_for_the_newer_era_again_after_a_week(tmp_path: Path) -> None:
+def test_a_legacy_server_is_probed_again_after_a_week(tmp_path: Path) -> None:
     memory(tmp_path, at=1_000.0).save(TOOLS, version="1", is_legacy=True)
     last = 1_000.0 + REPROBE_SECONDS
     assert memory(tmp_path, at=last - 1).is_legacy()
@@ -185,7 +185,7 @@ def test_a_legacy_server_is_asked_for_the_newer_era_again_after_a_week(tmp_path:
     assert not memory(tmp_path, at=last).is_legacy(), "being used does not make it younger"
 
 
-def test_a_server_that_was_upgraded_is_asked_the_next_time(tmp_path: Path) -> None:
+def test_an_upgraded_server_is_probed_at_the_next_start(tmp_path: Path) -> None:
     memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
     memory(tmp_path).save(TOOLS, version="2", is_legacy=True)
     assert not memory(tmp_path).is_legacy()
@@ -193,12 +193,12 @@ def test_a_server_that_was_upgraded_is_asked_the_next_time(tmp_path: Path) -> No
     assert memory(tmp_path).is_legacy()
 
 
-def test_an_era_that_was_chosen_by_hand_is_not_remembered(tmp_path: Path) -> None:
+def test_a_configured_era_is_not_cached(tmp_path: Path) -> None:
     memory(tmp_path, replace(CLOCK, protocol=Protocol.LEGACY)).save(TOOLS, version="1", is_legacy=True)
     assert not memory(tmp_path).is_legacy()
 
 
-def test_what_is_known_already_is_not_written_again(tmp_path: Path) -> None:
+def test_unchanged_values_are_not_written_again(tmp_path: Path) -> None:
     memory(tmp_path, at=1_000.0).save(TOOLS, version="1", is_legacy=True)
     before = files(tmp_path)[0].read_text()
     memory(tmp_path, at=2_000.0).save(TOOLS, version="1", is_legacy=True)
@@ -208,7 +208,7 @@ def test_what_is_known_already_is_not_written_again(tmp_path: Path) -> None:
 
 
 async def era_of(server: ServerSettings, folder: Path | None) -> str | None:
-    """Run a server with what is remembered in a folder, and say which protocol version it spoke."""
+    """Start a server with the cache of a folder, and return the negotiated protocol version."""
     with anyio.fail_after(LONG):
         async with DialClient({"it": server}, cache_dir=folder or False) as dial:
             assert dial.servers["it"].state is ServerState.READY, dial.servers["it"].error
@@ -216,7 +216,7 @@ async def era_of(server: ServerSettings, folder: Path | None) -> str | None:
             return dial.servers["it"].protocol_version
 
 
-def test_a_guess_that_was_wrong_is_made_once(tmp_path: Path) -> None:
+def test_a_wrong_cached_era_is_used_only_once(tmp_path: Path) -> None:
     memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
     known = memory(tmp_path)
     assert (known.guess_legacy(), known.reject_guess(LONG), known.reject_guess(LONG)) == (True, True, False)
@@ -224,7 +224,7 @@ def test_a_guess_that_was_wrong_is_made_once(tmp_path: Path) -> None:
     assert memory(tmp_path).tools() == TOOLS, "its tools are remembered all the same"
 
 
-def test_a_guess_that_used_up_the_time_to_start_is_made_good_the_next_time(tmp_path: Path) -> None:
+def test_a_wrong_cached_era_that_used_up_the_startup_time_is_corrected_at_the_next_start(tmp_path: Path) -> None:
     memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
     known = memory(tmp_path)
     assert (known.guess_legacy(), known.reject_guess(0.0)) == (True, False)
@@ -232,7 +232,7 @@ def test_a_guess_that_used_up_the_time_to_start_is_made_good_the_next_time(tmp_p
 
 
 @pytest.mark.anyio
-async def test_probing_is_paid_once(tmp_path: Path) -> None:
+async def test_a_legacy_server_is_probed_only_at_its_first_start(tmp_path: Path) -> None:
     server = changing(tmp_path)
     for asked in (["start", "server/discover", "initialize", "tools/list"], ["start", "initialize", "tools/list"]):
         assert await era_of(server.entry(), tmp_path / "memory") == "2025-11-25"
@@ -240,7 +240,7 @@ async def test_probing_is_paid_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_nothing_is_remembered_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_cache_folder_nothing_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     server = changing(tmp_path)
@@ -251,7 +251,7 @@ async def test_nothing_is_remembered_unasked(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.anyio
-async def test_an_era_that_no_longer_fits_heals_by_itself(tmp_path: Path) -> None:
+async def test_an_outdated_cached_era_is_corrected(tmp_path: Path) -> None:
     server = changing(tmp_path)
     await era_of(server.entry(), tmp_path / "memory")
     server.be(era="new", version="2")
@@ -263,7 +263,7 @@ async def test_an_era_that_no_longer_fits_heals_by_itself(tmp_path: Path) -> Non
 
 
 @pytest.mark.anyio
-async def test_a_server_that_does_not_start_any_more_is_shown_as_failed(tmp_path: Path) -> None:
+async def test_a_cached_server_that_no_longer_starts_is_failed(tmp_path: Path) -> None:
     server = changing(tmp_path)
     await era_of(server.entry(), tmp_path / "memory")
     server.be(dies=True)

@@ -1,4 +1,4 @@
-"""Servers are added, removed and restarted while the client is open, and turns run."""
+"""Adding, removing and restarting servers of an open client, also during turns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANSWER: list[Step] = [TextChunk("Done."), STOP]
 
 
 def says(word: str, *names: str) -> MCPServer:
-    """Return a server in this process whose tools answer with a word."""
+    """Return an in-process server whose tools answer with a word."""
     server = MCPServer(word, log_level="CRITICAL")
     for name in names or ("now",):
         server.add_tool(lambda: word, name=name, structured_output=False)
@@ -44,7 +44,7 @@ def call(name: str, **arguments: Any) -> list[Step]:
 
 
 def meanwhile(does: Callable[[], Awaitable[object]], reply: list[Step]) -> list[Step]:
-    """Let something happen while the model is replying, when it has seen the tools already."""
+    """Return a reply during which a function runs, after the tools were sent to the model."""
     return [does, *reply]
 
 
@@ -60,7 +60,7 @@ def read_results(turn: Turn) -> list[str]:
 # --- adding -----------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_is_added_is_there_with_its_tools() -> None:
+async def test_an_added_server_is_ready_and_its_tools_are_offered() -> None:
     async with DialClient({"a": says("a")}) as dial:
         status = await dial.add_server("b", says("b", "later"))
         assert (status.state, status.tools) == (ServerState.READY, ("later",))
@@ -70,7 +70,7 @@ async def test_a_server_that_is_added_is_there_with_its_tools() -> None:
         assert text_of((await dial.call("later", {})).content) == "b"
 
 
-async def test_a_server_that_is_added_in_a_turn_is_on_offer_in_its_next_round() -> None:
+async def test_tools_of_a_server_added_during_a_turn_are_offered_in_the_next_round() -> None:
     model = Model()
     async with DialClient({"a": says("a")}, model) as dial:
         added = meanwhile(lambda: dial.add_server("b", says("b", "later")), call("now"))
@@ -81,7 +81,7 @@ async def test_a_server_that_is_added_in_a_turn_is_on_offer_in_its_next_round() 
     assert read_results(turn) == ["a", "b"]
 
 
-async def test_a_turn_goes_on_without_servers_that_still_start_and_they_join_when_they_are_ready(
+async def test_a_turn_starts_without_starting_servers_and_offers_their_tools_later(
     tmp_path: Path,
 ) -> None:
     slow = raw("WaitsForOthers", "--folder", str(tmp_path), "--count", "2")
@@ -112,7 +112,7 @@ async def test_a_turn_goes_on_without_servers_that_still_start_and_they_join_whe
     assert "server 'slow' is still starting: the turn goes on without it" in result.notes
 
 
-async def test_an_added_server_that_does_not_start_says_why_and_can_be_restarted(tmp_path: Path) -> None:
+async def test_an_added_server_that_does_not_start_has_an_error_and_can_be_restarted(tmp_path: Path) -> None:
     server = changing(tmp_path, dies=True)
     with anyio.fail_after(LONG):
         async with DialClient({}) as dial:
@@ -126,7 +126,7 @@ async def test_an_added_server_that_does_not_start_says_why_and_can_be_restarted
             assert dial.notes == ()
 
 
-async def test_what_cannot_be_added_removed_or_restarted_is_an_error_in_words() -> None:
+async def test_invalid_changes_of_servers_are_errors() -> None:
     async with DialClient({"a": says("a")}) as dial:
         for attempt, words in (
             (dial.add_server("a", says("b")), "already"),
@@ -140,7 +140,7 @@ async def test_what_cannot_be_added_removed_or_restarted_is_an_error_in_words() 
         assert text_of((await dial.call("now", {})).content) == "a"
 
 
-async def test_being_cancelled_takes_the_new_server_back() -> None:
+async def test_cancelling_add_server_removes_the_server() -> None:
     async with DialClient({}) as dial:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
@@ -164,7 +164,7 @@ async def test_the_client_can_be_closed_while_a_server_is_being_added() -> None:
 # --- removing ---------------------------------------------------------------------------------------
 
 
-async def test_calls_in_flight_fail_as_results_and_nothing_is_left_behind(tmp_path: Path) -> None:
+async def test_running_calls_of_a_removed_server_return_failed_results(tmp_path: Path) -> None:
     results: list[str] = []
     with anyio.fail_after(LONG):
         async with DialClient({"it": raw("NeverAnswers", "--log", tmp_path / "log")}) as dial:
@@ -182,7 +182,7 @@ async def test_calls_in_flight_fail_as_results_and_nothing_is_left_behind(tmp_pa
             assert (dict(dial.servers), dial.tools, dict(dial.tool_name_client_map)) == ({}, (), {})
 
 
-async def test_the_process_of_a_server_that_was_removed_is_gone() -> None:
+async def test_the_process_of_a_removed_server_ends() -> None:
     with anyio.fail_after(LONG):
         async with DialClient({"it": raw("ShowsItself")}) as dial:
             pid = json.loads(text_of((await dial.call("echo", {})).content))["pid"]
@@ -191,7 +191,7 @@ async def test_the_process_of_a_server_that_was_removed_is_gone() -> None:
             assert not is_alive(pid)
 
 
-async def test_a_turn_goes_on_without_the_server_that_was_removed_and_says_so() -> None:
+async def test_a_turn_continues_without_a_removed_server_with_a_note() -> None:
     model = Model()
     async with DialClient({"a": says("a"), "b": says("b", "later")}, model) as dial:
         model.replies = [meanwhile(lambda: dial.remove_server("b"), call("later")), call("now"), ANSWER]
@@ -200,7 +200,7 @@ async def test_a_turn_goes_on_without_the_server_that_was_removed_and_says_so() 
     assert [spec.name for spec in model.requests[1].tools] == ["now"]
 
 
-async def test_observers_get_servers_that_are_added_and_removed() -> None:
+async def test_observers_are_notified_of_added_and_removed_servers() -> None:
     model = Model()
     with anyio.fail_after(LONG):
         async with DialClient({}, model) as dial:
@@ -218,7 +218,7 @@ async def test_observers_get_servers_that_are_added_and_removed() -> None:
 # --- names ------------------------------------------------------------------------------------------
 
 
-async def test_a_name_that_changes_in_a_turn_leads_where_it_led_when_the_model_read_it() -> None:
+async def test_a_tool_name_that_changes_during_a_turn_still_calls_the_same_tool() -> None:
     model = Model()
     async with DialClient({"a": says("a")}, model) as dial:
         model.replies = [meanwhile(lambda: dial.add_server("b", says("b")), call("now")), call("b__now"), call("now")]
@@ -228,7 +228,7 @@ async def test_a_name_that_changes_in_a_turn_leads_where_it_led_when_the_model_r
     assert read_results(turn) == ["a", "b", "a"], "the old name goes on working, for a model that remembers it"
 
 
-async def test_a_name_that_another_server_takes_over_in_a_turn_is_not_called_by_mistake() -> None:
+async def test_a_tool_name_that_moves_to_another_server_during_a_turn_is_not_called() -> None:
     model = Model()
     async with DialClient({"a": says("a")}, model) as dial:
 
@@ -242,14 +242,14 @@ async def test_a_name_that_another_server_takes_over_in_a_turn_is_not_called_by_
     assert read_results(turn)[1] == "b", "once the model was told that the name is another tool's"
 
 
-# --- permission -------------------------------------------------------------------------------------
+# --- approval ---------------------------------------------------------------------------------------
 
 
 async def refuse(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
     return Approval("deny")
 
 
-async def test_what_the_entry_of_an_added_server_approves_runs_and_goes_with_it(tmp_path: Path) -> None:
+async def test_approvals_of_an_added_servers_entry_apply_until_it_is_removed(tmp_path: Path) -> None:
     server = changing(tmp_path)
     with anyio.fail_after(LONG):
         async with DialClient({}, approve=refuse) as dial:
@@ -260,7 +260,7 @@ async def test_what_the_entry_of_an_added_server_approves_runs_and_goes_with_it(
             assert (await dial.call("echo", {})).failure is Failure.DENIED
 
 
-async def test_a_grant_goes_with_the_server_it_was_given_to() -> None:
+async def test_a_session_grant_ends_when_its_server_is_removed() -> None:
     asked: list[str] = []
 
     async def approve(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
@@ -292,7 +292,7 @@ async def test_the_secrets_of_an_added_server_are_not_recorded(tmp_path: Path) -
 # --- restarting -------------------------------------------------------------------------------------
 
 
-async def test_a_restart_brings_a_new_process_and_what_it_offers_now(tmp_path: Path) -> None:
+async def test_a_restart_starts_a_new_process_and_offers_its_current_tools(tmp_path: Path) -> None:
     server = changing(tmp_path)
     with anyio.fail_after(LONG):
         async with DialClient({"it": server.entry(), "a": says("a")}) as dial:

@@ -1,4 +1,4 @@
-"""OAuth logins to servers over HTTP: how they begin, where the redirect comes back to, and what is refused."""
+"""OAuth logins to servers through the HTTP API: start, redirect URI, and refused redirects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @asynccontextmanager
 async def service_of(server: Guarded) -> AsyncIterator[tuple[HttpService, str]]:
-    """Serve, and give the service with the path of the server's login."""
+    """Run the service, and yield it with the path of the server's login."""
     async with serve(["Hello."], {NAME: {"url": server.url}}) as service:
         with anyio.fail_after(30):
             await service.dial.ready()
@@ -47,7 +47,7 @@ def body(service: HttpService, path: str = CALLBACK) -> dict[str, str]:
 
 
 def browser(service: HttpService, cookies: httpx2.Cookies | None = None) -> httpx2.AsyncClient:
-    """Return a browser that sends no token, with the cookies of the page."""
+    """Return an HTTP client without the token, with the cookies of the page."""
     cookies = service.http.cookies if cookies is None else cookies
     return httpx2.AsyncClient(trust_env=False, follow_redirects=True, cookies=cookies, timeout=30)
 
@@ -70,7 +70,7 @@ async def test_a_login_on_the_page_makes_the_server_ready(server: Guarded, home:
     assert len(kept(home)) == 1
 
 
-async def test_a_redirect_counts_once_and_only_for_the_browser_and_the_login_it_belongs_to(server: Guarded) -> None:
+async def test_a_redirect_is_accepted_once_from_its_browser_and_for_its_login(server: Guarded) -> None:
     async with service_of(server) as (service, path):
         asked = await service.json("POST", path, json=body(service))
         async with httpx2.AsyncClient(trust_env=False) as tab:
@@ -95,7 +95,7 @@ async def test_a_redirect_counts_once_and_only_for_the_browser_and_the_login_it_
         ({"iss": "http://127.0.0.1:1"}, "iss mismatch"),
     ],
 )
-async def test_a_login_that_fails_says_why(server: Guarded, redirected: dict[str, str], problem: str) -> None:
+async def test_a_failed_login_shows_the_reason(server: Guarded, redirected: dict[str, str], problem: str) -> None:
     server.redirected = redirected
     server.metadata = {"authorization_response_iss_parameter_supported": True}
     async with service_of(server) as (service, path):
@@ -116,7 +116,7 @@ async def test_a_second_login_to_a_server_replaces_the_first_one(server: Guarded
             assert (await tab.get(second["url"])).status_code == 200
 
 
-async def test_logins_to_two_servers_go_on_side_by_side_in_a_browser(server: Guarded) -> None:
+async def test_logins_to_two_servers_run_concurrently_in_a_browser(server: Guarded) -> None:
     with guarded() as second:
         async with serve(["Hello."], {"one": {"url": server.url}, "two": {"url": second.url}}) as service:
             await service.dial.ready()

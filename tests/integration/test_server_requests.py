@@ -1,4 +1,4 @@
-"""What servers ask of the host besides the person's word: a model's, folders, and somebody to hear their logs."""
+"""Requests and notifications of servers to the client: sampling, roots and logs."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ async def called(dial: DialClient, tool: str, **arguments: Any) -> str:
     return str(result.content)
 
 
-# A model's words
+# Sampling
 
 
 @pushed_or_not
 @pytest.mark.parametrize("answer", ["A word.", SamplingReply("A word.", "mine")])
-async def test_the_embedding_program_answers_for_a_model(tool: str, answer: Any) -> None:
+async def test_the_sample_callback_answers_sampling_requests(tool: str, answer: Any) -> None:
     asked: list[SamplingRequest] = []
 
     async def sample(request: SamplingRequest) -> Any:
@@ -83,7 +83,7 @@ async def test_the_embedding_program_answers_for_a_model(tool: str, answer: Any)
 
 
 @pushed_or_not
-async def test_nothing_is_sampled_unless_it_is_switched_on(tool: str) -> None:
+async def test_sampling_is_refused_by_default(tool: str) -> None:
     model = Model()
     async with DialClient({"shop": questions.make()}, model) as dial:
         answer = await called(dial, tool)
@@ -93,7 +93,7 @@ async def test_nothing_is_sampled_unless_it_is_switched_on(tool: str) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, 7, RuntimeError("the key is 1234")])
-async def test_a_refusal_and_a_failure_are_errors_for_that_server_only(answer: Any) -> None:
+async def test_a_refusal_or_failure_of_the_callback_is_an_error_of_the_request_only(answer: Any) -> None:
     async def sample(request: SamplingRequest) -> Any:
         if isinstance(answer, Exception):
             raise answer
@@ -105,7 +105,7 @@ async def test_a_refusal_and_a_failure_are_errors_for_that_server_only(answer: A
     assert result == str([REFUSED if answer is None else "The host could not answer"])
 
 
-async def test_the_clients_own_model_answers_and_the_turn_counts_its_tokens() -> None:
+async def test_the_clients_model_answers_and_the_turn_counts_its_tokens() -> None:
     model = Model(calls("samples_too"), says("A word."), says("Done."))
     async with DialClient({"shop": questions.make()}, model, callbacks=Callbacks(sample="model")) as dial:
         turn = await dial.run([Message.user("Go.")])
@@ -120,7 +120,7 @@ async def test_the_clients_own_model_answers_and_the_turn_counts_its_tokens() ->
     ("limits", "answered"),
     [(Limits(max_sampling_requests=2), 2), (Limits(max_sampling_tokens=73), 3), (Limits(max_sampling_tokens=1), 0)],
 )
-async def test_it_answers_within_a_budget_of_requests_and_tokens(limits: Limits, answered: int) -> None:
+async def test_sampling_has_a_budget_of_requests_and_tokens(limits: Limits, answered: int) -> None:
     model = Model(*[says("A word.", 12)] * 8)
     async with DialClient(
         {"shop": questions.make()}, model, callbacks=Callbacks(sample="model"), limits=limits
@@ -134,7 +134,7 @@ async def test_it_answers_within_a_budget_of_requests_and_tokens(limits: Limits,
 
 
 @pytest.mark.parametrize(("decision", "asked_for"), [("once", 2), ("session", 1), ("deny", 2)])
-async def test_it_answers_with_the_users_consent_who_sees_all_of_it(decision: str, asked_for: int) -> None:
+async def test_sampling_needs_an_approval_that_shows_the_whole_request(decision: str, asked_for: int) -> None:
     model = Model(says("A word."), says("A word."))
     seen: list[tuple[ToolCallRequest, ToolSpec, str]] = []
 
@@ -159,15 +159,15 @@ async def test_it_answers_with_the_users_consent_who_sees_all_of_it(decision: st
     assert dict(call.arguments) == {"system": "Be brief.", "1. user": "A word?", "max_tokens": 50}
 
 
-def test_a_model_that_is_not_there_cannot_be_asked() -> None:
+def test_sampling_by_the_clients_model_requires_a_model() -> None:
     with pytest.raises(ConfigError, match="needs a model"):
         DialClient({}, callbacks=Callbacks(sample="model"))
 
 
-# Folders
+# Roots
 
 
-async def test_a_server_gets_the_roots_it_may_use(tmp_path: Path) -> None:
+async def test_a_server_gets_its_configured_roots(tmp_path: Path) -> None:
     async with DialClient(
         {"shop": questions.make()}, callbacks=Callbacks(roots=[tmp_path, "file:///srv/data"])
     ) as dial:
@@ -196,7 +196,7 @@ async def test_the_roots_of_an_entry_replace_those_of_the_client(tmp_path: Path,
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
-async def test_log_messages_are_cleaned_heard_and_kept_and_only_the_last_of_them(protocol: str) -> None:
+async def test_log_messages_are_sanitized_and_passed_on_and_the_last_are_kept(protocol: str) -> None:
     heard: list[ServerLog] = []
     shop = python_server(HERE / "questions.py", protocol=protocol)
     async with DialClient({"shop": shop}, callbacks=Callbacks(on_log=heard.append)) as dial:
@@ -209,7 +209,7 @@ async def test_log_messages_are_cleaned_heard_and_kept_and_only_the_last_of_them
     assert kept == tuple(heard[-100:])
 
 
-async def test_a_listener_that_fails_harms_nothing() -> None:
+async def test_a_failing_log_callback_has_no_effect() -> None:
     def broken(message: ServerLog) -> None:
         raise RuntimeError("no")
 
@@ -218,15 +218,15 @@ async def test_a_listener_that_fails_harms_nothing() -> None:
         assert await called(dial, "plain") == "plain"
 
 
-def test_a_log_level_that_is_none_is_a_mistake() -> None:
+def test_an_unknown_log_level_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="unknown log level 'loud'"):
         DialClient({}, callbacks=Callbacks(log_level="loud"))
 
 
-# Fields and methods of other hosts
+# Fields and methods for other clients
 
 
-async def test_what_only_other_hosts_know_is_passed_over() -> None:
+async def test_unknown_extensions_and_metadata_are_ignored() -> None:
     async def list_tools(context: Any, params: Any) -> ListToolsResult:
         return ListToolsResult(tools=[tool_named("look", _meta={"ui/resourceUri": "ui://shop/cart"})])
 
@@ -241,7 +241,7 @@ async def test_what_only_other_hosts_know_is_passed_over() -> None:
         assert dial.servers["shop"].notes == ()
 
 
-# A real server of another language
+# A real server in another language
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def everything() -> Iterator[dict[str, Any]]:
 
 
 @needs_npm
-async def test_server_everything_asks_for_everything_and_gets_it(everything: dict[str, Any], tmp_path: Path) -> None:
+async def test_every_request_of_server_everything_is_answered(everything: dict[str, Any], tmp_path: Path) -> None:
     heard: list[ServerLog] = []
 
     async def elicit(question: Any) -> ElicitationAnswer:

@@ -1,4 +1,4 @@
-"""Servers that die are started again, and nobody but the call they died in notices."""
+"""Servers that exit are restarted, and only the call that was running fails."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ GONE = Exit(ExitKind.UNREACHABLE, "nobody is there")
 kill_9 = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 
 
-class Told(list[ServerStatus]):
-    """Keeps what it is told of servers, and wakes those who wait for something of it."""
+class StatusLog(list[ServerStatus]):
+    """A list of all reported server statuses, with a method that waits for a state."""
 
     def __call__(self, _: str, status: ServerStatus) -> None:
         self.append(status)
@@ -59,19 +59,19 @@ class Told(list[ServerStatus]):
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hold pauses to a hundredth of a second."""
+    """Limit the pauses between restarts to a hundredth of a second."""
     monkeypatch.setattr(restart_policy, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(restart_policy, "MAX_PAUSE", 0.01)
 
 
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every pause but the first last longer than any test."""
+    """Make every pause after the first longer than any test."""
     monkeypatch.setattr(restart_policy, "FIRST_PAUSE", 100 * LONG)
     monkeypatch.setattr(restart_policy, "MAX_PAUSE", 100 * LONG)
 
 
-def lives(folder: Path) -> int:
+def count_starts(folder: Path) -> int:
     return len(list(folder.iterdir()))
 
 
@@ -83,8 +83,8 @@ async def pid_of(server: Connection) -> int:
 
 
 @kill_9
-async def test_a_death_fails_the_running_call_and_no_later_call(tmp_path: Path) -> None:
-    statuses = Told()
+async def test_an_exit_fails_the_running_call_and_no_later_call(tmp_path: Path) -> None:
+    statuses = StatusLog()
     async with connections({"mortal": raw("DiesOnce", "--folder", tmp_path), "other": raw()}, statuses) as servers:
         mortal = servers["mortal"]
         with pytest.raises(ServerGone, match=r"the call was lost, and may have had its effect: .* by SIGKILL"):
@@ -99,7 +99,7 @@ async def test_a_death_fails_the_running_call_and_no_later_call(tmp_path: Path) 
 
 @kill_9
 async def test_a_server_that_is_killed_between_calls_is_restarted_at_once() -> None:
-    statuses = Told()
+    statuses = StatusLog()
     async with connections({"it": raw("ShowsItself")}, statuses) as servers:
         server, revision = servers["it"], servers["it"].revision
         pid = await pid_of(server)
@@ -122,11 +122,11 @@ async def test_a_server_that_is_killed_between_calls_is_restarted_at_once() -> N
         ("{}", True, False),
     ],
 )
-async def test_a_lost_call_is_repeated_only_where_that_is_safe(
+async def test_a_lost_call_is_repeated_only_if_the_tool_is_idempotent_and_trusted(
     tmp_path: Path, hints: str, trusted: bool, is_repeated: bool
 ) -> None:
-    (tmp_path / "lives").mkdir()
-    options = ("--folder", tmp_path / "lives", "--hints", hints, "--log", tmp_path / "log")
+    (tmp_path / "count_starts").mkdir()
+    options = ("--folder", tmp_path / "count_starts", "--hints", hints, "--log", tmp_path / "log")
     async with connection(raw("DiesOnce", *options, trusted=trusted)) as server:
         if is_repeated:
             assert await call_for_text(server, a=1) == '{"a": 1}'
@@ -138,7 +138,7 @@ async def test_a_lost_call_is_repeated_only_where_that_is_safe(
 
 
 @kill_9
-async def test_a_call_that_kills_is_repeated_once(tmp_path: Path) -> None:
+async def test_a_call_that_makes_the_server_exit_is_repeated_once(tmp_path: Path) -> None:
     options = ("--hints", '{"readOnlyHint": true}', "--log", tmp_path / "log")
     async with connection(raw("DiesInCall", *options, trusted=True)) as server:
         with pytest.raises(ServerGone, match="out of cheese"):
@@ -147,8 +147,8 @@ async def test_a_call_that_kills_is_repeated_once(tmp_path: Path) -> None:
 
 
 @kill_9
-async def test_a_tool_that_is_gone_after_the_restart_is_not_called(tmp_path: Path) -> None:
-    statuses = Told()
+async def test_a_tool_that_was_removed_by_the_restart_is_not_called(tmp_path: Path) -> None:
+    statuses = StatusLog()
     async with connections({"it": raw("ComesBackOther", "--folder", tmp_path)}, statuses) as servers:
         with pytest.raises(ServerGone):
             await call_for_text(servers["it"])
@@ -158,9 +158,9 @@ async def test_a_tool_that_is_gone_after_the_restart_is_not_called(tmp_path: Pat
 
 
 @kill_9
-async def test_a_server_of_the_older_protocol_version_is_not_asked_for_the_newer_version_again(tmp_path: Path) -> None:
-    (tmp_path / "lives").mkdir()
-    async with connection(raw("DiesOnce", "--folder", tmp_path / "lives", "--log", tmp_path / "log")) as server:
+async def test_a_restarted_legacy_server_is_not_probed_again(tmp_path: Path) -> None:
+    (tmp_path / "count_starts").mkdir()
+    async with connection(raw("DiesOnce", "--folder", tmp_path / "count_starts", "--log", tmp_path / "log")) as server:
         with pytest.raises(ServerGone):
             await call_for_text(server)
         assert await call_for_text(server, a=1) == '{"a": 1}'
@@ -169,7 +169,7 @@ async def test_a_server_of_the_older_protocol_version_is_not_asked_for_the_newer
 
 
 @kill_9
-async def test_what_a_server_comes_back_with_is_on_offer_in_the_next_round(
+async def test_tools_of_a_restarted_server_are_offered_in_the_next_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (dial_client.servers.connection, dial_client.servers.server_manager):
@@ -187,11 +187,11 @@ async def test_what_a_server_comes_back_with_is_on_offer_in_the_next_round(
     assert (second.success, second.content) == (True, '{"a": 1}')
 
 
-# Giving up
+# End of restarts
 
 
-async def test_a_server_that_always_dies_is_given_up_and_working_servers_answer(hurried: None, tmp_path: Path) -> None:
-    statuses = Told()
+async def test_a_server_that_always_exits_is_stopped_and_other_servers_work(hurried: None, tmp_path: Path) -> None:
+    statuses = StatusLog()
     async with connections({"bad": raw("DiesWhenReady", "--folder", tmp_path), "good": raw()}, statuses) as servers:
         while state(servers["bad"]) is not ServerState.FAILED:
             assert await call_for_text(servers["good"], a=1) == '{"a": 1}'
@@ -203,21 +203,21 @@ async def test_a_server_that_always_dies_is_given_up_and_working_servers_answer(
         with pytest.raises(ServerGone, match="given up after 5 deaths"):
             await call_for_text(servers["bad"])
         assert await call_for_text(servers["good"], a=1) == '{"a": 1}'
-    assert lives(tmp_path) == MAX_DEATHS
+    assert count_starts(tmp_path) == MAX_DEATHS
 
 
 @kill_9
-async def test_a_server_that_cannot_be_started_again_is_given_up_with_its_reason(hurried: None, tmp_path: Path) -> None:
+async def test_a_server_that_cannot_be_restarted_fails_with_the_reason(hurried: None, tmp_path: Path) -> None:
     async with connection(raw("LivesOnce", "--folder", tmp_path)) as server:
         with pytest.raises(ServerGone, match="out of cheese"):
             await call_for_text(server)
         with pytest.raises(ServerGone, match=r"given up after 5 deaths .* it last said: the port is taken"):
             await call_for_text(server)
-    assert lives(tmp_path) == MAX_DEATHS
+    assert count_starts(tmp_path) == MAX_DEATHS
 
 
 @kill_9
-async def test_a_command_that_has_vanished_is_not_tried_again(tmp_path: Path) -> None:
+async def test_a_restart_with_a_missing_command_is_not_retried(tmp_path: Path) -> None:
     program = tmp_path / "server"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     program.chmod(0o755)
@@ -230,11 +230,11 @@ async def test_a_command_that_has_vanished_is_not_tried_again(tmp_path: Path) ->
         assert (server.status.restarts, server.tools) == (1, ())
 
 
-async def test_a_start_that_fails_in_an_unknown_way_is_a_failure_with_its_reason() -> None:
+async def test_an_unexpected_error_of_a_start_is_a_failure_with_the_reason() -> None:
     numbers: Any = (5,)
     async with connection(raw()) as healthy, connection(replace(raw(), args=numbers)) as failed:
         await until(lambda: state(failed) is ServerState.FAILED)
-        assert failed.status.error == "it failed in an unexpected way, by AttributeError; the log has more"
+        assert failed.status.error == "it failed with an unexpected AttributeError; the log has the traceback"
         await until(lambda: state(healthy) is ServerState.READY)
 
 
@@ -243,20 +243,20 @@ async def test_a_server_that_was_never_ready_is_started_once(tmp_path: Path) -> 
     async with connection(raw("LivesOnce", "--folder", tmp_path)) as server:
         await server.wait_ended()
         assert (state(server), server.status.restarts) == (ServerState.FAILED, 0)
-    assert lives(tmp_path) == 2
+    assert count_starts(tmp_path) == 2
 
 
-# Leaving
+# Closing
 
 
 @kill_9
 @pytest.mark.usefixtures("endless")
-@pytest.mark.parametrize("how", ["stopped", "its nursery closed"])
-async def test_leaving_does_not_wait_for_a_pause_and_ends_the_calls_that_do(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", ["stopped", "background tasks closed"])
+async def test_closing_ends_a_pause_and_the_calls_that_wait_for_the_restart(tmp_path: Path, how: str) -> None:
     failed: list[str] = []
-    nursery = await BackgroundTasks.open()
+    background_tasks = await BackgroundTasks.open()
     servers = ServerManager({"it": raw("LivesOnce", "--folder", tmp_path)})
-    servers.start(nursery)
+    servers.start(background_tasks)
     await servers.wait_settled()
 
     async def call() -> None:
@@ -269,23 +269,23 @@ async def test_leaving_does_not_wait_for_a_pause_and_ends_the_calls_that_do(tmp_
         await until(lambda: "the port is taken" in (servers["it"].status.error or ""))
         async with anyio.create_task_group() as group:
             group.start_soon(call)
-            with anyio.move_on_after(0) as cancelled:  # a call that waits for a restart is cancelled like any other
+            with anyio.move_on_after(0) as cancelled:  # a call that waits for a restart can be cancelled
                 await servers["it"].call("echo", {})
             await anyio.wait_all_tasks_blocked()
-            if how == "its nursery closed":
-                await nursery.aclose()
+            if how == "background tasks closed":
+                await background_tasks.aclose()
             await servers.aclose()
-        await nursery.aclose()
+        await background_tasks.aclose()
     assert cancelled.cancelled_caught
     assert failed[1:] == ["it was stopped"]
     assert (state(servers["it"]), servers["it"].tools) == (ServerState.STOPPED, ())
 
 
 @kill_9
-async def test_a_call_that_waits_does_not_wait_for_the_end_of_a_server_that_will_not_leave() -> None:
-    nursery = await BackgroundTasks.open()
+async def test_a_waiting_call_fails_at_once_if_its_server_is_stopped() -> None:
+    background_tasks = await BackgroundTasks.open()
     server = Connection("it", raw("ClosesItsPipes"))
-    server.start(nursery)
+    server.start(background_tasks)
     await server.wait_settled()
 
     async def call() -> None:
@@ -300,14 +300,14 @@ async def test_a_call_that_waits_does_not_wait_for_the_end_of_a_server_that_will
         await anyio.wait_all_tasks_blocked()
         server.stop()
     await server.wait_ended()
-    await nursery.aclose()
+    await background_tasks.aclose()
 
 
 @kill_9
-async def test_leaving_in_the_midst_of_a_restart_ends_it(tmp_path: Path) -> None:
-    nursery = await BackgroundTasks.open()
+async def test_stopping_a_server_ends_its_restart(tmp_path: Path) -> None:
+    background_tasks = await BackgroundTasks.open()
     server = Connection("it", raw("LivesOnce", "--folder", tmp_path, "--hangs", startup_timeout=100 * LONG))
-    server.start(nursery)
+    server.start(background_tasks)
     await server.wait_settled()
     with anyio.fail_after(LONG):
         with pytest.raises(ServerGone, match="out of cheese"):
@@ -315,12 +315,12 @@ async def test_leaving_in_the_midst_of_a_restart_ends_it(tmp_path: Path) -> None
         await until(lambda: server.status.stderr == ("the port is taken",))
         server.stop()
         await server.wait_ended()
-        await nursery.aclose()
-    assert (state(server), lives(tmp_path)) == (ServerState.STOPPED, 2)
+        await background_tasks.aclose()
+    assert (state(server), count_starts(tmp_path)) == (ServerState.STOPPED, 2)
 
 
 @kill_9
-async def test_a_restart_that_hangs_ends_and_so_do_the_calls_that_wait_for_it(
+async def test_a_hanging_restart_and_its_waiting_calls_time_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connection(raw("LivesOnce", "--folder", tmp_path, "--hangs")) as server:
@@ -335,7 +335,7 @@ async def test_a_restart_that_hangs_ends_and_so_do_the_calls_that_wait_for_it(
 @kill_9
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are counted in /proc")
-async def test_many_lives_leave_no_process_and_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_restarts_leave_no_process_and_no_open_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restart_policy, "MAX_DEATHS", 10)
     async with connection(raw("ShowsItself")) as server:
         pids = [await pid_of(server)]

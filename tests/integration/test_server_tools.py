@@ -1,4 +1,4 @@
-"""Tools that an endpoint runs itself: offered, shown, echoed and never run here; and what else an answer brings."""
+"""Server-side tools of model APIs: offered, shown, sent back and never run by the client; citations and images."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ RESPONSE = {"object": "response", "status": "completed", "output": ITEMS, "usage
 
 
 def message_stream() -> list[dict[str, Any]]:
-    """The events of `MESSAGE`, with the citation before the text it is for."""
+    """Return the events of `MESSAGE`, with the citation before its text."""
     stream: list[dict[str, Any]] = [
         {"type": "message_start", "message": MESSAGE | {"content": [], "stop_reason": None}}
     ]
@@ -120,7 +120,7 @@ def message_stream() -> list[dict[str, Any]]:
 
 
 def response_stream() -> list[dict[str, Any]]:
-    """The events of `RESPONSE`."""
+    """Return the events of `RESPONSE`."""
     stream: list[dict[str, Any]] = []
     for at, item in enumerate(ITEMS):
         begun: dict[str, Any] = {"status": "in_progress", "content": [], "action": {}, "result": None}
@@ -144,7 +144,7 @@ def response_stream() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_the_messages_api_shows_its_own_searches_cites_and_gets_both_back(stream: bool) -> None:
+async def test_searches_and_citations_of_the_messages_api_are_shown_and_sent_back(stream: bool) -> None:
     answer = events(*message_stream(), done=False) if stream else one_json(MESSAGE)
     with model_endpoint([answer, one_json(MESSAGE)]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES, quirks={"server_tools": ["web_search", {"type": "own"}]})
@@ -175,7 +175,7 @@ async def test_the_messages_api_shows_its_own_searches_cites_and_gets_both_back(
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_the_responses_api_shows_searches_images_and_commentary_beside_the_answer(stream: bool) -> None:
+async def test_searches_images_and_commentary_of_the_responses_api_are_shown(stream: bool) -> None:
     answer = events(*response_stream(), done=False) if stream else one_json(RESPONSE)
     with model_endpoint([answer, one_json(RESPONSE)]) as endpoint:
         provider = provider_of(endpoint, Wire.RESPONSES, quirks={"server_tools": ["web_search", "code_execution"]})
@@ -250,7 +250,7 @@ ANNOTATED: dict[str, Any] = {
 
 
 def as_stream(whole: dict[str, Any]) -> list[dict[str, Any]]:
-    """The answer in three chunks; the fields beside the text come with the last one."""
+    """Return a response as three chunks; the last chunk has the fields beside the text."""
     choice = whole["choices"][0]
     text, rest = choice["message"]["content"], {k: v for k, v in choice["message"].items() if k != "content"}
     beside = {name: value for name, value in choice.items() if name != "message"}
@@ -274,7 +274,7 @@ def as_stream(whole: dict[str, Any]) -> list[dict[str, Any]]:
         (ANNOTATED, [("https://b.test", "B", "https://b.test", "blue")]),
     ],
 )
-async def test_chat_endpoints_cite_in_their_own_ways(
+async def test_citations_of_different_chat_endpoints_are_read(
     whole: dict[str, Any], expected: list[tuple[str, str, str, str | None]], stream: bool
 ) -> None:
     with model_endpoint([events(*as_stream(whole)) if stream else one_json(whole)]) as endpoint:
@@ -298,7 +298,7 @@ async def test_chat_endpoints_cite_in_their_own_ways(
         ({"content": PARTS}, "A", ("https://i.test/x.png", "reference")),
     ],
 )
-async def test_content_of_another_kind_becomes_text_a_part_or_a_note(
+async def test_content_of_an_unexpected_type_becomes_text_a_part_or_a_note(
     message: dict[str, Any], content: Any, notes: tuple[str, ...]
 ) -> None:
     answer = one_json({"choices": [{"message": {"role": "assistant", **message}, "finish_reason": "stop"}]})
@@ -311,7 +311,7 @@ async def test_content_of_another_kind_becomes_text_a_part_or_a_note(
     assert len(turn.notes) == len(notes)
 
 
-async def test_a_search_whose_block_has_no_end_is_shown_all_the_same() -> None:
+async def test_a_search_without_a_content_block_stop_is_shown() -> None:
     stream = [event for event in message_stream() if event["type"] != "content_block_stop"]
     with model_endpoint([events(*stream, done=False)]) as endpoint:
         async with DialClient({}, model=provider_of(endpoint, Wire.MESSAGES)) as dial:
@@ -321,7 +321,7 @@ async def test_a_search_whose_block_has_no_end_is_shown_all_the_same() -> None:
     assert turn.text == "Let me see.\n\nIt is 330 m tall."
 
 
-async def test_a_search_that_failed_and_one_without_a_result_are_failed_calls() -> None:
+async def test_failed_searches_and_searches_without_a_result_are_failed_calls() -> None:
     failed = FOUND | {"content": {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}}
     pending = SEARCH | {"id": "srv2"}
     body = MESSAGE | {"content": [SEARCH, failed, pending, {"type": "text", "text": "Sorry."}]}
@@ -339,21 +339,21 @@ async def test_a_search_that_failed_and_one_without_a_result_are_failed_calls() 
         (Wire.RESPONSES, ToolParam, ("web_search", "code_execution", "image_generation")),
     ],
 )
-def test_the_tools_are_of_the_types_that_the_sdks_have(wire: Wire, kind: Any, names: tuple[str, ...]) -> None:
+def test_the_tools_have_the_types_of_the_sdks(wire: Wire, kind: Any, names: tuple[str, ...]) -> None:
     for tool in build_server_tools(names, wire.value).tools:
         assert TypeAdapter(kind).validate_python(tool) == tool
     included = build_server_tools(["web_search", "code_execution", {"type": "file_search"}], "responses").included
     assert [TypeAdapter(ResponseIncludable).validate_python(name) for name in included] == included
 
 
-def test_a_tool_that_the_api_does_not_have_is_an_error_that_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="the messages API has no tool 'web_serch' of its own") as raised:
+def test_an_unknown_tool_is_an_error_that_names_the_nearest_tool() -> None:
+    with pytest.raises(ConfigError, match="the messages API has no server tool 'web_serch'") as raised:
         provider_of("http://127.0.0.1:1", Wire.MESSAGES, quirks={"server_tools": ["web_serch"]})
     assert "did you mean 'web_search'?" in str(raised.value)
 
 
-async def test_a_reply_that_a_middleware_builds_anew_stays_untrusted() -> None:
-    class Anew(Middleware):
+async def test_a_reply_rebuilt_by_middleware_stays_untrusted() -> None:
+    class RebuildReply(Middleware):
         async def around_model_call(
             self, request: ModelRequest, call_next: CallNext[ModelRequest, ModelReply]
         ) -> ModelReply:
@@ -361,6 +361,6 @@ async def test_a_reply_that_a_middleware_builds_anew_stays_untrusted() -> None:
 
     with model_endpoint([one_json(MESSAGE)]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES, quirks={"server_tools": ["web_search"]})
-        async with DialClient({}, model=provider, middleware=[Anew()]) as dial:
+        async with DialClient({}, model=provider, middleware=[RebuildReply()]) as dial:
             turn = await dial.run("How tall?")
     assert turn.message.taint == "127.0.0.1/web_search"

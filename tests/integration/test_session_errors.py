@@ -1,4 +1,4 @@
-"""What an error of a call means: whether the call may have run, and what becomes of the session."""
+"""Classification of call errors: whether the call may have run, and whether the session can continue."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ NO_CONNECTION = MCPError(HTTP_FAILURE, "no connection", {"network": UNSENT})
         (MCPError(INVALID_PARAMS, "no such tool"), CallFailureKind.REFUSED),
     ],
 )
-def test_each_error_of_a_call_is_of_one_kind(error: Exception, kind: CallFailureKind) -> None:
+def test_each_call_error_has_one_kind(error: Exception, kind: CallFailureKind) -> None:
     assert classify_call_error(error, has_session_id=True).kind is kind
 
 
 @pytest.mark.parametrize("error", [REJECTED, UNKNOWN])
-def test_a_server_forgets_no_session_that_it_never_had(error: Exception) -> None:
+def test_a_session_error_without_a_session_id_is_a_refusal(error: Exception) -> None:
     assert classify_call_error(error, has_session_id=False).kind is CallFailureKind.REFUSED
 
 
@@ -57,7 +57,7 @@ def test_a_server_forgets_no_session_that_it_never_had(error: Exception) -> None
         (CLOSED, False, ExitKind.DIED, False),
     ],
 )
-def test_a_start_that_fails_says_whether_another_attempt_may_help(
+def test_a_failed_start_is_classified_by_whether_a_retry_may_help(
     error: Exception, has_url: bool, kind: ExitKind, is_other_transport: bool
 ) -> None:
     failure = classify_start_error(error, has_url=has_url)
@@ -65,7 +65,7 @@ def test_a_start_that_fails_says_whether_another_attempt_may_help(
     assert bool(failure.message) is (error is not CLOSED), "the transport knows how a connection was closed"
 
 
-def test_the_model_reads_whether_the_server_or_the_call_failed() -> None:
+def test_the_error_for_the_model_distinguishes_server_and_call_failures() -> None:
     assert to_tool_error(ServerGone("shop", "it was stopped")) == "The server 'shop' is not available: it was stopped"
     assert to_tool_error(CallNotRun("shop", "no connection")).startswith("The server 'shop' is not available")
     assert to_tool_error(ServerError("shop", "no such tool")) == "The call failed: no such tool"

@@ -1,4 +1,4 @@
-"""What was allowed at one server of two over one database."""
+"""Grants that are shared by two services with one database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_always_without_a_place_for_grants_holds_at_all_servers_until_any_of_them_revokes_it(
+async def test_a_permanent_approval_without_a_grant_folder_is_a_session_grant_at_all_servers(
     tmp_path: Path,
 ) -> None:
     pen = Pen()

@@ -1,4 +1,4 @@
-"""Nothing is left behind: no task, no process, no open connection."""
+"""Closing or cancelling leaves no task, no process and no open connection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEGUN = events({"choices": [{"index": 0, "delta": {"content": "I begin"}}]}, don
 
 @asynccontextmanager
 async def nothing_left() -> AsyncIterator[None]:
-    """Check that no task is left of what was started inside."""
+    """Assert that all tasks that start inside the block have ended."""
     before = asyncio.all_tasks()
     yield
     await until(lambda: not asyncio.all_tasks() - before)
@@ -54,7 +54,7 @@ async def test_breaking_out_of_a_stream_closes_the_models_connection(tmp_path: P
             assert not is_alive(pid)
 
 
-async def test_a_bare_break_does_so_too(tmp_path: Path) -> None:
+async def test_a_break_without_aclosing_closes_the_models_connection(tmp_path: Path) -> None:
     with model_endpoint([Raw(BEGUN, hang=True)]) as endpoint:
         async with nothing_left(), DialClient({}, "chat:x", base_url=f"{endpoint.url}/v1") as dial:
             async for event in dial.stream(ASK):

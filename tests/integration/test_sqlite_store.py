@@ -1,4 +1,4 @@
-"""A store in a file: its modes, its faults, what other programs do to it at the same time, and older ones."""
+"""The SQLite store: file permissions, errors, concurrent programs, and migration of older files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ anyio.run(main, *sys.argv[1:])
 
 @pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """A database needs asyncio; one test shows what it says without."""
+    """The event loop that databases need; one test overrides it."""
     return str(getattr(request, "param", "asyncio"))
 
 
@@ -67,7 +67,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "talk.db"
 
 
-async def test_another_store_on_the_same_file_reads_what_was_appended(file: Path) -> None:
+async def test_another_store_on_the_same_file_reads_appended_messages(file: Path) -> None:
     first, second = SQLStore.sqlite(file), SQLStore.sqlite(str(file))
     try:
         made = await first.create()
@@ -123,7 +123,7 @@ async def test_deleting_leaves_no_message_in_the_file(sql: SQLStore, file: Path)
     assert query(file, "SELECT count(*) FROM messages") == [(0,)]
 
 
-async def test_an_error_of_a_writer_affects_no_concurrent_writer(sql: SQLStore, file: Path) -> None:
+async def test_an_error_of_a_writer_does_not_affect_concurrent_writers(sql: SQLStore, file: Path) -> None:
     wrong, fine = await sql.create(), [await sql.create() for _ in range(5)]
     await sql.append(wrong.id, MESSAGES[:1])
     query(file, "INSERT INTO messages SELECT conversation_id, 1, created_at, message, words FROM messages")
@@ -142,7 +142,7 @@ async def test_an_error_of_a_writer_affects_no_concurrent_writer(sql: SQLStore, 
     assert [(await sql.get(made.id)).messages for made in fine] == [MESSAGES] * 5
 
 
-async def test_an_append_that_waits_for_another_program_is_finished_though_cancelled(file: Path) -> None:
+async def test_a_cancelled_append_that_waits_for_a_lock_is_completed(file: Path) -> None:
     store = SQLStore.sqlite(file)
     made = await store.create()
     with closing(sqlite3.connect(file, isolation_level=None)) as writer:
@@ -156,7 +156,7 @@ async def test_an_append_that_waits_for_another_program_is_finished_though_cance
     await store.aclose()
 
 
-async def test_a_writer_that_is_cancelled_affects_no_concurrent_writer(file: Path) -> None:
+async def test_a_cancelled_writer_does_not_affect_concurrent_writers(file: Path) -> None:
     store = SQLStore.sqlite(file)
     made = [await store.create() for _ in range(3)]
     with closing(sqlite3.connect(file, isolation_level=None)) as writer:
@@ -173,7 +173,7 @@ async def test_a_writer_that_is_cancelled_affects_no_concurrent_writer(file: Pat
     await store.aclose()
 
 
-async def test_a_lock_that_lasts_is_reported_and_can_be_tried_again(file: Path) -> None:
+async def test_a_lasting_lock_is_an_error_and_the_write_can_be_repeated(file: Path) -> None:
     store = SQLStore(file, patience=0.05)
     made = await store.create()
     with locked(file):
@@ -185,7 +185,7 @@ async def test_a_lock_that_lasts_is_reported_and_can_be_tried_again(file: Path) 
     await store.aclose()
 
 
-async def test_two_programs_write_at_once_and_lose_nothing(sql: SQLStore, file: Path) -> None:
+async def test_concurrent_writes_of_two_programs_lose_nothing(sql: SQLStore, file: Path) -> None:
     ours, both = await sql.create("ours"), await sql.create("both")
     async with await anyio.open_process(
         [sys.executable, "-c", ANOTHER_PROGRAM, str(file), both.id], stderr=None
@@ -205,7 +205,7 @@ async def test_two_programs_write_at_once_and_lose_nothing(sql: SQLStore, file: 
         assert [text for text in texts[::2] if text.startswith(who)] == [f"{who} {n}" for n in range(40)]
 
 
-async def test_programs_that_make_the_file_at_the_same_moment_do_not_get_in_each_others_way(tmp_path: Path) -> None:
+async def test_programs_can_create_the_file_concurrently(tmp_path: Path) -> None:
     for attempt in range(10):
         stores = [SQLStore.sqlite(tmp_path / f"{attempt}.db") for _ in range(4)]
         async with anyio.create_task_group() as group:
@@ -216,9 +216,7 @@ async def test_programs_that_make_the_file_at_the_same_moment_do_not_get_in_each
             await store.aclose()
 
 
-async def test_a_file_that_another_program_is_just_making_is_waited_for(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_opening_waits_for_a_program_that_creates_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         monkeypatch.setattr(time, "sleep", lambda _seconds: writer.execute("ROLLBACK"))
@@ -246,7 +244,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @posix_only
 @pytest.mark.usefixtures("umask")
-async def test_files_and_folders_are_for_their_owner_whatever_the_umask(tmp_path: Path) -> None:
+async def test_files_and_folders_are_private_with_any_umask(tmp_path: Path) -> None:
     store = SQLStore.sqlite(tmp_path / "new" / "er" / "talk.db")
     await store.create()
     folder = tmp_path / "new" / "er"
@@ -260,7 +258,7 @@ async def test_files_and_folders_are_for_their_owner_whatever_the_umask(tmp_path
 
 
 @posix_only
-async def test_a_file_that_is_readable_for_everyone_is_made_private_and_its_folder_left_alone(tmp_path: Path) -> None:
+async def test_a_world_readable_file_is_made_private_and_its_folder_is_unchanged(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o755)
@@ -289,7 +287,7 @@ def mode(path: Path) -> int:
         ("newer.db", "made by a newer version of this program"),
     ],
 )
-async def test_a_file_that_is_no_store_is_reported(tmp_path: Path, name: str, problem: str) -> None:
+async def test_a_file_that_is_not_a_store_is_an_error(tmp_path: Path, name: str, problem: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "text.db").write_text("Dear diary, " * 500)
     query(tmp_path / "foreign.db", "CREATE TABLE conversations (name TEXT)")
@@ -330,20 +328,20 @@ async def test_a_file_can_be_named_by_a_url(file: Path) -> None:
 @pytest.mark.parametrize(
     "where", ["nonsense", "sqlite://", "sqlite:///:memory:", "oracle+nothing://me:secret@nowhere/x"]
 )
-async def test_a_url_that_is_no_use_is_reported_without_its_password(where: str) -> None:
+async def test_an_invalid_url_is_reported_without_its_password(where: str) -> None:
     with pytest.raises(ConfigError, match=r"no database that can be used|has no file") as raised:
         await SQLStore(where).list()
     assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
-async def test_a_database_under_trio_is_refused_in_words(file: Path) -> None:
+async def test_a_database_under_trio_is_a_config_error(file: Path) -> None:
     with pytest.raises(ConfigError, match="needs asyncio"):
         await SQLStore.sqlite(file).list()
     assert list(file.parent.iterdir()) == []
 
 
-async def test_a_database_of_the_first_version_is_brought_up_to_date_and_keeps_what_it_holds(
+async def test_a_database_of_the_first_version_is_migrated_and_keeps_its_content(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = '{"role": "user", "content": [{"type": "text", "text": "Where is Köln?"}]}'
@@ -363,9 +361,7 @@ async def test_a_database_of_the_first_version_is_brought_up_to_date_and_keeps_w
     await store.aclose()
 
 
-async def test_a_change_of_the_schema_that_fails_changes_nothing(
-    sql: SQLStore, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_migration_changes_nothing(sql: SQLStore, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = await sql.create()
     await sql.append(made.id, MESSAGES)
     await sql.aclose()

@@ -1,4 +1,4 @@
-"""A turn waits only so long for servers that are starting; their tools join when they are ready."""
+"""The startup patience: a turn waits a limited time for starting servers, and offers their tools when they are up."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ready_server() -> MCPServer:
 
 
 def held_back(folder: Path, **settings: Any) -> ServerSettings:
-    """A server that becomes ready when a second file is in the folder."""
+    """Return a server that becomes ready when the folder has a second file."""
     return raw("WaitsForOthers", "--folder", str(folder), "--count", "2", **settings)
 
 
@@ -53,11 +53,11 @@ def hanging_server() -> MCPServer:
     return MCPServer("hangs", lifespan=hang, log_level="CRITICAL")
 
 
-def host_words(request: ModelRequest) -> str:
+def host_instructions(request: ModelRequest) -> str:
     return "\n".join(text.text for text in request.instructions if text.source is InstructionSource.HOST)
 
 
-async def test_a_slow_server_serves_its_tools_in_the_next_round_of_the_same_turn(tmp_path: Path) -> None:
+async def test_tools_of_a_slow_server_are_offered_in_the_next_round_of_the_turn(tmp_path: Path) -> None:
     model = Model()
     dial = DialClient({"a": ready_server(), "slow": held_back(tmp_path)}, model, startup_patience=0.2)
     await dial.open()
@@ -75,13 +75,13 @@ async def test_a_slow_server_serves_its_tools_in_the_next_round_of_the_same_turn
         await dial.aclose()
     offered = [[tool.name for tool in request.tools] for request in model.requests]
     assert offered == [["now"], ["echo", "now"], ["echo", "now"]]
-    assert "Still starting, and not on offer yet: slow." in host_words(model.requests[0])
-    assert "Still starting" not in host_words(model.requests[1])
+    assert "Still starting, and not on offer yet: slow." in host_instructions(model.requests[0])
+    assert "Still starting" not in host_instructions(model.requests[1])
     assert "server 'slow' is still starting: the turn goes on without it" in turn.notes
 
 
 @virtual_time
-async def test_a_hanging_server_delays_the_first_answer_by_the_patience_and_no_more() -> None:
+async def test_a_hanging_server_delays_only_the_first_answer_by_the_patience() -> None:
     model = Model(ANSWER, ANSWER)
     dial = DialClient({"hangs": hanging_server()}, model)
     await dial.open()
@@ -96,7 +96,7 @@ async def test_a_hanging_server_delays_the_first_answer_by_the_patience_and_no_m
 
 
 @virtual_time
-async def test_the_servers_that_are_awaited_for_long_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_message_names_the_servers_that_start_slowly(capsys: pytest.CaptureFixture[str]) -> None:
     dial = DialClient({"hangs": hanging_server(), "a": ready_server()}, Model())
     await dial.open()
     try:
@@ -109,7 +109,7 @@ async def test_the_servers_that_are_awaited_for_long_are_named(capsys: pytest.Ca
     ]
 
 
-async def test_tools_of_the_last_run_are_on_offer_while_a_server_starts_and_a_call_waits_for_it(tmp_path: Path) -> None:
+async def test_cached_tools_are_offered_during_the_start_and_a_call_waits_for_the_server(tmp_path: Path) -> None:
     folder, cache = tmp_path / "started", tmp_path / "cache"
     folder.mkdir()
     (folder / "other").touch()
@@ -135,12 +135,12 @@ async def test_tools_of_the_last_run_are_on_offer_while_a_server_starts_and_a_ca
         await dial.aclose()
     assert states == [ServerState.STARTING]
     assert [tool.name for tool in model.requests[0].tools] == ["echo"]
-    assert "Still starting" not in host_words(model.requests[0])
+    assert "Still starting" not in host_instructions(model.requests[0])
     assert [done.result.success for done in turn.tool_calls] == [True]
     assert "hi" in text_of(turn.tool_calls[0].result.content)
 
 
-async def test_a_required_server_is_waited_for_in_any_case(tmp_path: Path) -> None:
+async def test_a_turn_always_waits_for_a_required_server(tmp_path: Path) -> None:
     model = Model(ANSWER)
     settings = held_back(tmp_path, required=True)
     dial = DialClient({"a": ready_server(), "slow": settings}, model, startup_patience=0.01)
@@ -157,7 +157,7 @@ async def test_a_required_server_is_waited_for_in_any_case(tmp_path: Path) -> No
     assert [tool.name for tool in model.requests[0].tools] == ["echo", "now"]
 
 
-async def test_a_download_is_named_and_waited_for_while_there_are_no_tools_at_all(tmp_path: Path) -> None:
+async def test_a_turn_without_tools_waits_for_a_download_and_names_it(tmp_path: Path) -> None:
     folder = tmp_path / "started"
     folder.mkdir()
     program = tmp_path / "uvx"

@@ -1,4 +1,4 @@
-"""A model says what a running call does: beside the call, and never in its way."""
+"""The status model describes a running call, without delaying the call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def running(call: Callable[[], Awaitable[object]]) -> Callable[[Emit], Awaitable
 
 
 async def nothing() -> None:
-    """A call that needs no time at all."""
+    """Return at once, like a call that takes no time."""
 
 
 @virtual_time
@@ -55,7 +55,7 @@ async def test_the_sentence_is_shown_while_the_call_runs() -> None:
     assert "Paris" in request.messages[0].text
 
 
-async def test_a_call_that_is_over_is_not_narrated_and_waits_for_nothing() -> None:
+async def test_a_finished_call_has_no_sentence_and_does_not_wait_for_the_model() -> None:
     model = Model([anyio.sleep_forever])
     heard = Heard()
     await StatusModel(model, lambda *_: None).narrate(running(nothing), heard.emit)
@@ -64,7 +64,7 @@ async def test_a_call_that_is_over_is_not_narrated_and_waits_for_nothing() -> No
 
 
 @virtual_time
-async def test_a_slow_status_model_is_not_waited_for() -> None:
+async def test_a_late_sentence_is_not_shown() -> None:
     model = Model([lambda: anyio.sleep(3), TextChunk("Looking"), END])
     heard = Heard()
     await StatusModel(model, lambda *_: None).narrate(running(lambda: anyio.sleep(10)), heard.emit)
@@ -76,7 +76,7 @@ async def test_a_slow_status_model_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     "text", ["", "  \n ", '{"sentence": "x"}', "<think>The user", "word " * 50, "a\x1b[31mred"], ids=repr
 )
-async def test_what_is_no_sentence_is_not_shown(text: str) -> None:
+async def test_a_reply_that_is_not_a_sentence_is_not_shown(text: str) -> None:
     heard = Heard()
     model = Model([TextChunk(text), END])
     await StatusModel(model, lambda *_: None).narrate(running(lambda: anyio.sleep(5)), heard.emit)
@@ -84,7 +84,7 @@ async def test_what_is_no_sentence_is_not_shown(text: str) -> None:
 
 
 @virtual_time
-async def test_a_model_that_fails_changes_nothing() -> None:
+async def test_a_failing_status_model_has_no_effect() -> None:
     heard = Heard()
     model = Model([ProviderError("busy", status=429)])
     await StatusModel(model, lambda *_: None).narrate(running(lambda: anyio.sleep(5)), heard.emit)
@@ -95,7 +95,7 @@ class Billed(ScriptedProvider):
     info = ModelInfo("gpt", "gpt-5.4", "https://api.openai.com/v1")
 
 
-async def test_in_a_turn_the_template_stands_until_the_model_has_found_its_words() -> None:
+async def test_a_turn_shows_the_template_until_the_sentence_is_complete() -> None:
     is_shown = anyio.Event()
     server = MCPServer("weather")
 
@@ -126,6 +126,6 @@ async def test_in_a_turn_the_template_stands_until_the_model_has_found_its_words
     assert turn.cost_usd == pytest.approx(cost_usd(Usage(209), Billed.info)), "the sentence has its price too"
 
 
-def test_there_are_two_ways_to_word_it() -> None:
+def test_an_unknown_kind_of_status_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="status"):
         DialClient({}, ScriptedProvider([]), status="poem")  # type: ignore[arg-type]  # what is tested

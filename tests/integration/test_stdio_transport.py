@@ -1,4 +1,4 @@
-"""A server's process: what it is given, what it may write, and that nothing of it is left."""
+"""The stdio transport: environment and program of a server process, its output, and its end."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there the SDK r
 anywhere = pytest.mark.anyio
 
 
-# What the process is given
+# Environment and program
 
 
-def test_the_environment_is_a_short_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_listed_environment_variables_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "PYTHONPATH", "LD_PRELOAD", "UV_PUBLISH_TOKEN", "MY_PROXY"):
         monkeypatch.setenv(name, "secret")
     useful = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "https_proxy", "NO_PROXY", "UV_INDEX_URL", "npm_config_registry")
@@ -79,7 +79,7 @@ CREDENTIALS = (
 
 
 @anywhere
-async def test_a_real_child_sees_no_login_of_proxies_and_package_indexes_but_what_its_entry_passes(
+async def test_a_real_child_sees_only_those_proxy_and_index_credentials_that_its_entry_sets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, (value, _) in PASSED_ON_WITHOUT_USER.items():
@@ -102,19 +102,19 @@ async def test_a_real_child_sees_no_login_of_proxies_and_package_indexes_but_wha
     assert own.items() <= seen.items()
 
 
-def test_a_program_is_found_in_path_then_beside_the_interpreter(tmp_path: Path) -> None:
+def test_a_program_is_searched_in_path_and_then_beside_the_interpreter(tmp_path: Path) -> None:
     mine = tmp_path / "mcp-server-time"
     mine.write_text("#!/bin/sh\n")
     mine.chmod(0o755)
     assert find_program("it", "mcp-server-time", str(tmp_path), None) == str(mine)
-    # A folder that cannot be looked into, such as that of another user, is passed over.
+    # A folder that cannot be read, such as another user's folder, is skipped.
     assert find_program("it", "mcp-server-time", f"/{'n' * 300}{os.pathsep}{tmp_path}", None) == str(mine)
     assert find_program("it", "mcp-server-time", "/nowhere", None) == str(Path(sys.executable).parent / mine.name)
     assert find_program("it", "./mcp-server-time", "/nowhere", str(tmp_path)) == str(mine)
 
 
 @pytest.mark.parametrize("path", [".", "", "bin", f".{os.pathsep}bin"])
-def test_a_program_in_the_working_folder_is_not_taken_for_an_installed_program(
+def test_a_program_in_the_working_folder_is_not_found(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -141,7 +141,7 @@ def test_a_program_in_the_working_folder_is_not_taken_for_an_installed_program(
     ],
 )
 @anywhere
-async def test_a_program_that_cannot_run_is_named(command: str, problem: str, tmp_path: Path) -> None:
+async def test_the_error_names_a_program_that_cannot_run(command: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
     (tmp_path / "broken").write_bytes(b"\x7fnot a program")
     (tmp_path / "broken").chmod(0o755)
@@ -151,23 +151,23 @@ async def test_a_program_that_cannot_run_is_named(command: str, problem: str, tm
 
 
 @anywhere
-async def test_a_folder_that_is_missing_is_named() -> None:
+async def test_the_error_names_a_missing_folder() -> None:
     with pytest.raises(ServerStartError, match=r"the folder '/no/such' \(cwd\) does not exist"):
         ServerProcess(raw(cwd="/no/such"))
 
 
-# What it may write
+# Output
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 7))
-def test_lines_are_the_same_however_they_arrive(pieces: list[bytes], size: int) -> None:
+def test_lines_do_not_depend_on_the_split_of_the_stream(pieces: list[bytes], size: int) -> None:
     whole = b"".join(pieces)
     splitter = LineSplitter(1_000)
     lines = [line for start in range(0, len(whole), size) for line in splitter.feed(whole[start : start + size])]
     assert [*lines, splitter.rest()] == whole.split(b"\n")
 
 
-def test_a_line_may_be_as_long_as_allowed_and_no_longer() -> None:
+def test_a_line_above_the_limit_is_an_error() -> None:
     assert LineSplitter(4).feed(b"1234\n1234") == [b"1234"]
     for chunks in ((b"12345\n",), (b"123", b"45")):
         splitter = LineSplitter(4)
@@ -203,21 +203,21 @@ ANSWER = b'{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}'
         (b'{"a":' * 100_000, []),
     ],
 )
-def test_messages_are_found_in_whatever_a_server_writes(line: bytes, results: list[Any]) -> None:
+def test_messages_are_found_in_malformed_lines(line: bytes, results: list[Any]) -> None:
     found = [message.message for message in parse_messages(line)]
     assert [message.result for message in found if isinstance(message, JSONRPCResponse)] == results
     assert len(found) == len(results)
 
 
 @pytest.mark.parametrize("line", [b'{"id": 3, "result": 5}', b'{"id": 3, "error": {}}', b'{"id": 3}'])
-def test_an_answer_that_is_no_json_rpc_fails_its_request(line: bytes) -> None:
+def test_an_invalid_json_rpc_response_fails_its_request(line: bytes) -> None:
     (message,) = parse_messages(line)
     assert isinstance(message.message, JSONRPCError)
     assert message.message.id == 3
 
 
 @anywhere
-async def test_words_on_standard_output_are_skipped_with_one_note() -> None:
+async def test_text_on_standard_output_is_skipped_with_one_note() -> None:
     async with connection(raw("Chatty")) as server:
         assert await call_for_text(server, a=1) == '{"a": 1}'
         assert await call_for_text(server, a=2) == '{"a": 2}'
@@ -226,26 +226,26 @@ async def test_words_on_standard_output_are_skipped_with_one_note() -> None:
 
 
 @anywhere
-async def test_a_missing_line_feed_costs_no_message() -> None:
+async def test_a_last_message_without_a_line_feed_is_read() -> None:
     async with connection(raw("NoNewline")) as server:
         assert server.status.protocol_version == "2025-11-25"
         assert await call_for_text(server) == "the end"
 
 
 @anywhere
-async def test_bytes_that_are_no_text_are_replaced() -> None:
+async def test_invalid_utf_8_is_replaced() -> None:
     async with connection(raw("BadText")) as server:
         assert await call_for_text(server) == "caf\N{REPLACEMENT CHARACTER} ?!"
 
 
 @anywhere
-async def test_five_megabytes_arrive_whole() -> None:
+async def test_a_result_of_five_megabytes_arrives_completely() -> None:
     async with connection(raw("Big")) as server:
         assert len(await call_for_text(server, size=5_000_000)) == 5_000_000
 
 
 @anywhere
-async def test_a_flood_on_standard_error_neither_blocks_nor_reaches_ours(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_flood_on_standard_error_neither_blocks_nor_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     async with connection(raw("FloodsStderr")) as server:
         assert await call_for_text(server, a=1) == '{"a": 1}'
         await until(lambda: server.status.stderr[-1:] == ("the last line",))
@@ -285,7 +285,7 @@ async def test_a_message_beyond_the_limit_ends_the_connection_with_the_reason() 
 
 
 @anywhere
-async def test_arguments_that_cannot_be_written_fail_their_call_alone() -> None:
+async def test_arguments_that_cannot_be_serialized_fail_only_their_call() -> None:
     async with a_client("Server", []) as (client, _):
         with anyio.fail_after(LONG):
             with pytest.raises(MCPError, match="cannot be written as JSON"):
@@ -295,19 +295,19 @@ async def test_arguments_that_cannot_be_written_fail_their_call_alone() -> None:
 
 @pytest.mark.parametrize("which", ["output", "input"])
 @anywhere
-async def test_a_server_that_closes_a_pipe_and_lives_on_is_gone(which: str) -> None:
+async def test_a_server_that_closes_a_pipe_counts_as_ended(which: str) -> None:
     async with connection(raw("ClosesItsPipes")) as server:
         with pytest.raises(ServerGone, match=f"the server closed its {which} and said nothing"):
             assert await call_for_text(server, which=which) == "closed"
-            await call_for_text(server)  # a closed input is noticed by the next message
+            await call_for_text(server)  # a closed input is detected by the next message
         assert server.status.state is ServerState.RESTARTING
 
 
-# Nothing is left
+# End of the process
 
 
 @anywhere
-async def test_a_child_the_server_left_behind_is_ended_too() -> None:
+async def test_child_processes_of_a_server_are_ended() -> None:
     async with connection(raw("LeavesChild")) as server:
         child = int(await call_for_text(server))
         assert is_alive(child)
@@ -315,21 +315,21 @@ async def test_a_child_the_server_left_behind_is_ended_too() -> None:
 
 
 @anywhere
-async def test_a_dead_server_is_gone_even_if_its_child_holds_the_pipe() -> None:
+async def test_the_end_of_a_server_is_detected_even_if_its_child_holds_the_pipe() -> None:
     async with connection(raw("DiesBeforeChild")) as server:
         with pytest.raises(ServerGone, match="ended by SIGKILL"):
             await call_for_text(server)
 
 
 @anywhere
-async def test_a_server_that_ignores_all_requests_to_leave_is_killed() -> None:
+async def test_a_server_that_ignores_signals_is_killed() -> None:
     async with connection(raw("Stubborn")) as server:
         process = int(await call_for_text(server))
     assert not is_alive(process)
 
 
 @anywhere
-async def test_a_server_that_is_still_starting_is_ended_when_its_start_is_cancelled() -> None:
+async def test_cancelling_a_start_ends_the_process() -> None:
     process = ServerProcess(raw("Hangs"))
     with anyio.CancelScope() as scope:
         scope.cancel()
@@ -357,14 +357,14 @@ def test_processes_left_running_end_with_the_interpreter(tmp_path: Path) -> None
 
 
 @anywhere
-async def test_the_sdks_own_server_speaks_over_it_too() -> None:
+async def test_the_transport_works_with_a_server_of_the_sdk() -> None:
     async with connection(script("sdk.py", "stdio")) as server:
         assert server.status.protocol_version == "2026-07-28"
         assert await call_for_text(server, text="hello") == "hello"
 
 
 @anywhere
-async def test_the_way_taken_on_windows_works_here_too(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_the_windows_transport_works_on_posix(capfd: pytest.CaptureFixture[str]) -> None:
     tail = StderrTail()
     async with Client(WindowsStdioTransport(raw("FloodsStderr"), tail), mode="legacy") as client:
         with anyio.fail_after(LONG):
@@ -376,7 +376,7 @@ async def test_the_way_taken_on_windows_works_here_too(capfd: pytest.CaptureFixt
 
 
 @anywhere
-async def test_nothing_but_the_handshake_and_one_list_is_asked_for(tmp_path: Path) -> None:
+async def test_only_the_handshake_and_one_list_request_are_sent(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with connection(raw("Server", "--log", log)) as server:
         await call_for_text(server)

@@ -1,4 +1,4 @@
-"""A database that the release before versions has filled, read and continued by this one."""
+"""Migration of a database from the release that had no message versions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CONVERSATIONS: dict[str, list[Any]] = {
 
 
 def fill() -> str:
-    """Return the statements that store the conversations; the turn of one of them was killed."""
+    """Return the statements that store the conversations, one with a turn of a killed process."""
     statements = []
     for name, messages in CONVERSATIONS.items():
         turn, unfinished = ("", "")
@@ -91,7 +91,7 @@ async def make_earlier_database(kind: str, where: str) -> None:
 
 @pytest.mark.once
 @pytest.mark.parametrize("kept", DATABASES)
-async def test_conversations_of_the_release_before_are_read_and_get_versions(
+async def test_conversations_of_the_previous_release_are_read_and_get_versions(
     kept: tuple[str, str], tmp_path: Path
 ) -> None:
     kind = kept[1]

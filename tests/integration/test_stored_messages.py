@@ -1,4 +1,4 @@
-"""What is said comes back as it was, whatever it was; and titles."""
+"""Stored messages of any content are read back unchanged; titles of conversations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """A database needs asyncio."""
+    """The event loop that databases need."""
     return "asyncio"
 
 
@@ -38,7 +38,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def as_characters(text: str) -> str:
-    """Two surrogates that make a pair are the character they stand for, here as in every JSON."""
+    """Replace surrogate pairs by their characters, as every JSON decoder does."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
@@ -75,7 +75,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[anyio.fro
 @settings(max_examples=150, deadline=None)
 @given(chunks=st.lists(st.lists(messages, max_size=3), max_size=3), title=texts)
 @example(chunks=[], title="0 \N{SOFT HYPHEN} 0")
-def test_any_message_comes_back_equal(
+def test_any_message_is_read_back_unchanged(
     shared: tuple[anyio.from_thread.BlockingPortal, SQLStore], chunks: list[list[Message]], title: str
 ) -> None:
     portal, store = shared
@@ -91,7 +91,7 @@ def test_any_message_comes_back_equal(
     ("text", "stored"),
     [("a\0b", "a\0b"), ("\ud800", "\ud800"), ("\udc80 caf\udce9", "\udc80 caf\udce9"), ("\ud83d\ude00", "😀")],
 )
-async def test_text_that_no_text_column_takes_is_stored_all_the_same(sql: SQLStore, text: str, stored: str) -> None:
+async def test_text_that_no_text_column_can_store_is_stored(sql: SQLStore, text: str, stored: str) -> None:
     made = await sql.create(text)
     await sql.append(made.id, [Message.user(text)])
     assert (await sql.get(made.id)).messages == (Message.user(stored),)
@@ -117,14 +117,14 @@ def test_a_title_is_the_first_words_in_one_line(text: str, title: str) -> None:
 
 
 @given(st.text(st.characters(), max_size=500))
-def test_a_title_is_short_and_harmless_whatever_the_message_is(text: str) -> None:
+def test_a_title_of_any_message_is_short_and_printable(text: str) -> None:
     title = title_from(text)
     assert len(title) <= MAX_TITLE
     assert title == "" or title.isprintable()
     assert title == title.strip()
 
 
-async def test_a_message_that_is_not_json_is_refused_with_all_beside_it(sql: SQLStore) -> None:
+async def test_a_message_that_cannot_be_serialized_stores_none_of_its_batch(sql: SQLStore) -> None:
     made = await sql.create()
     with pytest.raises(DialError, match="cannot be stored"):
         await sql.append(made.id, [Message.user("fine"), Message(Role.ASSISTANT, echo=Echo("x", object()))])

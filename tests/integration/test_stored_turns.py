@@ -1,4 +1,4 @@
-"""How a turn holds its conversation, in every store."""
+"""Leases of turns on their conversations, in every kind of store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_turn_begins_with_its_question_and_ends_with_its_answer(store: C
     assert [conversation.running for conversation in await store.list()] == [False]
 
 
-async def test_only_one_turn_holds_a_conversation(store: ConversationStore) -> None:
+async def test_only_one_turn_has_the_lease_of_a_conversation(store: ConversationStore) -> None:
     made, second = await store.create(), await store.create()
     assert await begin(store, made.id, "one")
     assert not await begin(store, made.id, "two", behind=1)
@@ -52,7 +52,7 @@ async def test_only_one_turn_holds_a_conversation(store: ConversationStore) -> N
     assert await begin(store, made.id, "two", behind=1)
 
 
-async def test_of_many_that_begin_at_once_one_does(store: ConversationStore) -> None:
+async def test_one_of_many_concurrent_turns_begins(store: ConversationStore) -> None:
     made = await store.create()
     begun: list[str] = []
 
@@ -68,14 +68,14 @@ async def test_of_many_that_begin_at_once_one_does(store: ConversationStore) -> 
     assert (held.turn, held.messages) == (begun[0], (ASKED,))
 
 
-async def test_a_turn_begins_only_where_it_has_read_everything(store: ConversationStore) -> None:
+async def test_a_turn_begins_only_with_the_current_number_of_messages(store: ConversationStore) -> None:
     made = await store.create()
     await store.append(made.id, [SAID])
     assert not await begin(store, made.id, "one", behind=0)
     assert await begin(store, made.id, "one", behind=1)
 
 
-async def test_what_is_unfinished_is_there_until_it_is_whole(store: ConversationStore) -> None:
+async def test_unfinished_messages_are_kept_until_they_are_appended(store: ConversationStore) -> None:
     made = await store.create()
     await begin(store, made.id, "one")
     assert await store.renew(made.id, "one", LONG, [RESULT, Message.assistant("It is")])
@@ -86,7 +86,7 @@ async def test_what_is_unfinished_is_there_until_it_is_whole(store: Conversation
     assert (await store.get(made.id)).unfinished == ()
 
 
-async def test_what_was_unfinished_outlives_its_turn_and_goes_with_the_next(store: ConversationStore) -> None:
+async def test_unfinished_messages_of_an_expired_turn_are_kept_until_the_next_turn(store: ConversationStore) -> None:
     made = await store.create()
     await begin(store, made.id, "one")
     await store.renew(made.id, "one", 0.0, [SAID])
@@ -99,7 +99,7 @@ async def test_what_was_unfinished_outlives_its_turn_and_goes_with_the_next(stor
     assert (held.running, held.turn, held.unfinished) == (True, "two", ())
 
 
-async def test_a_turn_that_was_silent_for_too_long_loses_the_conversation_to_the_next(store: ConversationStore) -> None:
+async def test_a_turn_with_an_expired_lease_loses_its_conversation_to_the_next_turn(store: ConversationStore) -> None:
     made = await store.create()
     await begin(store, made.id, "one", seconds=0.0)
     assert await begin(store, made.id, "two", behind=1)
@@ -111,7 +111,7 @@ async def test_a_turn_that_was_silent_for_too_long_loses_the_conversation_to_the
     assert (held.turn, held.messages, held.unfinished) == ("two", (ASKED, ASKED), ())
 
 
-async def test_a_silent_turn_keeps_its_place_where_no_other_turn_came(store: ConversationStore) -> None:
+async def test_a_turn_can_renew_an_expired_lease_if_no_other_turn_began(store: ConversationStore) -> None:
     made = await store.create()
     await begin(store, made.id, "one", seconds=0.0)
     assert await store.renew(made.id, "one", LONG)
@@ -120,7 +120,7 @@ async def test_a_silent_turn_keeps_its_place_where_no_other_turn_came(store: Con
     assert (await store.get(made.id)).messages == (ASKED, SAID)
 
 
-async def test_of_a_conversation_that_is_gone_nothing_is_held(store: ConversationStore) -> None:
+async def test_a_deleted_conversation_has_no_lease(store: ConversationStore) -> None:
     made = await store.create()
     await begin(store, made.id, "one")
     await store.delete(made.id)

@@ -1,4 +1,4 @@
-"""What every store has to stand: one contract for memory, SQLite and PostgreSQL."""
+"""The contract of every store: memory, SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_a_new_conversation_is_empty_and_can_be_read_back(store: Conversat
     assert await store.get(made.id) == made
 
 
-async def test_messages_come_back_in_the_order_in_which_they_were_appended(store: ConversationStore) -> None:
+async def test_messages_are_read_in_the_order_in_which_they_were_appended(store: ConversationStore) -> None:
     made = await store.create()
     await store.append(made.id, MESSAGES[:1])
     await store.append(made.id, MESSAGES[1:3])
@@ -43,7 +43,7 @@ async def test_messages_come_back_in_the_order_in_which_they_were_appended(store
     assert read.updated_at > made.updated_at
 
 
-async def test_conversations_do_not_see_each_others_messages(store: ConversationStore) -> None:
+async def test_messages_belong_to_one_conversation(store: ConversationStore) -> None:
     first, second = await store.create(), await store.create()
     await store.append(first.id, [Message.user("one")])
     await store.append(second.id, [Message.user("other")])
@@ -51,7 +51,7 @@ async def test_conversations_do_not_see_each_others_messages(store: Conversation
     assert (await store.get(second.id)).messages == (Message.user("other"),)
 
 
-async def test_the_title_is_given_once(store: ConversationStore) -> None:
+async def test_the_first_title_is_kept(store: ConversationStore) -> None:
     made = await store.create()
     assert made.title == ""
     await store.append(made.id, MESSAGES[:1], title="What time\nis it?")
@@ -59,7 +59,7 @@ async def test_the_title_is_given_once(store: ConversationStore) -> None:
     assert (await store.get(made.id)).title == "What time is it?"
 
 
-async def test_the_list_begins_with_what_changed_last(store: ConversationStore) -> None:
+async def test_the_list_begins_with_the_latest_change(store: ConversationStore) -> None:
     assert await store.list() == ()
     assert await store.latest() is None
     first, second, third = [await store.create(title) for title in ("first", "second", "third")]
@@ -75,7 +75,7 @@ async def test_the_list_begins_with_what_changed_last(store: ConversationStore) 
     assert await store.latest() == listed[0]
 
 
-async def test_what_is_deleted_is_gone(store: ConversationStore) -> None:
+async def test_a_deleted_conversation_cannot_be_read(store: ConversationStore) -> None:
     kept, gone = await store.create(), await store.create()
     for made in (kept, gone):
         await store.append(made.id, MESSAGES)
@@ -96,7 +96,7 @@ async def test_an_unknown_conversation_is_reported_as_unknown(store: Conversatio
     assert len(await store.list()) == 1
 
 
-async def test_appends_side_by_side_all_arrive_and_stay_whole(store: ConversationStore) -> None:
+async def test_concurrent_appends_are_all_stored_completely(store: ConversationStore) -> None:
     conversations = [await store.create() for _ in range(8)]
 
     async def talk(conversation_id: str, who: int) -> None:
@@ -115,7 +115,7 @@ async def test_appends_side_by_side_all_arrive_and_stay_whole(store: Conversatio
             assert [text for text in texts[::2] if text[0] == str(who)] == [f"{who} {n}" for n in range(5)]
 
 
-async def test_closing_twice_is_closing(store: ConversationStore) -> None:
+async def test_a_store_can_be_closed_twice(store: ConversationStore) -> None:
     await store.create()
     await store.aclose()
     await store.aclose()
@@ -129,7 +129,7 @@ async def test_a_conversation_can_begin_with_messages(store: ConversationStore) 
     assert (await store.get(made.id)).messages == (*MESSAGES, MESSAGES[0])
 
 
-async def test_another_title_changes_no_order(store: ConversationStore) -> None:
+async def test_renaming_does_not_change_the_order(store: ConversationStore) -> None:
     first, second = await store.create("first"), await store.create("second")
     await store.rename(first.id, "  another\nname ")
     assert [(conversation.id, conversation.title) for conversation in await store.list()] == [
@@ -158,7 +158,7 @@ async def test_pages_list_every_conversation_once_despite_concurrent_changes(sto
 
 
 @pytest.mark.parametrize("cursor", ["", "nonsense", "ÿ", "bm90aGluZw==", "bm8gdGltZQ=="])
-async def test_a_cursor_that_is_none_is_refused(store: ConversationStore, cursor: str) -> None:
+async def test_an_invalid_cursor_is_refused(store: ConversationStore, cursor: str) -> None:
     with pytest.raises(ConfigError, match="no cursor"):
         await store.list(cursor=cursor)
 

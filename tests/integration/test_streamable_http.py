@@ -1,4 +1,4 @@
-"""Servers behind a URL: what goes wrong stays with the request it belongs to, and is said in words."""
+"""HTTP servers: responses, headers, errors and cancellation; an error affects only its own request."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def raw_http() -> Iterator[str]:
         yield f"{address}/mcp"
 
 
-async def test_streamable_http_works_and_takes_large_results(sdk_http: str) -> None:
+async def test_streamable_http_works_with_large_results(sdk_http: str) -> None:
     async with connection(web(sdk_http)) as server:
         assert server.status.protocol_version == "2026-07-28"
         assert await call_for_text(server, text="hello") == "hello"
         assert len(await call_for_text(server, "big", size=5_000_000)) == 5_000_000
 
 
-async def test_an_answer_in_plain_json_works_and_the_headers_are_sent(raw_http: str) -> None:
+async def test_json_responses_work_and_configured_headers_are_sent(raw_http: str) -> None:
     async with connection(web(raw_http, headers={"Authorization": "Bearer abc"})) as server:
         assert server.status.protocol_version == "2025-11-25"
         assert await call_for_text(server, "token") == "Bearer abc"
@@ -54,7 +54,7 @@ async def test_an_answer_in_plain_json_works_and_the_headers_are_sent(raw_http: 
 
 
 @pytest.mark.parametrize("transport", [Transport.SSE, Transport.HTTP])
-async def test_http_sse_works_when_it_is_named_and_when_it_is_not(transport: Transport) -> None:
+async def test_the_sse_transport_is_used_if_configured_or_detected(transport: Transport) -> None:
     with web_server("sdk.py", "sse") as address:
         async with connection(web(f"{address}/sse", transport=transport)) as server:
             assert state(server) is ServerState.READY, server.status.error
@@ -77,7 +77,7 @@ async def test_http_sse_works_when_it_is_named_and_when_it_is_not(transport: Tra
         ("Cuts", "the connection broke: Server disconnected"),
     ],
 )
-async def test_a_url_that_is_no_server_says_why(behaviour: str, error: str) -> None:
+async def test_a_url_without_a_server_is_an_error_with_the_reason(behaviour: str, error: str) -> None:
     with web_server("raw_http.py", behaviour) as address:
         async with connection(web(f"{address}/mcp?key=secret")) as server:
             assert state(server) is ServerState.FAILED
@@ -85,7 +85,7 @@ async def test_a_url_that_is_no_server_says_why(behaviour: str, error: str) -> N
             assert "secret" not in (server.status.error or "")
 
 
-async def test_a_port_without_a_listener_is_reported() -> None:
+async def test_a_port_without_a_listener_is_an_error() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         async with connection(web(f"http://127.0.0.1:{taken.getsockname()[1]}/mcp")) as server:
@@ -93,7 +93,7 @@ async def test_a_port_without_a_listener_is_reported() -> None:
 
 
 @pytest.mark.parametrize("tool", ["cut", "half"])
-async def test_a_network_fault_in_a_call_harms_that_call_alone(raw_http: str, tool: str) -> None:
+async def test_a_network_fault_fails_only_its_call(raw_http: str, tool: str) -> None:
     async with connections({"web": web(raw_http), "local": raw()}) as servers:
         with pytest.raises(ServerGone, match="the connection broke"):
             await call_for_text(servers["web"], tool)
@@ -101,7 +101,7 @@ async def test_a_network_fault_in_a_call_harms_that_call_alone(raw_http: str, to
         assert await call_for_text(servers["local"], a=2) == '{"a": 2}'
 
 
-async def test_a_server_that_is_killed_in_a_call_affects_no_server_and_no_host() -> None:
+async def test_a_killed_http_server_does_not_affect_other_servers() -> None:
     with web_server("sdk.py", "http") as address:
         async with connections({"web": web(f"{address}/mcp"), "local": raw()}) as servers:
             with pytest.raises(ServerGone):
@@ -111,7 +111,7 @@ async def test_a_server_that_is_killed_in_a_call_affects_no_server_and_no_host()
             assert await call_for_text(servers["local"], a=2) == '{"a": 2}'
 
 
-async def test_a_call_that_every_session_refuses_opens_a_second_session_and_fails(raw_http: str) -> None:
+async def test_a_call_refused_by_every_session_fails_after_one_new_session(raw_http: str) -> None:
     async with connection(web(raw_http)) as server:
         with pytest.raises(ServerError, match="HTTP 404"):
             await call_for_text(server, "forget")
@@ -127,7 +127,7 @@ async def test_a_message_beyond_the_limit_fails_its_call(raw_http: str, monkeypa
         assert await call_for_text(server, a=1) == '{"a": 1}'
 
 
-async def test_progress_and_cancellation_pass_through_http() -> None:
+async def test_progress_and_cancellation_work_over_http() -> None:
     heard: list[tuple[float, float | None, str | None]] = []
 
     async def progress(now: float, total: float | None, message: str | None) -> None:
@@ -143,7 +143,7 @@ async def test_progress_and_cancellation_pass_through_http() -> None:
             assert await call_for_text(server, "what_was_stopped") == "slow"
 
 
-async def test_a_tool_announced_over_http_is_on_offer() -> None:
+async def test_a_tool_announced_over_http_is_offered() -> None:
     with web_server("sdk.py", "http") as address:
         async with connection(web(f"{address}/mcp")) as server:
             before = server.revision
@@ -152,13 +152,13 @@ async def test_a_tool_announced_over_http_is_on_offer() -> None:
             assert "grown" in server.status.tools
 
 
-async def test_a_server_that_does_not_say_goodbye_is_left_all_the_same() -> None:
+async def test_closing_does_not_wait_for_a_slow_session_termination() -> None:
     with web_server("raw_http.py", "SlowGoodbye") as address, anyio.fail_after(LONG):
         async with connection(web(f"{address}/mcp")) as server:
             assert state(server) is ServerState.READY
 
 
-async def test_a_token_of_the_users_own_that_is_not_taken_is_named() -> None:
+async def test_the_error_for_a_rejected_token_names_the_headers() -> None:
     with web_server("raw_http.py", "401") as address:
         async with connection(web(f"{address}/mcp", headers={"authorization": "Bearer abc"})) as server:
             assert "is there a valid token in `headers`?" in (server.status.error or "")

@@ -1,4 +1,4 @@
-"""Streamed or in one piece: the same script comes to the same `Turn`, whatever the model does."""
+"""A scripted model gives the same `Turn` with and without streaming, for every deviation of the model."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def server(ran: list[tuple[str, dict[str, Any]]]) -> Any:
 
 
 async def outcome(case: Case, *, stream: bool) -> dict[str, Any]:
-    """Play a script to its end, and give all that came of it, apart from what chance and time decide."""
+    """Run a scripted turn, and return all its results except durations and random ids."""
     replies = case.streamed if stream else case.whole or case.streamed
     provider = ScriptedProvider(replies, after="repeat" if case.repeats else "error")
     ran: list[tuple[str, dict[str, Any]]] = []
-    came: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     shown = ""
     async with DialClient({"it": server(ran)}, provider, limits=case.limits) as dial:
         try:
@@ -50,26 +50,26 @@ async def outcome(case: Case, *, stream: bool) -> dict[str, Any]:
                     case TextDelta(text):
                         shown += text
                     case Finished(turn):
-                        came = turn.to_dict()
+                        result = turn.to_dict()
         except ProviderError as error:
             messages = [message.to_dict() for message in error.messages]
-            came = {"error": str(error), "status": error.status, "code": error.code, "messages": messages}
-    calls = [{**call, "duration_s": 0.0} for call in came.get("tool_calls", [])]
+            result = {"error": str(error), "status": error.status, "code": error.code, "messages": messages}
+    calls = [{**call, "duration_s": 0.0} for call in result.get("tool_calls", [])]
     # Parallel calls may reach the server in any order.
-    return _with_ids_counted(came | {"tool_calls": calls, "shown": shown, "ran": sorted(map(repr, ran))})
+    return _with_numbered_ids(result | {"tool_calls": calls, "shown": shown, "ran": sorted(map(repr, ran))})
 
 
-def _with_ids_counted(came: dict[str, Any]) -> dict[str, Any]:
-    """Put numbers in the places of ids: where the model gave none, they are made up."""
-    text = json.dumps(came)
-    for at, call in enumerate(came["tool_calls"]):
+def _with_numbered_ids(result: dict[str, Any]) -> dict[str, Any]:
+    """Replace the ids of calls by numbers, because ids are random if the model gives none."""
+    text = json.dumps(result)
+    for at, call in enumerate(result["tool_calls"]):
         text = text.replace(json.dumps(call["id"]), f'"id {at}"')
     data: dict[str, Any] = json.loads(text)
     return data
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-async def test_a_script_comes_to_the_same_turn_streamed_or_not(case: Case) -> None:
+async def test_a_script_gives_the_same_turn_with_and_without_streaming(case: Case) -> None:
     streamed, whole = await outcome(case, stream=True), await outcome(case, stream=False)
 
     assert streamed == whole

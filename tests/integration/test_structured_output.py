@@ -1,4 +1,4 @@
-"""Typed answers over the three APIs: the schemas that are sent, the answers that come back, and refusals."""
+"""Typed answers with the three model APIs: schemas of requests, answers, corrections and refusals."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def ask(
 
 
 def sent_schema(wire: Wire, body: Any) -> Any:
-    """Return the schema of the answer in a request, which has the type of the SDK."""
+    """Return the answer schema of a request, after validation with the SDK's type."""
     from anthropic.types import OutputConfigParam
     from openai.types.responses import ResponseTextConfigParam
     from openai.types.shared_params import ResponseFormatJSONSchema
@@ -136,13 +136,13 @@ def sent_schema(wire: Wire, body: Any) -> Any:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("wire", list(Wire))
 @pytest.mark.parametrize(("type_", "value"), CASES, ids=IDS)
-async def test_an_endpoint_with_structured_output_answers_in_any_type(
+async def test_an_endpoint_with_structured_output_returns_any_type(
     type_: Any, value: Any, wire: Wire, *, stream: bool
 ) -> None:
     turn, requests, outputs = await ask([Say(json.dumps(value))], wire, type_, stream=stream, quirks=NATIVE)
     assert turn.output == expected(type_, value)
     assert outputs[-1:] == ([turn.output] if stream else [])
-    if wire is Wire.MESSAGES and type_ == dict[str, int]:  # it has no form for that
+    if wire is Wire.MESSAGES and type_ == dict[str, int]:  # the API has no field for that
         assert requests[0].json["tools"][0]["name"] == "final_answer"
         return
     schema = sent_schema(wire, requests[0].json)
@@ -153,7 +153,7 @@ async def test_an_endpoint_with_structured_output_answers_in_any_type(
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("wire", list(Wire))
 @pytest.mark.parametrize(("type_", "value"), CASES, ids=IDS)
-async def test_an_endpoint_without_structured_output_answers_by_a_tool(
+async def test_an_endpoint_without_structured_output_returns_any_type_through_a_tool(
     type_: Any, value: Any, wire: Wire, *, stream: bool
 ) -> None:
     reply = Say("Here:", calls=(Call("final_answer", value),))
@@ -168,7 +168,7 @@ async def test_an_endpoint_without_structured_output_answers_by_a_tool(
 @pytest.mark.parametrize("tool_format", ["react", "xml"])
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("type_", "value"), CASES, ids=IDS)
-async def test_a_text_format_answers_in_any_type(type_: Any, value: Any, tool_format: str, *, stream: bool) -> None:
+async def test_a_text_format_returns_any_type(type_: Any, value: Any, tool_format: str, *, stream: bool) -> None:
     label = "Thought: I know.\nFinal Answer: " if tool_format == "react" else ""
     reply = Say(f"{label}{json.dumps(value)}")
     turn, requests, outputs = await ask([reply], Wire.CHAT, type_, stream=stream, tool_format=tool_format, tools=[add])
@@ -180,7 +180,7 @@ async def test_a_text_format_answers_in_any_type(type_: Any, value: Any, tool_fo
 
 @pytest.mark.parametrize("tool_format", ["react", "xml"])
 @pytest.mark.parametrize("wire", [Wire.RESPONSES, Wire.MESSAGES])
-async def test_a_text_format_answers_in_any_type_over_the_other_apis(wire: Wire, tool_format: str) -> None:
+async def test_a_text_format_returns_any_type_with_the_other_apis(wire: Wire, tool_format: str) -> None:
     label = "Thought: I know.\nFinal Answer: " if tool_format == "react" else ""
     for type_, value in CASES:
         reply = Say(f"{label}{json.dumps(value)}")
@@ -203,7 +203,7 @@ def walk(schema: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("type_", [Person, Node, Order])
-async def test_a_strict_schema_is_as_openai_wants_it(type_: Any) -> None:
+async def test_a_strict_schema_fulfils_the_rules_of_openai(type_: Any) -> None:
     value = next(value for case, value in CASES if case is type_)
     _, requests, _ = await ask([Say(json.dumps(value))], Wire.RESPONSES, type_, quirks=NATIVE)
     format_ = requests[0].json["text"]["format"]
@@ -223,7 +223,7 @@ async def test_a_schema_with_open_objects_is_not_strict() -> None:
     assert definition["schema"]["additionalProperties"] == {"type": "integer"}
 
 
-async def test_the_messages_api_gets_bounds_in_words() -> None:
+async def test_bounds_are_in_the_description_for_the_messages_api() -> None:
     _, requests, _ = await ask([Say(json.dumps(CASES[2][1]))], Wire.MESSAGES, Order, quirks=NATIVE)
     schema = sent_schema(Wire.MESSAGES, requests[0].json)
     assert "minimum" not in schema["properties"]["number"]
@@ -234,7 +234,7 @@ async def test_the_messages_api_gets_bounds_in_words() -> None:
 
 
 @pytest.mark.parametrize("wire", list(Wire))
-async def test_tools_and_the_form_of_the_answer_go_together(wire: Wire) -> None:
+async def test_tools_and_an_answer_schema_can_be_combined(wire: Wire) -> None:
     replies: list[Answer] = [Say(calls=(Call("add", {"a": 1, "b": 2}),)), Say('{"result": 3}')]
     turn, requests, _ = await ask(replies, wire, int, tools=[add], quirks=NATIVE)
     assert turn.output == 3
@@ -244,7 +244,7 @@ async def test_tools_and_the_form_of_the_answer_go_together(wire: Wire) -> None:
         assert len(request.json["tools"]) == 1
 
 
-async def test_an_endpoint_with_either_tools_or_schemas_is_offered_a_tool_for_the_answer() -> None:
+async def test_an_endpoint_that_cannot_combine_tools_and_schemas_gets_an_answer_tool() -> None:
     flags = {"structured_output": "without_tools"}
     turn, requests, _ = await ask(
         [Say(calls=(Call("final_answer", {"result": 3}),))], Wire.CHAT, int, tools=[add], quirks=flags
@@ -266,7 +266,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("wire", "words"), REFUSALS)
-async def test_an_endpoint_that_refuses_the_form_is_offered_a_tool_for_the_answer(wire: Wire, words: str) -> None:
+async def test_an_endpoint_that_refuses_the_schema_gets_an_answer_tool(wire: Wire, words: str) -> None:
     replies: list[Answer] = [refuse(400, words), Say(calls=(Call("final_answer", {"result": 3}),))]
     turn, requests, _ = await ask(replies, wire, int, tools=[add], quirks=NATIVE)
     assert turn.output == 3
@@ -277,7 +277,7 @@ async def test_an_endpoint_that_refuses_the_form_is_offered_a_tool_for_the_answe
 @pytest.mark.parametrize(
     ("words", "is_learned"), [(REFUSALS[0][1], True), (REFUSALS[3][1], False)], ids=["parameter", "schema"]
 )
-async def test_what_is_refused_for_all_answers_is_not_sent_again(words: str, *, is_learned: bool) -> None:
+async def test_a_parameter_refused_for_all_schemas_is_not_sent_again(words: str, *, is_learned: bool) -> None:
     call = Say(calls=(Call("final_answer", {"result": 3}),))
     replies: list[Answer] = [refuse(400, words), call, call if is_learned else Say('{"result": 4}')]
     with model_endpoint(replies) as endpoint:
@@ -288,7 +288,7 @@ async def test_what_is_refused_for_all_answers_is_not_sent_again(words: str, *, 
 
 
 @pytest.mark.parametrize("wire", list(Wire))
-async def test_a_correction_follows_the_call_that_was_invalid(wire: Wire) -> None:
+async def test_a_correction_follows_an_invalid_call(wire: Wire) -> None:
     replies: list[Answer] = [
         Say(reasoning="Hm.", calls=(Call("final_answer", {"result": "x"}),)),
         Say(calls=(Call("final_answer", {"result": 3}, "call_2"),)),
@@ -302,7 +302,7 @@ async def test_a_correction_follows_the_call_that_was_invalid(wire: Wire) -> Non
 
 
 @pytest.mark.parametrize("wire", list(Wire))
-async def test_a_correction_follows_the_text_that_was_invalid(wire: Wire) -> None:
+async def test_a_correction_follows_an_invalid_text(wire: Wire) -> None:
     turn, requests, _ = await ask([Say('{"result": "x"}'), Say('{"result": 3}')], wire, int, quirks=NATIVE)
     assert turn.output == 3
     assert "valid integer" in json.dumps(requests[1].json)
@@ -310,7 +310,7 @@ async def test_a_correction_follows_the_text_that_was_invalid(wire: Wire) -> Non
 
 
 @pytest.mark.parametrize("is_native", [False, True])
-async def test_a_fallback_model_is_asked_in_its_own_way(*, is_native: bool) -> None:
+async def test_a_fallback_model_gets_the_schema_in_its_own_form(*, is_native: bool) -> None:
     answer = Say('{"result": 3}') if is_native else Say(calls=(Call("final_answer", {"result": 3}),))
     with model_endpoint([refuse(404, "there is no such model")]) as first, model_endpoint([answer]) as second:
         main = provider_of(first, quirks=NATIVE)
@@ -321,25 +321,25 @@ async def test_a_fallback_model_is_asked_in_its_own_way(*, is_native: bool) -> N
     assert ("output_config" in second.requests[0].json) is is_native
 
 
-async def test_what_a_user_sends_beside_the_form_is_kept() -> None:
+async def test_extra_fields_beside_the_schema_are_kept() -> None:
     extra = {"extra_body": {"text": {"verbosity": "low"}}}
     _, requests, _ = await ask([Say('{"result": 3}')], Wire.RESPONSES, int, quirks=NATIVE | extra)
     assert requests[0].json["text"]["verbosity"] == "low"
     assert requests[0].json["text"]["format"]["type"] == "json_schema"
 
 
-async def test_markup_in_an_enforced_answer_is_text() -> None:
+async def test_markup_in_a_constrained_answer_is_text() -> None:
     text = "<think>x</think> <tool_call>{}</tool_call>"
     turn, _, _ = await ask([Say(json.dumps({"result": text}))], Wire.CHAT, str, quirks=NATIVE)
     assert turn.output == text
 
 
-async def test_a_refusal_of_the_model_is_an_error_with_its_words() -> None:
+async def test_a_refusal_of_the_model_is_an_error_with_its_text() -> None:
     with pytest.raises(OutputError, match="refused"):
         await ask([Say("I cannot.", finish="content_filter")], Wire.CHAT, int, quirks=NATIVE)
 
 
-async def test_a_long_stream_gives_lists_that_grow() -> None:
+async def test_a_long_stream_yields_growing_partial_lists() -> None:
     value = {"result": list(range(300))}
     _, _, outputs = await ask([Say(json.dumps(value), pieces=300)], Wire.CHAT, list[int], stream=True, quirks=NATIVE)
     lengths = [len(output) for output in outputs]
@@ -349,7 +349,7 @@ async def test_a_long_stream_gives_lists_that_grow() -> None:
 
 
 @pytest.mark.parametrize("wire", list(Wire))
-async def test_an_answer_by_a_tool_is_seen_while_it_is_written(wire: Wire) -> None:
+async def test_an_answer_through_a_tool_is_streamed(wire: Wire) -> None:
     value = {"result": list(range(300))}
     reply = Say(calls=(Call("final_answer", value),), pieces=300)
     turn, _, outputs = await ask([reply], wire, list[int], stream=True)
@@ -359,7 +359,7 @@ async def test_an_answer_by_a_tool_is_seen_while_it_is_written(wire: Wire) -> No
     assert outputs[-1] == turn.output == value["result"]
 
 
-async def test_an_answer_by_a_tool_is_seen_where_the_endpoint_renames_the_tool() -> None:
+async def test_an_answer_through_a_renamed_tool_is_streamed() -> None:
     reply = Say(calls=(Call("fa", {"result": [1, 2, 3]}),), pieces=20)
     with model_endpoint([reply]) as endpoint:
         provider = provider_of(endpoint, quirks={"tool_name_re": "[a-z]{1,20}"})
@@ -372,7 +372,7 @@ async def test_an_answer_by_a_tool_is_seen_where_the_endpoint_renames_the_tool()
     assert endpoint.requests[0].json["tools"][0]["function"]["name"] != "final_answer"
 
 
-async def test_arguments_of_tools_are_no_answer() -> None:
+async def test_arguments_of_other_tools_are_not_the_answer() -> None:
     replies: list[Answer] = [
         Say(calls=(Call("add", {"a": 1, "b": 2}, "c1"), Call("final_answer", {"result": 1}, "c2")), pieces=5),
         Say(calls=(Call("final_answer", {"result": 3}),)),

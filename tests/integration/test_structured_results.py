@@ -1,4 +1,4 @@
-"""Structured results that break what a tool promises: it has run, so the text is kept and the model is told."""
+"""Structured results that do not fit the output schema: the text is kept, and a remark tells the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def result_of(schema: Any, *, text: str = "three", structured: Any = None,
     return await executor.execute(ToolCallRequest("1", "count", {}), Heard().emit, Deadline(5))
 
 
-async def test_a_result_against_its_schema_is_reported_behind_the_text() -> None:
+async def test_a_remark_after_the_text_reports_a_result_that_does_not_fit_its_schema() -> None:
     result = await result_of(COUNT, structured={"n": "three"})
     assert result.success
     text, _, remark = str(result.content).partition("\n")
@@ -53,16 +53,16 @@ async def test_a_result_against_its_schema_is_reported_behind_the_text() -> None
     ],
     ids=["kept", "nothing structured", "a failure", "no promise", "a promise nobody can read", "a promise elsewhere"],
 )
-async def test_otherwise_nothing_is_added(schema: Any, structured: Any, fails: bool) -> None:
+async def test_a_valid_or_unchecked_result_has_no_remark(schema: Any, structured: Any, fails: bool) -> None:
     assert (await result_of(schema, structured=structured, fails=fails)).content == "three"
 
 
-async def test_without_text_the_structured_part_is_read_with_the_remark() -> None:
+async def test_without_text_the_model_gets_the_structured_content_and_the_remark() -> None:
     content = str((await result_of(COUNT, text="", structured={"n": "x"})).content)
     assert content.startswith('{"n": "x"}\n[The structured result')
 
 
-async def test_a_real_server_that_breaks_its_promise_is_still_answered_from() -> None:
+async def test_a_result_of_a_real_server_that_does_not_fit_is_used() -> None:
     model = ScriptedProvider([{"tool_calls": [{"name": "echo", "arguments": {}}]}, "Done."])
     async with DialClient({"raw": entry("BrokenOutput")}, model) as dial:
         turn = await dial.run([Message.user("go on")])

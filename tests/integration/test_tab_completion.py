@@ -1,4 +1,4 @@
-"""What Tab proposes in a conversation."""
+"""Tab completion in the interactive chat."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.anyio
 COMMANDS = {"/tools": "", "/talk": "", "/help": ""}
 
 
-async def ways(dial: DialClient, text: str) -> list[str]:
-    """Return the whole lines that the proposals make of a text."""
+async def completed_lines(dial: DialClient, text: str) -> list[str]:
+    """Return the complete lines that the completions of a text produce."""
     found = await proposals(dial, text, COMMANDS)
     return [text[: len(text) - completion.replaced] + completion.text for completion in found]
 
@@ -47,18 +47,18 @@ async def ways(dial: DialClient, text: str) -> list[str]:
         ("/nobody:x ", []),
     ],
 )
-async def test_what_follows(
+async def test_completions_of_a_line(
     text: str, lines: list[str], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path_factory.mktemp("empty"))
     servers = {"books": library(), "bookshop": library(), "gone": raw("ExitsAtOnce"), "bare": raw()}
     async with DialClient(servers) as dial:
-        assert await ways(dial, text) == lines
+        assert await completed_lines(dial, text) == lines
 
 
-async def test_what_is_not_safe_to_show_is_not_proposed() -> None:
+async def test_unsafe_resource_names_are_not_completed() -> None:
     it = Library()
     it.texts = {"book://\x1b[2J": "", "book://a\nb": "", "book://good": ""}
     async with DialClient({"books": library(it)}) as dial:
-        assert await ways(dial, "@books:book://g") == ["@books:book://good"]
-        assert not [line for line in await ways(dial, "@books:") if "\x1b" in line or "\n" in line]
+        assert await completed_lines(dial, "@books:book://g") == ["@books:book://good"]
+        assert not [line for line in await completed_lines(dial, "@books:") if "\x1b" in line or "\n" in line]

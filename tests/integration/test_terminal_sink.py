@@ -1,4 +1,4 @@
-"""A turn in a terminal: the answer on one stream, what is done for it on the other, and both on one screen."""
+"""The terminal sink: answers on standard output, status and tool calls on standard error, both on one screen."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STARTED, DONE, FAILED = (
 
 
 class Stream(io.StringIO):
-    """One of the program's two streams; all it is given is noted in the order of both."""
+    """One of two output streams; `screen` records the writes of both streams in order."""
 
     def __init__(self, screen: list[str], tty: bool) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Stream(io.StringIO):
 
 @dataclass
 class Terminal:
-    """What was written, and where."""
+    """A terminal sink with its streams, and all written text in order."""
 
     sink: TerminalSink
     out: Stream
@@ -77,7 +77,7 @@ class Terminal:
 
     @property
     def screen(self) -> list[str]:
-        """What a person sees: the lines of a terminal that shows both streams."""
+        """The visible lines of a terminal that shows both streams."""
         lines, at = [""], 0
         for part in re.findall(r"\x1b\[[0-9;]*[A-Za-z]|[^\x1b]", "".join(self.written)):
             if part == "\n":
@@ -114,10 +114,10 @@ def says(text: str) -> tuple[Event, ...]:
     return (*(TextDelta(piece) for piece in text), MessageCompleted(Message.assistant(text)))
 
 
-# --- what goes where ------------------------------------------------------------------------------
+# --- the two streams ------------------------------------------------------------------------------
 
 
-def test_the_answer_alone_is_on_standard_output() -> None:
+def test_only_the_answer_is_on_standard_output() -> None:
     shown = open_terminal(tty=False).show(
         RoundStarted(0), StatusChanged("Working…"), ASKS, STARTED, DONE, RoundStarted(1), *says("It is 3."), finished()
     )
@@ -132,17 +132,17 @@ def test_the_answer_alone_is_on_standard_output() -> None:
         (Usage(1200, 34, 1000), 0.00123, r"1,200 tokens in \(1,000 cached\), 34 out · about \$0\.0012 · \d\.\d s\n"),
     ],
 )
-def test_the_usage_of_a_turn_is_printed_behind_it_on_request(used: Usage, cost: float | None, line: str) -> None:
+def test_the_usage_is_printed_after_the_turn_on_request(used: Usage, cost: float | None, line: str) -> None:
     turn = Turn(Message.assistant("x"), (), StopReason.ANSWERED, 0, used, cost_usd=cost)
     assert re.fullmatch(line, open_terminal(tty=False, usage=True).show(Finished(turn)).err.getvalue())
     assert open_terminal(tty=False).show(Finished(turn)).err.getvalue() == ""
 
 
-def test_an_answer_that_ends_its_line_gets_no_second_end() -> None:
+def test_an_answer_with_a_final_line_feed_gets_no_second_line_feed() -> None:
     assert open_terminal(tty=False).show(*says("It is 3.\n"), finished()).out.getvalue() == "It is 3.\n"
 
 
-def test_where_there_is_no_terminal_there_is_no_status_and_no_escape() -> None:
+def test_without_a_terminal_there_is_no_status_and_no_escape_sequence() -> None:
     shown = open_terminal(tty=False).show(
         StatusChanged("Working…"), ToolCallProgress("1", 1, 2, "half"), ServerChanged("maths", "ready"), ASKS, STARTED,
         FAILED, *says("no"), finished(StopReason.CANCELLED),
@@ -154,7 +154,9 @@ def test_where_there_is_no_terminal_there_is_no_status_and_no_escape() -> None:
 @pytest.mark.parametrize(
     ("value", "colourful"), [("1", False), ("", True), (None, True)], ids=["set", "empty", "not set"]
 )
-def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch, value: str | None, colourful: bool) -> None:
+def test_the_variable_no_color_disables_colours(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, colourful: bool
+) -> None:
     if value is not None:
         monkeypatch.setenv("NO_COLOR", value)
     shown = open_terminal().show(ASKS, STARTED, DONE)
@@ -173,7 +175,7 @@ def test_arguments_are_shown_in_the_characters_of_their_language() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_line_of_another_part_of_the_program_has_a_row_of_its_own() -> None:
+async def test_a_line_printed_by_other_code_has_its_own_row() -> None:
     shown = open_terminal().show(ServerChanged("maths", "ready"))
     shown.sink.let_print(partial(print, "one server failed", file=shown.err))
     shown.show(TextDelta("It is"))
@@ -189,7 +191,7 @@ def test_an_unknown_tool_is_shown_by_the_name_the_model_gave() -> None:
     assert shown.err.getvalue() == "→ xyzzy()\n"
 
 
-def test_an_interrupted_turn_says_so_on_a_line_of_its_own() -> None:
+def test_an_interrupted_turn_is_reported_on_its_own_line() -> None:
     shown = open_terminal().show(TextDelta("It is"), finished(StopReason.CANCELLED))
     assert shown.screen == ["It is", "interrupted", ""]
 
@@ -197,7 +199,7 @@ def test_an_interrupted_turn_says_so_on_a_line_of_its_own() -> None:
 # --- one screen -----------------------------------------------------------------------------------
 
 
-def test_text_and_tool_lines_are_never_glued_together() -> None:
+def test_text_and_tool_calls_are_on_separate_lines() -> None:
     shown = open_terminal().show(
         TextDelta("Let me see."), ASKS, STARTED, DONE, TextDelta("It is"), STARTED, FAILED, *says(" 3."), finished()
     )
@@ -208,7 +210,7 @@ def test_text_and_tool_lines_are_never_glued_together() -> None:
 
 
 @pytest.mark.parametrize("tty", [True, False], ids=["terminal that only prints", "pipe"])
-def test_the_results_of_calls_side_by_side_name_their_calls(monkeypatch: pytest.MonkeyPatch, tty: bool) -> None:
+def test_the_results_of_concurrent_calls_name_their_calls(monkeypatch: pytest.MonkeyPatch, tty: bool) -> None:
     monkeypatch.setenv("TERM", "dumb")
     second = ToolCallRequest("2", "add", {"a": 2, "b": "y"})
     shown = open_terminal(tty=tty).show(STARTED, ToolCallStarted(second, "maths", "add"))
@@ -220,7 +222,7 @@ def test_the_results_of_calls_side_by_side_name_their_calls(monkeypatch: pytest.
     ]  # fmt: skip
 
 
-def test_a_call_is_one_row_and_its_error_is_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_is_one_row_and_its_error_is_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     call = ToolCallStarted(ToolCallRequest("1", "add", {"a": "words " * 50}), "maths", "add")
     failed = ToolCallFinished(ToolCallResult.failed("1", Failure.TOOL, "six words " * 9), "maths", 1)
@@ -230,7 +232,7 @@ def test_a_call_is_one_row_and_its_error_is_broken_between_words(monkeypatch: py
     assert shown.screen[1].startswith("✗ 1.00 s: six words")
 
 
-def test_a_status_is_gone_when_something_else_is_shown() -> None:
+def test_a_status_is_cleared_before_other_output() -> None:
     shown = open_terminal().show(StatusChanged("Analyzing…"), StatusChanged("Selecting…"))
     assert shown.screen == ["Selecting…"]
     assert shown.show(ASKS, STARTED, StatusChanged("Using Add…")).screen[-1] == "Using Add…"
@@ -240,7 +242,7 @@ def test_a_status_is_gone_when_something_else_is_shown() -> None:
     assert shown.screen == ['→ maths.add(a=1, b="x y")', "✓ 0.25 s", "3", ""]
 
 
-def test_a_status_does_not_break_into_the_answer() -> None:
+def test_a_status_does_not_interrupt_the_answer() -> None:
     assert open_terminal().show(TextDelta("It is "), StatusChanged("Working…"), TextDelta("3")).screen == ["It is 3"]
 
 
@@ -249,7 +251,7 @@ def test_a_status_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPat
     assert len(open_terminal().show(StatusChanged("long " * 50)).screen[-1]) < 30
 
 
-def test_thoughts_are_shown_only_to_those_who_ask_for_them() -> None:
+def test_reasoning_is_shown_only_on_request() -> None:
     thoughts = [ReasoningDelta(piece) for piece in ("The ", "clock ", "says\nnoon", ".")]
     assert open_terminal().show(*thoughts, *says("Noon."), finished()).screen == ["Noon.", ""]
     shown = open_terminal(reasoning=True).show(StatusChanged("Analyzing…"), *thoughts, *says("Noon."), finished())
@@ -269,7 +271,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(events=st.lists(EVENTS, max_size=15), tty=st.booleans(), reasoning=st.booleans())
-def test_whatever_happens_every_line_is_one_thing_only(events: list[Event], tty: bool, reasoning: bool) -> None:
+def test_any_sequence_of_events_has_one_kind_of_text_per_line(events: list[Event], tty: bool, reasoning: bool) -> None:
     shown = open_terminal(tty=tty, reasoning=reasoning).show(*events, finished())
     whole = re.compile(
         r'|→ maths\.add\(a=1, b="x y"\)|[✓✗] (maths\.add\(a=1, b="x y"\) )?(0\.25 s|5\.00 s: no result'
@@ -279,11 +281,11 @@ def test_whatever_happens_every_line_is_one_thing_only(events: list[Event], tty:
     assert shown.screen[-1] == "", "and the prompt that comes next begins a line"
 
 
-# --- questions ------------------------------------------------------------------------------------
+# --- prompts of the user --------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
-async def test_nothing_is_written_over_a_question() -> None:
+async def test_no_output_overwrites_a_prompt() -> None:
     shown = open_terminal(reasoning=True).show(StatusChanged("Using Add…"), ASKS, STARTED)
     async with shown.sink.question("1"):
         before = list(shown.written)
@@ -297,7 +299,7 @@ async def test_nothing_is_written_over_a_question() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_call_that_was_asked_about_is_not_shown_twice() -> None:
+async def test_a_call_with_a_prompt_for_approval_is_not_shown_twice() -> None:
     shown = open_terminal().show(ASKS, STARTED)
     assert shown.screen == ['→ maths.add(a=1, b="x y")']
     async with shown.sink.question("1"):
@@ -307,7 +309,7 @@ async def test_a_call_that_was_asked_about_is_not_shown_twice() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("begun", [TextDelta("Let me"), ReasoningDelta("hm"), StatusChanged("Using…")], ids=str)
-async def test_a_question_begins_a_line(begun: Event) -> None:
+async def test_a_prompt_begins_on_a_new_line(begun: Event) -> None:
     shown = open_terminal(reasoning=True).show(ASKS, STARTED, begun)
     async with shown.sink.question("1"):
         assert shown.screen[-1] == ""
@@ -321,7 +323,7 @@ async def _ask(shown: Terminal, asked: anyio.Event) -> None:
 @virtual_time
 @pytest.mark.anyio
 @pytest.mark.parametrize("earlier", [[], [ASKS, STARTED, DONE]], ids=["the first call", "an id that was used before"])
-async def test_a_question_waits_until_its_call_is_shown(earlier: list[Event]) -> None:
+async def test_a_prompt_waits_until_its_call_is_shown(earlier: list[Event]) -> None:
     shown, asked = open_terminal().show(*earlier), anyio.Event()
     async with anyio.create_task_group() as group:
         group.start_soon(_ask, shown, asked)
@@ -334,14 +336,14 @@ async def test_a_question_waits_until_its_call_is_shown(earlier: list[Event]) ->
 
 @virtual_time
 @pytest.mark.anyio
-async def test_a_question_about_a_call_that_is_never_shown_is_asked_all_the_same() -> None:
+async def test_a_prompt_for_a_call_that_is_never_shown_appears_after_a_timeout() -> None:
     shown, asked, began = open_terminal(), anyio.Event(), anyio.current_time()
     await _ask(shown, asked)
     assert asked.is_set()
     assert anyio.current_time() - began == pytest.approx(PATIENCE)
 
 
-# --- nothing foreign reaches it raw ---------------------------------------------------------------
+# --- foreign text is escaped ----------------------------------------------------------------------
 
 NASTY = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\b\x00\u202e\U000e0041evil\ud800"
 FOREIGN: list[tuple[str, list[Event]]] = [
@@ -363,9 +365,7 @@ FOREIGN: list[tuple[str, list[Event]]] = [
 
 @pytest.mark.parametrize("events", [events for _, events in FOREIGN], ids=[name for name, _ in FOREIGN])
 @pytest.mark.parametrize("tty", [True, False], ids=["terminal", "pipe"])
-def test_nothing_foreign_reaches_a_terminal_as_it_is(
-    monkeypatch: pytest.MonkeyPatch, events: list[Event], tty: bool
-) -> None:
+def test_foreign_text_is_escaped(monkeypatch: pytest.MonkeyPatch, events: list[Event], tty: bool) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     shown = open_terminal(tty=tty, reasoning=True).show(*events, finished())
     written = "".join(shown.written)
@@ -375,18 +375,18 @@ def test_nothing_foreign_reaches_a_terminal_as_it_is(
 
 
 @pytest.mark.parametrize("tty", [True, False])
-def test_arguments_that_were_changed_are_those_of_the_call(tty: bool) -> None:
+def test_changed_arguments_are_shown_with_the_call(tty: bool) -> None:
     shown = open_terminal(tty=tty).show(STARTED, replace(DONE, changed_arguments={"a": 9}))
     assert ("→ maths.add(a=9)" if tty else "✓ maths.add(a=9) 0.25 s") in shown.screen
 
 
-def test_an_argument_cannot_draw_a_line_of_its_own() -> None:
+def test_an_argument_cannot_add_a_line() -> None:
     call = ToolCallRequest("1", "add", {"a\n✓ 0.25 s": "x\n✓ 0.25 s"})
     shown = open_terminal(tty=False).show(ASKS, ToolCallStarted(call, "maths", "add"))
     assert len(shown.err.getvalue().splitlines()) == 1
 
 
-def test_long_arguments_and_errors_are_cut() -> None:
+def test_long_arguments_and_errors_are_truncated() -> None:
     call = ToolCallRequest("1", "add", {"a": "x" * 10_000})
     bad = ToolCallFinished(ToolCallResult.failed("1", Failure.TOOL, "y" * 10_000), "maths", 1)
     lines = open_terminal(tty=False).show(ASKS, ToolCallStarted(call, "maths", "add"), bad).err.getvalue().splitlines()
@@ -394,6 +394,6 @@ def test_long_arguments_and_errors_are_cut() -> None:
     assert all("…" in line for line in lines)
 
 
-def test_the_end_of_an_answer_that_looks_like_a_sequence_is_not_swallowed() -> None:
+def test_an_answer_with_a_control_character_is_shown_completely() -> None:
     shown = open_terminal(tty=False).show(TextDelta("the price\x9d is 4"), MessageCompleted(Message.assistant("x")))
     assert shown.out.getvalue() == "the price is 4\n"

@@ -1,4 +1,4 @@
-"""Tools whose names an endpoint does not take: another name goes over the wire, and the tool's own comes back."""
+"""Mapping of tool names that an endpoint does not accept, in requests and responses."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def renamed(renaming: ToolNameMapping, *names: str) -> list[str]:
     return [tool.name for tool in renaming.to_endpoint(request(*names)).tools]
 
 
-def test_a_name_that_fits_is_left_alone() -> None:
+def test_a_valid_name_is_unchanged() -> None:
     assert renamed(ToolNameMapping(LETTERS, 64), "now", "time__now")[0] == "now"
 
 
-def test_a_name_is_the_same_whatever_else_is_on_offer() -> None:
+def test_a_mapped_name_does_not_depend_on_other_tools() -> None:
     alone = renamed(ToolNameMapping(LETTERS, 64), "time__now")
     among = renamed(ToolNameMapping(LETTERS, 64), "a_b", "time__now", "timenow")
 
@@ -40,7 +40,7 @@ def test_a_name_is_the_same_whatever_else_is_on_offer() -> None:
     assert alone[0].startswith("timenow")
 
 
-def test_a_server_cannot_take_anothers_name_by_guessing_it() -> None:
+def test_a_server_cannot_take_the_mapped_name_of_another_server() -> None:
     (made,) = renamed(ToolNameMapping(LETTERS, 64), "time__now")
     renaming = ToolNameMapping(LETTERS, 64)
 
@@ -52,14 +52,14 @@ def test_a_server_cannot_take_anothers_name_by_guessing_it() -> None:
     assert back == ["time__now", made]
 
 
-def test_a_tool_for_which_there_is_no_name_is_left_out_and_a_note_says_so() -> None:
+def test_a_tool_without_a_possible_name_is_left_out_with_a_note() -> None:
     renaming = ToolNameMapping("only_this", 64)
 
     assert renamed(renaming, "now", "only_this") == ["only_this"]
-    assert renaming.notes == ["no name the endpoint takes can be made for the tool now: it is left out"]
+    assert renaming.notes == ["the endpoint accepts no name for the tool now: it is left out"]
 
 
-def test_the_same_tools_are_not_renamed_anew() -> None:
+def test_the_same_tools_are_mapped_once() -> None:
     renaming, asked = ToolNameMapping(LETTERS, 64), request("time__now")
 
     assert renaming.to_endpoint(asked).tools is renaming.to_endpoint(asked).tools
@@ -73,7 +73,7 @@ def test_the_same_tools_are_not_renamed_anew() -> None:
     pattern=st.sampled_from(["", "[a-z]+", LETTERS, "[a-zA-Z_][a-zA-Z0-9_.-]*", "[A-Z]+", "[a-z-]+", "t_[a-z0-9_]+"]),
     length=st.integers(16, 64),
 )
-def test_every_name_fits_is_unique_and_leads_back(names: list[str], pattern: str, length: int) -> None:
+def test_every_mapped_name_is_valid_unique_and_reversible(names: list[str], pattern: str, length: int) -> None:
     renaming = ToolNameMapping(pattern, length)
 
     sent = renamed(renaming, *names)
@@ -90,7 +90,7 @@ def names_in(body: Any) -> list[str]:
 @pytest.mark.anyio
 @WIRES
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_turn_speaks_of_tools_by_the_endpoints_names_and_gives_its_own_back(wire: Wire, stream: bool) -> None:
+async def test_a_request_has_mapped_names_and_its_calls_have_the_original_names(wire: Wire, stream: bool) -> None:
     tools = request("time__now", "3d_render", "fine").tools
     quirks = {"tool_name_re": LETTERS, "tool_name_len": 24}
     sent = renamed(ToolNameMapping(LETTERS, 24), "time__now", "3d_render", "fine")
@@ -112,7 +112,7 @@ async def test_a_turn_speaks_of_tools_by_the_endpoints_names_and_gives_its_own_b
 
 
 @pytest.mark.anyio
-async def test_a_call_of_a_tool_that_is_not_on_offer_keeps_the_name_the_model_gave_it() -> None:
+async def test_a_call_of_an_unknown_tool_keeps_its_name() -> None:
     with model_endpoint([Say("", (Call("made_up"),))]) as endpoint:
         provider = provider_of(endpoint, quirks={"tool_name_re": LETTERS})
         heard = await hear(provider, tools=request("time__now").tools)
@@ -122,13 +122,13 @@ async def test_a_call_of_a_tool_that_is_not_on_offer_keeps_the_name_the_model_ga
 
 
 @pytest.mark.anyio
-async def test_a_note_speaks_of_a_tool_by_its_own_name() -> None:
+async def test_a_note_has_the_original_name_of_a_tool() -> None:
     with model_endpoint([refuse(400, "Invalid schema", param="tools[0].function"), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, quirks={"tool_name_re": LETTERS})
         heard = await hear(provider, tools=request("time__now", "fine").tools)
         await provider.aclose()
 
-    assert heard.completion.notes == ("the endpoint does not take the tool time__now: it is left out",)
+    assert heard.completion.notes == ("the endpoint does not accept the tool time__now: it is left out",)
     assert names_in(endpoint.requests[1].json) == ["fine"]
 
 
@@ -140,6 +140,6 @@ async def test_a_tool_that_cannot_be_named_is_reported_once() -> None:
         first, second = [await hear(provider, tools=tools) for _ in range(2)]
         await provider.aclose()
 
-    assert "no name the endpoint takes" in first.completion.notes[0]
+    assert "the endpoint accepts no name" in first.completion.notes[0]
     assert second.completion.notes == ()
     assert "tools" not in endpoint.requests[0].json

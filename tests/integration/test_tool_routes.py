@@ -1,4 +1,4 @@
-"""Calls of tools by a person, over HTTP: approved and recorded like the calls of a model."""
+"""HTTP routes for tool calls by users: approved and recorded like calls of the model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def read_call(service: HttpService, body: dict[str, Any], decision: dict[s
     return found
 
 
-async def test_a_tool_has_a_schema_of_its_own() -> None:
+async def test_a_tool_can_be_read_with_its_schema() -> None:
     async with serve([], {"pen": build_server([])}) as service:
         tool = await service.json("GET", "/tools/write")
         await service.json("GET", "/tools/unknown", 404)
@@ -51,7 +51,7 @@ async def test_a_tool_has_a_schema_of_its_own() -> None:
     assert tool["claims"]["description"] == "Writes."
 
 
-async def test_a_call_of_a_person_waits_for_approval_and_returns_the_result() -> None:
+async def test_a_call_by_a_user_waits_for_approval_and_returns_the_result() -> None:
     written: list[str] = []
     async with serve([], {"pen": build_server(written)}) as service:
         body = {"name": "write", "arguments": {"what": "a"}}
@@ -61,7 +61,7 @@ async def test_a_call_of_a_person_waits_for_approval_and_returns_the_result() ->
     assert (events[-1].data["success"], events[-1].data["content"]) == (True, "written: a")
 
 
-async def test_a_denied_call_of_a_person_does_not_run() -> None:
+async def test_a_denied_call_by_a_user_does_not_run() -> None:
     written: list[str] = []
     async with serve([], {"pen": build_server(written)}) as service:
         body = {"name": "write", "arguments": {"what": "a"}}
@@ -70,7 +70,7 @@ async def test_a_denied_call_of_a_person_does_not_run() -> None:
     assert events[-1].data["success"] is False
 
 
-async def test_arguments_that_do_not_fit_are_a_failure_and_unknown_tools_a_refusal() -> None:
+async def test_invalid_arguments_are_a_failed_call_and_unknown_tools_are_refused() -> None:
     written: list[str] = []
     async with serve([], {"pen": build_server(written)}) as service:
         events = await read_call(service, {"name": "write", "arguments": {}}, {"decision": "once"})
@@ -89,7 +89,7 @@ async def test_arguments_that_do_not_fit_are_a_failure_and_unknown_tools_a_refus
         ("POST", "/servers/pen/disable"),
     ],
 )
-async def test_servers_are_not_changed_where_the_operator_does_not_allow_it(method: str, path: str) -> None:
+async def test_servers_cannot_be_changed_without_permission_of_the_operator(method: str, path: str) -> None:
     body = {"name": "new", "entry": {"command": "true"}}
     async with serve([], {"pen": build_server([])}) as service:
         refused = await service.json(method, path, 403, json=body)

@@ -1,4 +1,4 @@
-"""What is on offer: all tools or those that were searched for, and the host's own where they are of use."""
+"""Selection of offered tools: all tools, or the found tools and the search tool; reading of long results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def menu_of(count: int, *, pinned: frozenset[str] = frozenset()) -> ToolSnapshot
     return ToolSnapshot(build_catalog([server("many", *many), server("mail", *few)]), pinned)
 
 
-def offering(
+def turn_tools(
     menu: ToolSnapshot, *history: Message, limits: Limits | None = None, window: int | None = None
 ) -> TurnTools:
     return TurnTools(lambda: menu, ResultStore(), limits or Limits(), history, window)
@@ -39,11 +39,11 @@ def names(tools: tuple[ToolSpec, ...]) -> list[str]:
 
 
 async def no_progress(progress: float, total: float | None, message: str | None) -> None:
-    """Nobody listens."""
+    """Ignore progress."""
 
 
-async def search(on_offer: TurnTools, query: str) -> str:
-    result = await on_offer.call("search_tools", {"query": query}, no_progress)
+async def search(offered: TurnTools, query: str) -> str:
+    result = await offered.call("search_tools", {"query": query}, no_progress)
     return str(json.loads(result.content[0].model_dump_json())["text"])
 
 
@@ -54,69 +54,69 @@ def called(name: str) -> Message:
 # --- many tools -----------------------------------------------------------------------------------
 
 
-def test_as_many_tools_as_fit_are_offered_as_they_are() -> None:
+def test_tools_within_the_limit_are_all_offered() -> None:
     menu = menu_of(38)
-    on_offer = offering(menu)
-    assert on_offer.tools() is menu.catalog.tools
-    assert len(on_offer.tools()) == 40
+    offered = turn_tools(menu)
+    assert offered.tools() is menu.catalog.tools
+    assert len(offered.tools()) == 40
 
 
 @pytest.mark.anyio
-async def test_of_more_only_the_way_to_find_them_and_what_it_found_is_on_offer() -> None:
-    on_offer = offering(menu_of(100))
-    assert names(on_offer.tools()) == ["search_tools"]
-    assert "many (100)" in on_offer.tools()[0].description
-    found = await search(on_offer, "send mail")
+async def test_above_the_limit_only_the_search_tool_and_found_tools_are_offered() -> None:
+    offered = turn_tools(menu_of(100))
+    assert names(offered.tools()) == ["search_tools"]
+    assert "many (100)" in offered.tools()[0].description
+    found = await search(offered, "send mail")
     assert "- send_mail: Sends a message by mail." in found
-    assert names(on_offer.tools())[:2] == ["search_tools", "send_mail"]
-    assert len(on_offer.tools()) <= 6
+    assert names(offered.tools())[:2] == ["search_tools", "send_mail"]
+    assert len(offered.tools()) <= 6
 
 
 @pytest.mark.anyio
-async def test_what_is_sent_stays_the_same_until_something_is_found() -> None:
-    on_offer = offering(menu_of(100))
-    before = on_offer.tools()
-    assert on_offer.tools() is before
-    await search(on_offer, "send mail")
-    assert on_offer.tools()[: len(before)] == before, "what was sent before is a beginning of what is sent now"
+async def test_the_offered_tools_change_only_after_a_search_with_results() -> None:
+    offered = turn_tools(menu_of(100))
+    before = offered.tools()
+    assert offered.tools() is before
+    await search(offered, "send mail")
+    assert offered.tools()[: len(before)] == before, "what was sent before is a beginning of what is sent now"
 
 
 @pytest.mark.anyio
 async def test_a_search_without_a_match_is_reported() -> None:
-    on_offer = offering(menu_of(100))
-    assert "No tool was found for 'qqqq'" in await search(on_offer, "qqqq")
-    assert names(on_offer.tools()) == ["search_tools"]
+    offered = turn_tools(menu_of(100))
+    assert "No tool was found for 'qqqq'" in await search(offered, "qqqq")
+    assert names(offered.tools()) == ["search_tools"]
 
 
-def test_a_tool_that_the_conversation_has_used_stays_on_offer() -> None:
-    on_offer = offering(menu_of(100), *ASK, called("tool_7"), called("gone"))
-    assert names(on_offer.tools()) == ["search_tools", "tool_7"]
+def test_a_tool_used_in_the_conversation_stays_offered() -> None:
+    offered = turn_tools(menu_of(100), *ASK, called("tool_7"), called("gone"))
+    assert names(offered.tools()) == ["search_tools", "tool_7"]
 
 
-def test_the_tools_of_a_pinned_server_are_always_on_offer() -> None:
-    on_offer = offering(menu_of(100, pinned=frozenset({"mail"})), called("read_mail"))
-    assert names(on_offer.tools()) == ["search_tools", "read_mail", "send_mail"]
+def test_tools_of_a_pinned_server_are_always_offered() -> None:
+    offered = turn_tools(menu_of(100, pinned=frozenset({"mail"})), called("read_mail"))
+    assert names(offered.tools()) == ["search_tools", "read_mail", "send_mail"]
 
 
-def test_however_much_is_pinned_one_request_has_only_so_many_tools() -> None:
-    assert len(offering(menu_of(300, pinned=frozenset({"many"}))).tools()) == MAX_OFFERED
+def test_the_number_of_tools_of_a_request_is_limited_even_for_pinned_servers() -> None:
+    assert len(turn_tools(menu_of(300, pinned=frozenset({"many"}))).tools()) == MAX_OFFERED
 
 
 @pytest.mark.anyio
-async def test_what_was_found_long_ago_makes_room_for_what_is_found_now() -> None:
-    on_offer = offering(menu_of(100), limits=Limits(max_tools=8))
+async def test_newly_found_tools_replace_the_oldest_found_tools() -> None:
+    offered = turn_tools(menu_of(100), limits=Limits(max_tools=8))
     for number in range(0, 60, 6):
-        await search(on_offer, f"thing {number} tool_{number}")
-    assert len(on_offer.tools()) == 8
-    assert "tool_54" in names(on_offer.tools())
-    assert "tool_0" not in names(on_offer.tools())
+        await search(offered, f"thing {number} tool_{number}")
+    assert len(offered.tools()) == 8
+    assert "tool_54" in names(offered.tools())
+    assert "tool_0" not in names(offered.tools())
 
 
-def test_few_tools_may_be_too_much_for_a_small_window() -> None:
+def test_large_tools_are_searched_with_a_small_context_window() -> None:
     large = tool_named("large", description="word " * 1000)
     menu = ToolSnapshot(build_catalog([server("one", large)]))
-    assert names(offering(menu, window=4000).tools()) == ["search_tools"]
-    assert names(offering(menu, window=32_000).tools()) == ["large"]
+    assert names(turn_tools(menu, window=4000).tools()) == ["search_tools"]
+    assert names(turn_tools(menu, window=32_000).tools()) == ["large"]
 
 
 def large_menu(count: int, size: int, word: str = "a") -> ToolSnapshot:
@@ -129,35 +129,33 @@ def large_menu(count: int, size: int, word: str = "a") -> ToolSnapshot:
     [(24, 3_400, "a", True), (24, 2_400, "a", False), (24, 2_400, "ä", True), (1, 7_000, "a", False)],
     ids=["24 tools of 3.4 KB", "24 tools of 2.4 KB", "as many characters, but twice the bytes", "one large tool"],
 )
-def test_few_tools_may_be_too_many_bytes_for_every_request(
-    count: int, size: int, word: str, is_searched_for: bool
-) -> None:
-    offered = names(offering(large_menu(count, size, word)).tools())
+def test_tools_above_the_limit_of_bytes_are_searched(count: int, size: int, word: str, is_searched_for: bool) -> None:
+    offered = names(turn_tools(large_menu(count, size, word)).tools())
     assert (offered == ["search_tools"]) is is_searched_for
     assert is_searched_for or len(offered) == count
 
 
-def test_a_large_schema_counts_as_a_large_description_does() -> None:
+def test_the_size_of_schemas_counts_towards_the_limit() -> None:
     properties = {f"p{number}": {"type": "string", "description": "d" * 1_000} for number in range(70)}
     schema = {"type": "object", "properties": properties}
     menu = ToolSnapshot(build_catalog([server("one", tool_named("large", input_schema=schema))]))
-    assert names(offering(menu).tools()) == ["search_tools"]
-    assert names(offering(menu, limits=Limits(max_tool_bytes=100_000)).tools()) == ["large"]
+    assert names(turn_tools(menu).tools()) == ["search_tools"]
+    assert names(turn_tools(menu, limits=Limits(max_tool_bytes=100_000)).tools()) == ["large"]
 
 
-def test_large_tools_that_were_called_long_ago_make_room_for_later_tools() -> None:
+def test_large_tools_called_earliest_are_removed_first() -> None:
     calls = [called(f"large_{number:02}") for number in range(20)]
-    on_offer = offering(large_menu(40, 5_000), *ASK, *calls)
-    assert names(on_offer.tools()) == ["search_tools", *(f"large_{number:02}" for number in range(9, 20))]
+    offered = turn_tools(large_menu(40, 5_000), *ASK, *calls)
+    assert names(offered.tools()) == ["search_tools", *(f"large_{number:02}" for number in range(9, 20))]
 
 
-def test_what_one_search_finds_is_on_offer_however_large_it_is() -> None:
+def test_the_results_of_one_search_are_offered_with_any_size() -> None:
     calls = [called(f"large_{number:02}") for number in range(20)]
-    on_offer = offering(large_menu(40, 5_000), *ASK, *calls, limits=Limits(max_tool_bytes=100))
-    assert names(on_offer.tools()) == ["search_tools", *(f"large_{number:02}" for number in range(15, 20))]
+    offered = turn_tools(large_menu(40, 5_000), *ASK, *calls, limits=Limits(max_tool_bytes=100))
+    assert names(offered.tools()) == ["search_tools", *(f"large_{number:02}" for number in range(15, 20))]
 
 
-def test_a_server_cannot_take_the_names_of_the_hosts_own_tools() -> None:
+def test_a_server_cannot_take_the_names_of_the_clients_own_tools() -> None:
     menu = ToolSnapshot(build_catalog([server("evil", "read_result", "search_tools", "other")]))
     assert names(menu.catalog.tools) == ["evil__read_result", "evil__search_tools", "other"]
 
@@ -189,7 +187,7 @@ def calling(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 class Reader(ScriptedProvider):
-    """Calls for a long text, then reads on in it under the id that the text came with."""
+    """A model that calls a tool with a long result, and then reads more of the result by its id."""
 
     def __init__(self, replies: list[Any], arguments: dict[str, Any]) -> None:
         super().__init__(replies)
@@ -213,7 +211,9 @@ class Reader(ScriptedProvider):
     [({"offset": 37_500}, LONG[37_500:37_600]), ({"search": "NEEDLE"}, "line 20000: the needle")],
     ids=["by offset", "by words"],
 )
-async def test_a_result_that_is_too_long_is_cut_and_can_be_read_on(arguments: dict[str, Any], expected: str) -> None:
+async def test_a_too_long_result_is_shortened_and_the_rest_can_be_read(
+    arguments: dict[str, Any], expected: str
+) -> None:
     model = Reader([calling("long_text"), "in its place it reads on", "Found it."], arguments)
     asked: list[str] = []
 
@@ -235,7 +235,7 @@ async def test_a_result_that_is_too_long_is_cut_and_can_be_read_on(arguments: di
 
 
 @pytest.mark.anyio
-async def test_a_result_is_read_on_in_the_next_turn_too_and_is_gone_with_the_client() -> None:
+async def test_a_long_result_can_be_read_in_the_next_turn_and_only_with_the_same_client() -> None:
     model = ScriptedProvider([calling("long_text"), "Done.", "Again."])
     async with DialClient({"small": small()}, model) as dial:
         turn = await dial.run(ASK)
@@ -248,7 +248,7 @@ async def test_a_result_is_read_on_in_the_next_turn_too_and_is_gone_with_the_cli
 
 
 @pytest.mark.anyio
-async def test_a_conversation_without_long_results_is_not_offered_to_read_on() -> None:
+async def test_a_conversation_without_long_results_does_not_offer_read_result() -> None:
     model = ScriptedProvider([calling("long_text"), "Done.", "Hello."])
     async with DialClient({"small": small()}, model) as dial:
         await dial.run(ASK)
@@ -257,7 +257,7 @@ async def test_a_conversation_without_long_results_is_not_offered_to_read_on() -
 
 
 @pytest.mark.anyio
-async def test_among_many_tools_the_model_searches_and_calls_what_it_found() -> None:
+async def test_the_model_searches_many_tools_and_calls_a_found_tool() -> None:
     model = ScriptedProvider([calling("search_tools", query="do thing_42"), calling("thing_42"), "Done."])
     async with DialClient({"library": library()}, model) as dial:
         turn: Turn = await dial.run(ASK)
@@ -269,7 +269,7 @@ async def test_among_many_tools_the_model_searches_and_calls_what_it_found() -> 
 
 
 @pytest.mark.anyio
-async def test_a_result_that_is_not_stored_is_reported_as_gone() -> None:
+async def test_reading_a_result_that_is_not_stored_is_an_error() -> None:
     model = ScriptedProvider([calling("long_text"), calling("read_result", id="0" * 12), "Done."])
     async with DialClient({"small": small()}, model) as dial:
         turn = await dial.run(ASK)
@@ -278,7 +278,7 @@ async def test_a_result_that_is_not_stored_is_reported_as_gone() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_server_is_pinned_in_its_entry(tmp_path: Path) -> None:
+async def test_a_server_can_be_pinned_in_its_entry(tmp_path: Path) -> None:
     pinned = {**entry("Server"), "pinned": True}
     model = ScriptedProvider(["Hello."])
     async with DialClient({"library": library(), "raw": pinned}, model) as dial:
@@ -287,7 +287,7 @@ async def test_a_server_is_pinned_in_its_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_hosts_own_tools_are_called_as_they_are_described_or_not_at_all() -> None:
+async def test_invalid_arguments_of_the_clients_own_tools_are_errors() -> None:
     wrong = [
         calling("search_tools"),
         calling("search_tools", query={"a": 1}),

@@ -1,4 +1,4 @@
-"""Traces across processes: the spans of the MCP SDK, and what a server finds in the metadata of a call."""
+"""Traces across processes: the spans of the MCP SDK, and the trace context in the metadata of a call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def trace(ctx: Context) -> str:
 server.run()
 '''
 
-# A process of its own: the providers of OpenTelemetry are set once and for all of a process.
+# A separate process, because the OpenTelemetry providers of a process can be set only once.
 PROGRAM = """
 import json, sys
 import anyio

@@ -1,4 +1,4 @@
-"""What the user trusts is one file, in one place, as it was when they looked at it."""
+"""Trust in configuration files: for one file at one location, until the file changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ posix_only = pytest.mark.skipif(sys.platform == "win32", reason="links and modes
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder, and a data folder of the user that lies elsewhere."""
+    """Create a working folder, and a user's data folder outside it."""
     monkeypatch.setattr("platformdirs.user_data_dir", lambda name: str(tmp_path / "data" / name))
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -48,7 +48,7 @@ def changes(path: Path) -> list[str] | None:
     return None if before is None else [" ".join(row) for row in changes_since(before, found, EnvFiles())]
 
 
-def test_a_file_is_trusted_where_it_was_trusted_and_as_it_was(folder: Path) -> None:
+def test_trust_applies_to_the_location_and_the_content_of_a_file(folder: Path) -> None:
     path = written(folder)
     assert changes(path) is None
     trusted(path)
@@ -82,24 +82,24 @@ def test_every_change_is_shown_as_a_difference(folder: Path, change: dict[str, A
     assert changes(path) == []
 
 
-def test_a_file_of_variables_is_part_of_what_is_trusted(folder: Path) -> None:
+def test_trust_includes_the_environment_file(folder: Path) -> None:
     path = written(folder, envFile=".env")
     (folder / ".env").write_text("A=1\n")
     trusted(path)
     assert changes(path) == []
-    for text, word in (("A=2\n", "has changed"), (None, "is gone")):
+    for text, word in (("A=2\n", "has changed"), (None, "is missing")):
         (folder / ".env").unlink() if text is None else (folder / ".env").write_text(text)
         assert [word in line and ".env" in line for line in changes(path) or []] == [True]
 
 
-def test_a_file_of_variables_that_appears_later_is_not_trusted(folder: Path) -> None:
+def test_an_environment_file_that_is_added_later_is_not_trusted(folder: Path) -> None:
     path = written(folder, envFile=".env")
     trusted(path)
     (folder / ".env").write_text("LD_PRELOAD=./evil.so\n")
     assert ["is new" in line for line in changes(path) or []] == [True]
 
 
-def test_a_file_of_variables_is_read_once(folder: Path) -> None:
+def test_an_environment_file_is_read_once(folder: Path) -> None:
     path = written(folder, envFile=".env")
     (folder / ".env").write_text("A=shown\n")
     found, env_files = read_found(path), EnvFiles()
@@ -113,7 +113,7 @@ def test_a_file_of_variables_is_read_once(folder: Path) -> None:
 
 @posix_only
 @pytest.mark.parametrize("named", ["../outside.env", "${HOME}/x.env", "~/x.env", "linked.env", "/etc/hosts", "pipe"])
-def test_before_consent_only_files_of_variables_inside_the_folder_are_read(folder: Path, named: str) -> None:
+def test_before_consent_only_environment_files_inside_the_folder_are_read(folder: Path, named: str) -> None:
     (folder.parent / "outside.env").write_text("A=1\n")
     (folder / "linked.env").symlink_to(folder.parent / "outside.env")
     os.mkfifo(folder / "pipe")
@@ -123,7 +123,7 @@ def test_before_consent_only_files_of_variables_inside_the_folder_are_read(folde
 
 
 @posix_only
-def test_a_link_that_leads_elsewhere_now_is_not_trusted(folder: Path) -> None:
+def test_a_symbolic_link_with_a_changed_target_is_not_trusted(folder: Path) -> None:
     for name in ("one.json", "two.json"):
         written(folder, name=name)
     path = folder / "servers.json"
@@ -136,19 +136,21 @@ def test_a_link_that_leads_elsewhere_now_is_not_trusted(folder: Path) -> None:
 
 
 @posix_only
-def test_a_link_to_the_users_own_file_is_not_the_users_own_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_symbolic_link_to_the_users_own_file_is_not_the_users_own_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = folder.parent / "own"
     own.mkdir()
     monkeypatch.setattr("platformdirs.user_config_dir", lambda *_: str(own))
     (folder / "servers.json").symlink_to(written(own))
-    assert not is_user_config(folder / "servers.json")  # its relative paths begin in this folder
+    assert not is_user_config(folder / "servers.json")  # its relative paths start at this folder
     assert is_user_config(own / "servers.json")
     (folder / "link").symlink_to(own)
     assert real_location(folder / "link" / "servers.json") == real_location(own / "servers.json")
 
 
 @posix_only
-def test_what_is_no_regular_file_or_too_large_is_not_read(folder: Path) -> None:
+def test_special_and_too_large_files_are_not_read(folder: Path) -> None:
     os.mkfifo(folder / "servers.json")
     with pytest.raises(ConfigError, match="not a regular file"):
         read_found(folder / "servers.json")
@@ -158,7 +160,7 @@ def test_what_is_no_regular_file_or_too_large_is_not_read(folder: Path) -> None:
 
 
 @posix_only
-def test_what_is_kept_is_for_the_user_only(folder: Path) -> None:
+def test_the_trust_store_has_private_permissions(folder: Path) -> None:
     trusted(written(folder))
     [file] = (folder.parent / "data").rglob("*.json")
     assert file.stat().st_mode & 0o777 == 0o600
@@ -177,7 +179,7 @@ def test_what_is_kept_is_for_the_user_only(folder: Path) -> None:
         lambda text: text.replace("servers.json", "others.json"),
     ],
 )
-def test_what_is_not_in_order_in_the_store_is_not_trusted(folder: Path, damage: Any) -> None:
+def test_damaged_entries_of_the_store_are_not_trusted(folder: Path, damage: Any) -> None:
     path = written(folder)
     trusted(path)
     [file] = (folder.parent / "data").rglob("*.json")
@@ -190,7 +192,7 @@ def test_what_is_not_in_order_in_the_store_is_not_trusted(folder: Path, damage: 
     assert changes(path) == []
 
 
-def test_many_may_trust_at_once(folder: Path) -> None:
+def test_concurrent_changes_of_the_store_lose_nothing(folder: Path) -> None:
     paths = []
     for number in range(4):
         (folder / str(number)).mkdir()
@@ -201,14 +203,14 @@ def test_many_may_trust_at_once(folder: Path) -> None:
     assert len(TrustStore().list()) == len(list((folder.parent / "data").rglob("*.*"))) == 4
 
 
-def test_only_the_named_file_of_a_store_is_read_as_its_place(folder: Path) -> None:
+def test_a_renamed_file_of_the_store_is_ignored(folder: Path) -> None:
     trusted(written(folder))
     [file] = (folder.parent / "data").rglob("*.json")
     file.rename(file.with_name("0" * 32 + ".json"))
     assert TrustStore().list() == []
 
 
-def test_trust_is_given_listed_and_taken_back_without_a_terminal(tmp_path: Path) -> None:
+def test_trust_is_given_listed_and_revoked_without_a_terminal(tmp_path: Path) -> None:
     path = written(tmp_path, command="no-such-program-anywhere", args=["x" * 400])
     assert dial_chat(tmp_path, "tools").returncode == 2
     given = dial_chat(tmp_path, "trust", "servers.json")
@@ -231,13 +233,13 @@ def test_trust_is_given_listed_and_taken_back_without_a_terminal(tmp_path: Path)
 @pytest.mark.parametrize(
     "words", [["trust", "--list", "x"], ["trust", "--list", "--revoke"], ["trust", "missing.json"], ["trust"]]
 )
-def test_an_impossible_use_of_trust_is_an_error(tmp_path: Path, words: list[str]) -> None:
+def test_an_invalid_use_of_the_trust_command_is_an_error(tmp_path: Path, words: list[str]) -> None:
     done = dial_chat(tmp_path, *words)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
 
 
-def test_the_file_in_use_is_named(tmp_path: Path) -> None:
+def test_a_message_names_the_file_in_use(tmp_path: Path) -> None:
     path = written(tmp_path, command="no-such-program-anywhere")
     done = dial_chat(tmp_path, "servers", "--trust", "--json")
     assert [row["config"] for row in json.loads(done.stdout)] == [str(path)]
@@ -250,7 +252,7 @@ def test_a_named_file_needs_no_trust(tmp_path: Path) -> None:
     assert dial_chat(tmp_path, "tools", "-c", "servers.json").returncode == 0
 
 
-def said_of(server: dict[str, Any]) -> str:
+def summary_of(server: dict[str, Any]) -> str:
     outline = configuration.outline(json.dumps({"mcpServers": {"s": server}}))
     return config_summary.rendered(config_summary.rows(outline, EnvFiles(), Path()), None)
 
@@ -268,27 +270,27 @@ def said_of(server: dict[str, Any]) -> str:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_program_that_is_fetched_in_its_newest_version_is_marked(words: list[str], is_marked: bool) -> None:
-    assert ("whatever version is newest" in said_of({"command": words[0], "args": words[1:]})) == is_marked
+def test_a_program_without_a_pinned_version_is_marked(words: list[str], is_marked: bool) -> None:
+    assert ("in its newest version" in summary_of({"command": words[0], "args": words[1:]})) == is_marked
 
 
 @pytest.mark.parametrize(
     "name", ["LD_PRELOAD", "PYTHONPATH", "PYTHONINSPECT", "NODE_OPTIONS", "BASH_ENV", "DYLD_INSERT_LIBRARIES", "Path"]
 )
 def test_a_variable_that_changes_what_programs_run_is_marked(name: str) -> None:
-    assert f'"{name}" = ***  (!)' in said_of({"command": "x", "env": {name: "hidden"}})
+    assert f'"{name}" = ***  (!)' in summary_of({"command": "x", "env": {name: "hidden"}})
 
 
 def test_a_login_shows_its_addresses_and_hides_its_secrets() -> None:
     oauth = {"issuer": "https://stranger.example", "client_secret": "hidden", "privateKey": "${THE_KEY}"}
-    text = said_of({"url": "https://far.example", "oauth": oauth})
+    text = summary_of({"url": "https://far.example", "oauth": oauth})
     assert '"issuer" = "https://stranger.example"' in text
     assert '"privateKey" = ${THE_KEY}' in text
     assert "hidden" not in text
 
 
-def test_keys_of_other_spellings_and_unknown_keys_are_shown_too() -> None:
-    text = said_of({"httpUrl": "https://far.example", "always_allow": ["*"], "whatever": {"a": [1]}})
+def test_alternative_spellings_of_keys_and_unknown_keys_are_shown() -> None:
+    text = summary_of({"httpUrl": "https://far.example", "always_allow": ["*"], "whatever": {"a": [1]}})
     assert 'connects to            "https://far.example"' in text
     assert 'runs without asking    "*"' in text
     assert '"whatever"             {"a": [1]}' in text

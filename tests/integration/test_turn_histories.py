@@ -1,7 +1,7 @@
-"""However a turn ends, and whenever it is cancelled, what it leaves is a conversation: whole, valid, and it goes on.
+"""However a turn ends, and whenever it is cancelled, its conversation is complete, valid, and can be continued.
 
-Scripts of replies are played to a real client with a real server in this process. What the turn added, behind what the
-person said, is looked at as it is stored, and as each of the three wires sends it.
+Scripted replies go to a real client with a real in-process server. The tests check the messages that the turn added, in
+their stored form and in the request of each of the three model APIs.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ NAMES = ["works", "fails", "shows", "sleeps", "denied", "asked", "nobody"]
 
 @dataclass(frozen=True)
 class Story:
-    """What happens to a turn."""
+    """The course of a turn: replies, cancellation, limits and approver."""
 
     replies: Sequence[Any]
     cancelled_at: int | None = None
-    """Behind how many events; None for never."""
+    """The number of events after which the turn is cancelled, or None."""
     steps: int | None = None
-    """Cancelled, too, behind so many steps of the event loop; None for never."""
+    """The number of steps of the event loop after which the turn is cancelled, or None."""
     stream: bool = True
     limits: Mapping[str, Any] = field(default_factory=dict)
     approver: str = "allows"
@@ -92,36 +92,36 @@ class Story:
 
 
 class Model:
-    """Plays a script, and for all turns behind the first another."""
+    """A model that plays the script of the story in the first turn, and another script in later turns."""
 
     info = ModelInfo(ME)
 
     def __init__(self, replies: Sequence[Any]) -> None:
         self.model = ScriptedProvider(replies)
 
-    def goes_on(self) -> None:
+    def start_later_turns(self) -> None:
         self.model = ScriptedProvider([{"tool_calls": [call("works", 7)]}, "Here I am."])
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         return self.model.generate(request)
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Close nothing: the model has no connections."""
 
 
 @dataclass
 class Ending:
-    """How it ended."""
+    """The result of a story."""
 
     history: tuple[Message, ...]
     reason: StopReason | None
-    """None for a `ProviderError`."""
+    """The stop reason, or None for a `ProviderError`."""
     events: list[Event]
     later: str
 
 
 async def play(story: Story, limits: Limits) -> Ending:
-    """Play a story, and ask once more behind it."""
+    """Run the turn of a story, and a second turn after it."""
     model = Model(story.replies)
     turn: TurnHandle | None = None
 
@@ -150,7 +150,7 @@ async def play(story: Story, limits: Limits) -> Ending:
             added, reason = done.messages, done.stop_reason
         except ProviderError as error:
             added, reason = tuple(error.messages), None
-        model.goes_on()
+        model.start_later_turns()
         history = (SYSTEM, QUESTION, *added)
         later = await dial.run((*history, NEXT))
     return Ending(history, reason, seen, later.text)
@@ -160,17 +160,17 @@ QUICK = {"timeout": 0.5, "tool_timeout": 0.02}
 
 
 def played(story: Story, backend: str) -> Ending:
-    """Play it on a loop of its own; on trio time is virtual."""
+    """Play a story on its own event loop; the time of trio is virtual."""
     options = {"clock": MockClock(autojump_threshold=0)} if backend == "trio" else {}
     limits = Limits(**story.limits)
     return anyio.run(play, story, limits, backend=backend, backend_options=options)
 
 
-# --- what has to be so ----------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
-def check_is_whole(ending: Ending) -> None:
-    """Every call has its one result right behind it, and all that was done is kept."""
+def check_is_complete(ending: Ending) -> None:
+    """Check that each call is followed by its one result, and that all results are stored."""
     open_calls: list[str] = []
     for message in ending.history:
         if message.role is Role.TOOL:
@@ -189,7 +189,7 @@ def check_is_whole(ending: Ending) -> None:
     assert announced == list(ending.history[2:])
 
 
-def check_keeps_what_was_shown(ending: Ending) -> None:
+def check_keeps_shown_text(ending: Ending) -> None:
     shown = ""
     for event in ending.events:
         if isinstance(event, TextDelta):
@@ -207,12 +207,12 @@ def check_events_pair(ending: Ending) -> None:
     assert isinstance(ending.events[-1], Finished) or ending.reason is None
 
 
-def check_says_what_was_interrupted(ending: Ending) -> None:
-    """Of calls that were cancelled it is said whether they had begun."""
+def check_reports_interrupted_calls(ending: Ending) -> None:
+    """Check that the results of cancelled calls tell whether the calls had begun."""
     begun: set[str] = set()
     for event in ending.events:
         if isinstance(event, MessageCompleted) and event.message.tool_calls:
-            begun.clear()  # ids are unique in a round, not beyond
+            begun.clear()  # ids are unique only within a round
         elif isinstance(event, ToolCallStarted):
             begun.add(event.call.id)
     asked_at = max((at for at, message in enumerate(ending.history) if message.tool_calls), default=0)
@@ -221,13 +221,13 @@ def check_says_what_was_interrupted(ending: Ending) -> None:
             assert result.text.startswith("Not run: "), "it never began"
             assert result.is_error
         elif result.role is Role.TOOL and "cancelled" in result.text:
-            # One that waited for permission is announced, and has not begun either.
+            # A call that waited for approval was announced and has not begun.
             assert result.text.startswith(("Interrupted: ", "Not run: "))
             assert result.is_error
 
 
 def check_wires(history: Sequence[Message]) -> None:
-    """Each wire sends a valid request, in which there is all of it, to the same provider and to another one."""
+    """Check that each API's requests, to the same and to another provider, are valid and contain the whole history."""
     results = sum(message.role is Role.TOOL for message in history)
     _, messages = separate_instructions((*history, NEXT))
     for name in (ME, "somebody else"):
@@ -241,24 +241,24 @@ def check_wires(history: Sequence[Message]) -> None:
         turns = messages_api.to_wire(messages, name, ANTHROPIC)
         check_messages(("", turns))
         assert json.dumps(turns).count('"type": "tool_result"') == results
-    for wire in (sent, items, turns):  # those of the other provider: an echo says it in its own way
+    for wire in (sent, items, turns):  # requests to the other provider: they have no echo
         written = json.dumps(wire, ensure_ascii=False)
         for message in history:
-            said_here = json.dumps(message.text.strip(), ensure_ascii=False)[1:-1]
-            assert message.role is not Role.ASSISTANT or said_here in written
+            text = json.dumps(message.text.strip(), ensure_ascii=False)[1:-1]
+            assert message.role is not Role.ASSISTANT or text in written
 
 
 def check(ending: Ending) -> None:
-    check_is_whole(ending)
-    check_keeps_what_was_shown(ending)
+    check_is_complete(ending)
+    check_keeps_shown_text(ending)
     check_events_pair(ending)
     if ending.reason is StopReason.CANCELLED:
-        check_says_what_was_interrupted(ending)
+        check_reports_interrupted_calls(ending)
     check_wires(ending.history)
     assert ending.later == "Here I am."
 
 
-# --- every kind of ending -------------------------------------------------------------------------
+# --- endings --------------------------------------------------------------------------------------
 
 
 def call(name: str, at: int = 0, **more: Any) -> dict[str, Any]:
@@ -307,16 +307,16 @@ ENDINGS: dict[str, tuple[Story, StopReason | None]] = {
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("name", ENDINGS)
-def test_every_kind_of_ending_leaves_a_conversation_that_goes_on(name: str, stream: bool, backend: str) -> None:
+def test_a_conversation_can_be_continued_after_every_kind_of_ending(name: str, stream: bool, backend: str) -> None:
     story, reason = ENDINGS[name]
-    if name == "cancelled in the reply":  # a whole one has no middle
+    if name == "cancelled in the reply":  # a reply without streaming has no middle
         stream = True
     ending = played(replace(story, stream=stream), backend)
     assert ending.reason is reason
     check(ending)
 
 
-# --- any story ------------------------------------------------------------------------------------
+# --- arbitrary stories ----------------------------------------------------------------------------
 
 TEXTS = st.sampled_from(
     [
@@ -391,9 +391,7 @@ STORIES = st.builds(
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @settings(unhurried)
 @given(STORIES)
-def test_whatever_happens_in_a_turn_and_whenever_it_is_cancelled_the_conversation_goes_on(
-    backend: str, story: Story
-) -> None:
-    if backend == "asyncio":  # where what takes long does take long
+def test_a_conversation_can_be_continued_after_any_story(backend: str, story: Story) -> None:
+    if backend == "asyncio":  # asyncio has no virtual time
         story = replace(story, limits={**QUICK, **story.limits})
     check(played(story, backend))

@@ -1,4 +1,4 @@
-"""`response_format` of the OpenAI-compatible endpoint, as the real SDK meets it."""
+"""`response_format` of the OpenAI-compatible endpoint, tested with the OpenAI SDK."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Sum(BaseModel):
     total: int
 
 
-async def test_a_client_gets_the_form_of_answer_that_it_requests() -> None:
+async def test_a_client_gets_an_answer_in_its_response_format() -> None:
     replies = [ADD | {"text": "Let me add."}, {"text": '{"total": "3"}'}]
     async with asked(replies, {"maths": Maths().server}, allow=["*"]) as ai:
         done = await ai.chat.completions.parse(model=MODEL, messages=HI, response_format=Sum)
@@ -33,7 +33,7 @@ async def test_a_client_gets_the_form_of_answer_that_it_requests() -> None:
     assert done.choices[0].finish_reason == "stop"
 
 
-async def test_a_stream_in_a_requested_form_is_json_as_a_whole() -> None:
+async def test_the_text_of_a_stream_with_a_response_format_is_json() -> None:
     replies = [ADD | {"text": "Let me add."}, {"text": "No."}, {"text": '{"total": 3}'}]
     async with asked(replies, {"maths": Maths().server}, allow=["*"]) as ai:
         stream = await ai.chat.completions.create(
@@ -44,7 +44,7 @@ async def test_a_stream_in_a_requested_form_is_json_as_a_whole() -> None:
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
-async def test_an_answer_in_another_form_than_requested_is_an_error() -> None:
+async def test_an_answer_that_does_not_fit_its_response_format_is_an_error() -> None:
     async with asked(["No."] * 6) as ai:
         with pytest.raises(openai.InternalServerError, match="does not satisfy the schema"):
             await ai.chat.completions.create(model=MODEL, messages=HI, response_format={"type": "json_object"})
@@ -57,7 +57,7 @@ async def test_an_answer_in_another_form_than_requested_is_an_error() -> None:
             ]
 
 
-async def test_a_cut_answer_in_a_requested_form_says_so() -> None:
+async def test_a_truncated_answer_with_a_response_format_has_finish_reason_length() -> None:
     async with asked([{"text": '{"tot', "finish": "length"}]) as ai:
         done = await ai.chat.completions.create(model=MODEL, messages=HI, response_format={"type": "json_object"})
     assert (done.choices[0].message.content, done.choices[0].finish_reason) == ('{"tot', "length")

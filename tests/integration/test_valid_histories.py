@@ -1,4 +1,4 @@
-"""What is stored of a conversation becomes a valid history, whatever was lost."""
+"""Repair of stored conversations: missing results are added, so that the history is valid."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def answer(call: ToolCallRequest, text: str) -> Message:
         ),
     ],
 )
-def test_a_history_is_made_valid_and_nothing_else(stored: Sequence[Message], history: Sequence[Message]) -> None:
+def test_a_history_is_repaired_with_minimal_changes(stored: Sequence[Message], history: Sequence[Message]) -> None:
     assert repair_history(stored) == tuple(history)
 
 
@@ -70,7 +70,7 @@ some_messages = st.lists(
 
 
 @given(some_messages, some_messages)
-def test_any_history_becomes_valid_and_stays_so(stored: list[Message], later: list[Message]) -> None:
+def test_any_history_becomes_valid_and_stays_valid(stored: list[Message], later: list[Message]) -> None:
     history = repair_history(stored)
     assert_valid(history)
     assert repair_history(history) == history
@@ -80,7 +80,9 @@ def test_any_history_becomes_valid_and_stays_so(stored: list[Message], later: li
     assert_valid(repair_history([*stored, *later]))
 
 
-def of(stored: Sequence[Message], unfinished: Sequence[Message], *, running: bool = False) -> Conversation:
+def interrupted_conversation(
+    stored: Sequence[Message], unfinished: Sequence[Message], *, running: bool = False
+) -> Conversation:
     now = datetime.now(UTC)
     return Conversation("c", "", now, now, tuple(stored), running=running, turn="t", unfinished=tuple(unfinished))
 
@@ -100,13 +102,13 @@ CUT = Message.assistant(f"It is\n\n{CUT_OFF}")
         ([Message.assistant("", [A]), answer(A, "1")], [CUT], [CUT]),
     ],
 )
-def test_what_a_killed_turn_left_is_completed_and_then_shown(
+def test_the_messages_of_an_interrupted_turn_are_completed_and_shown(
     stored: Sequence[Message], unfinished: Sequence[Message], added: Sequence[Message]
 ) -> None:
-    dead = of(stored, unfinished)
+    dead = interrupted_conversation(stored, unfinished)
     assert build_closing_messages(dead) == tuple(added)
     read = repair_conversation(dead)
     assert read.messages == (*stored, *added)
     answered = stored == dialogue("hi", "ho")
     assert len(read.notes) == (0 if answered else 1)
-    assert repair_conversation(of(stored, unfinished, running=True)).notes == ()
+    assert repair_conversation(interrupted_conversation(stored, unfinished, running=True)).notes == ()

@@ -1,6 +1,6 @@
-"""Models behind a ready client of `openai` or `anthropic`: its way of signing in, our bodies, readers and retries.
+"""Providers for an existing client of `openai` or `anthropic`: its authentication, our requests, parsers and retries.
 
-The SDKs are imported where a client is opened: that takes a second, which other tests need not wait for at collection.
+The SDKs are imported where a client is opened: the import takes a second, which would delay the collection of tests.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _clients: list[Any] = []
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """The vendors' clients are for asyncio."""
+    """The event loop that the vendors' clients support."""
     return "asyncio"
 
 
@@ -54,8 +54,8 @@ async def close_clients(anyio_backend: str) -> AsyncIterator[None]:
         await _clients.pop().close()
 
 
-def kept(client: Any) -> Any:
-    """Return a client that is closed after the test."""
+def closed_later(client: Any) -> Any:
+    """Register a client to be closed after the test, and return it."""
     _clients.append(client)
     return client
 
@@ -70,13 +70,13 @@ def no_aws_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def chat(url: str) -> Provider:
     from openai import AsyncOpenAI
 
-    return OpenAIProvider(kept(AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-mine")), "m", wire="chat")
+    return OpenAIProvider(closed_later(AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-mine")), "m", wire="chat")
 
 
 def responses(url: str) -> Provider:
     from openai import AsyncOpenAI
 
-    return OpenAIProvider(kept(AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-mine")), "m")
+    return OpenAIProvider(closed_later(AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-mine")), "m")
 
 
 def azure(url: str, wire: str = "responses", **options: Any) -> Provider:
@@ -84,26 +84,26 @@ def azure(url: str, wire: str = "responses", **options: Any) -> Provider:
 
     options = options or {"api_key": "sk-mine"}
     client = AsyncAzureOpenAI(azure_endpoint=url, api_version="2026-01-01", **options)
-    return OpenAIProvider(kept(client), "a deployment", wire=wire)
+    return OpenAIProvider(closed_later(client), "a deployment", wire=wire)
 
 
 def messages(url: str, **options: Any) -> Provider:
     from anthropic import AsyncAnthropic
 
-    return AnthropicProvider(kept(AsyncAnthropic(base_url=url, api_key="sk-mine", **options)), "m")
+    return AnthropicProvider(closed_later(AsyncAnthropic(base_url=url, api_key="sk-mine", **options)), "m")
 
 
 def foundry(url: str) -> Provider:
     from anthropic import AsyncAnthropicFoundry
 
-    return AnthropicProvider(kept(AsyncAnthropicFoundry(base_url=f"{url}/anthropic", api_key="sk-mine")), "m")
+    return AnthropicProvider(closed_later(AsyncAnthropicFoundry(base_url=f"{url}/anthropic", api_key="sk-mine")), "m")
 
 
 def vertex(url: str) -> Provider:
     from anthropic import AsyncAnthropicVertex
 
     client = AsyncAnthropicVertex(base_url=f"{url}/v1", region="eu", project_id="p", access_token="token-1")
-    return AnthropicProvider(kept(client), "claude-x@1")
+    return AnthropicProvider(closed_later(client), "claude-x@1")
 
 
 def bedrock(url: str) -> Provider:
@@ -112,7 +112,7 @@ def bedrock(url: str) -> Provider:
     client = AsyncAnthropicBedrock(
         base_url=url, aws_region="eu-central-1", aws_access_key="AKIDEXAMPLE", aws_secret_key="secret-key"
     )
-    return AnthropicProvider(kept(client), "anthropic.claude-x-v1:0")
+    return AnthropicProvider(closed_later(client), "anthropic.claude-x-v1:0")
 
 
 @pytest.mark.parametrize(
@@ -143,11 +143,11 @@ def bedrock(url: str) -> Provider:
         ),
     ],
 )
-async def test_the_client_signs_in_and_chooses_the_way(
+async def test_the_client_authenticates_and_selects_the_path(
     open_client: Callable[[str], Provider], path: str, headers: dict[str, str]
 ) -> None:
     def answer(request: Recorded) -> Answer:
-        # The stand-in knows its API by the last word of the path, which Vertex has in its own way.
+        # The test endpoint selects the API by the last part of the path, and Vertex uses a different path.
         return say_as_messages(CALL) if "streamRawPredict" in request.path else CALL
 
     with model_endpoint([CALL]) as endpoint:
@@ -170,7 +170,7 @@ def say_as_messages(say: Say) -> Raw:
     return write_reply(say, request)
 
 
-async def test_bedrock_gets_a_signature_and_its_frames_are_read(no_aws_files: None) -> None:
+async def test_requests_to_bedrock_are_signed_and_its_frames_are_read(no_aws_files: None) -> None:
     stream = frame_stream(say_as_messages(CALL).chunks)
     cut_anywhere = tuple(stream[at : at + 7] for at in range(0, len(stream), 7))
     answer = Raw(cut_anywhere, headers={"content-type": "application/vnd.amazon.eventstream"})
@@ -205,13 +205,15 @@ CLIENTS = [responses, chat, messages, bedrock]
 
 
 @pytest.mark.parametrize("name", ["auth_token", "access_token"])
-def test_a_token_of_the_client_is_masked_as_a_key_is(name: str) -> None:
+def test_a_token_of_the_client_is_masked_like_a_key(name: str) -> None:
     client = SimpleNamespace(base_url="https://model.test", api_key=None, **{name: "token-1"})
     assert read_endpoint(client, Endpoint("")).key == "token-1"
 
 
 @pytest.mark.parametrize("open_client", CLIENTS)
-async def test_only_our_retry_policy_holds(no_aws_files: None, open_client: Callable[[str], Provider]) -> None:
+async def test_only_the_retry_policy_of_the_package_applies(
+    no_aws_files: None, open_client: Callable[[str], Provider]
+) -> None:
     with model_endpoint([refuse(529, "busy", {"retry-after-ms": "1"})]) as endpoint:
         with pytest.raises(ProviderError, match="answered 529: busy") as caught:
             await hear(open_client(endpoint.url))
@@ -232,7 +234,7 @@ async def test_only_our_retry_policy_holds(no_aws_files: None, open_client: Call
 
 
 @pytest.mark.parametrize("open_client", CLIENTS)
-async def test_failures_are_reported_as_by_our_own_transport(
+async def test_failures_are_reported_like_those_of_the_http_transport(
     no_aws_files: None, open_client: Callable[[str], Provider]
 ) -> None:
     moved = Raw((), 307, {"location": "http://elsewhere.test"})
@@ -251,13 +253,13 @@ async def test_failures_are_reported_as_by_our_own_transport(
     assert "is the server running?" in str(absent.value)
 
 
-async def test_silence_ends_a_request_and_a_cut_ends_a_reply() -> None:
+async def test_a_silent_request_times_out_and_a_broken_stream_truncates_the_reply() -> None:
     from openai import AsyncOpenAI
 
     half = events({"choices": [{"delta": {"content": "Half a"}}]}, done=False, cut=True)
     with model_endpoint([half, Raw(hang=True)]) as endpoint:
         client = AsyncOpenAI(base_url=endpoint.url, api_key="k", timeout=3600)
-        provider = OpenAIProvider(kept(client), "m", wire="chat", quirks={"idle_timeout": 0.2})
+        provider = OpenAIProvider(closed_later(client), "m", wire="chat", quirks={"idle_timeout": 0.2})
         heard = await hear(provider)
         with pytest.raises(ProviderError) as silent:
             await hear(provider)
@@ -266,7 +268,7 @@ async def test_silence_ends_a_request_and_a_cut_ends_a_reply() -> None:
     assert silent.value.code == "timeout"
 
 
-async def test_hooks_and_middleware_of_the_client_see_every_request() -> None:
+async def test_hooks_and_middleware_of_the_client_run_for_every_request() -> None:
     import anthropic
 
     seen: list[str] = []
@@ -289,7 +291,7 @@ async def test_hooks_and_middleware_of_the_client_see_every_request() -> None:
     await http_client.aclose()
 
 
-async def test_a_client_that_cannot_sign_in_is_an_error_without_a_request() -> None:
+async def test_a_client_without_credentials_is_an_error_without_a_request() -> None:
     def no_token() -> str:
         raise RuntimeError("az login is needed")
 
@@ -299,7 +301,7 @@ async def test_a_client_that_cannot_sign_in_is_an_error_without_a_request() -> N
     assert (caught.value.code, endpoint.requests) == ("client", [])
 
 
-async def test_a_refused_version_is_sent_no_more() -> None:
+async def test_a_refused_version_is_not_sent_again() -> None:
     def answer(request: Recorded) -> Answer:
         version = request.headers["anthropic-version"]
         return Say("Hello") if version == OLDER_MESSAGES_VERSION else refuse(400, f"anthropic-version: {version}?")
@@ -326,7 +328,7 @@ async def test_the_callers_client_stays_open() -> None:
         await client.close()
 
 
-async def test_what_is_no_such_client_is_a_configuration_error() -> None:
+async def test_an_unsupported_client_is_a_config_error() -> None:
     import anthropic
     import openai
     from anthropic import AsyncAnthropic

@@ -1,4 +1,4 @@
-"""The vendors' SDKs know the messages that are written in their forms."""
+"""Messages converted to the formats of the vendors have the types of the vendors' SDKs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.once
     [(to_openai(CONVERSATION), ChatCompletionMessageParam), (to_anthropic(CONVERSATION), MessageParam)],
     ids=["openai", "anthropic"],
 )
-def test_each_message_is_of_the_type_of_the_sdk(written: list[dict[str, Any]], type_: Any) -> None:
+def test_each_message_has_the_type_of_the_sdk(written: list[dict[str, Any]], type_: Any) -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(type_)
     for message in written:
         validated = adapter.validate_python(message)
         assert validated["role"] == message["role"]
         for name in ("content", "tool_calls"):
-            # Lists are iterators here, whose items are checked when they are read.
+            # Validated lists are iterators, whose items are checked when they are read.
             value = validated.get(name)
             assert (value if value is None or isinstance(value, str) else list(value)) == message.get(name)

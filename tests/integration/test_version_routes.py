@@ -1,4 +1,4 @@
-"""The routes that undo, compact, switch and remove parts of a conversation."""
+"""HTTP routes to undo, compact, switch and remove parts of a conversation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def ask(server: HttpService, where: str, *questions: str) -> None:
         await server.json("POST", f"{where}/chat", json={"text": question, "stream": False})
 
 
-async def test_the_last_exchange_is_taken_back_and_comes_back_once() -> None:
+async def test_the_last_exchange_is_undone_and_restored_once() -> None:
     async with serve(["1", "2"]) as server:
         where = await server.conversation()
         await ask(server, where, "One?", "Two?")
@@ -39,7 +39,7 @@ async def test_the_last_exchange_is_taken_back_and_comes_back_once() -> None:
         await server.json("POST", f"{where}/restore", 400, json={"edit": "everything"})
 
 
-async def test_a_summary_stands_for_older_messages_has_no_position_and_goes_again() -> None:
+async def test_a_summary_replaces_older_messages_has_no_position_and_can_be_undone() -> None:
     async with serve([*"1234", "Numbers."]) as server:
         where = await server.conversation()
         await ask(server, where, "One?", "Two?", "Three?", "Four?")
@@ -72,7 +72,7 @@ async def test_versions_are_switched_and_the_last_of_them_is_removed() -> None:
 
 
 @pytest.mark.parametrize("message", [None, -1, True, "1", 1.5])
-async def test_a_switch_names_a_position(message: Any) -> None:
+async def test_a_switch_requires_a_valid_position(message: Any) -> None:
     async with serve([]) as server:
         await server.json("POST", f"{await server.conversation()}/switch", 400, json={"message": message})
 
@@ -92,7 +92,7 @@ async def test_messages_and_conversations_that_do_not_exist_are_refused() -> Non
         await server.json("DELETE", "/conversations/none/messages/0", 404)
 
 
-async def test_a_conversation_sets_no_limit_above_that_of_the_server() -> None:
+async def test_a_conversation_cannot_exceed_the_limits_of_the_server() -> None:
     async with serve([]) as server:
         where = await server.conversation()
         for limits in ({"max_depth": 11}, {"timeout": 121}):

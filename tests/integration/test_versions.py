@@ -1,4 +1,4 @@
-"""Versions of questions and answers in every store, and what is kept of each turn."""
+"""Versions of questions and answers, and stored details of turns, in every kind of store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def texts(messages: tuple[Message, ...]) -> list[str]:
     return [message.text for message in messages]
 
 
-async def test_an_answer_is_given_anew_and_the_model_reads_one_version_only(store: ConversationStore) -> None:
+async def test_a_regenerated_answer_is_based_on_one_version_of_the_conversation(store: ConversationStore) -> None:
     model = Echo()
     model.may_answer.set()
     async with managed(store, model) as manager:
@@ -73,7 +73,7 @@ async def test_versions_are_not_changed_while_a_turn_runs(store: ConversationSto
             await manager.start(made.id, Regeneration())
 
 
-async def test_an_answer_that_was_cut_off_is_continued_behind_its_text(store: ConversationStore) -> None:
+async def test_a_truncated_answer_is_continued_after_its_text(store: ConversationStore) -> None:
     provider = ScriptedProvider([{"text": "One, two, ", "finish": "length"}, "three."])
     async with managed(store, provider) as manager:
         made = await manager.create()
@@ -87,7 +87,7 @@ async def test_an_answer_that_was_cut_off_is_continued_behind_its_text(store: Co
 
 
 class Thinker:
-    """A model that thinks, calls a tool, and answers."""
+    """A model that streams reasoning and an answer."""
 
     info = ModelInfo("thinker")
 
@@ -101,7 +101,7 @@ class Thinker:
         pass
 
 
-async def test_what_a_turn_showed_is_stored_with_it(store: ConversationStore) -> None:
+async def test_reasoning_usage_and_notes_are_stored_with_the_turn(store: ConversationStore) -> None:
     async with managed(store, Thinker()) as manager:
         made = await manager.create()
         turn = await manager.chat(made.id, "Think!")
@@ -126,7 +126,7 @@ async def test_calls_are_stored_with_their_servers_and_durations(store: Conversa
     ]
 
 
-async def test_a_turn_that_failed_is_stored_with_its_error_until_the_next_attempt(store: ConversationStore) -> None:
+async def test_a_failed_turn_is_stored_with_its_error_until_the_next_attempt(store: ConversationStore) -> None:
     provider = ScriptedProvider([{"error": {"message": "the model is away"}}, "Hello."])
     async with managed(store, provider) as manager:
         made = await manager.create()
@@ -141,7 +141,7 @@ async def test_a_turn_that_failed_is_stored_with_its_error_until_the_next_attemp
         assert [details.get("error") for _, details in view.turns if details.get("stop_reason")] == [None]
 
 
-async def test_an_exchange_that_was_taken_back_is_not_answered_again(store: ConversationStore) -> None:
+async def test_an_undone_exchange_is_not_regenerated(store: ConversationStore) -> None:
     async with managed(store, ["1", "2", "uno"]) as manager:
         made = await manager.create()
         await manager.chat(made.id, "one")
@@ -152,7 +152,7 @@ async def test_an_exchange_that_was_taken_back_is_not_answered_again(store: Conv
         assert texts((await manager.get(made.id)).messages) == ["one", "uno"]
 
 
-async def test_a_summary_is_no_message_to_remove(store: ConversationStore) -> None:
+async def test_a_summary_cannot_be_removed_or_switched(store: ConversationStore) -> None:
     async with managed(store, ["1", "2", "3", "4", "Numbers."]) as manager:
         made = await manager.create()
         for question in ("one", "two", "three", "four"):

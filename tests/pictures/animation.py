@@ -1,4 +1,4 @@
-"""Draws a run in an emulated terminal as an animated SVG: its screens, one after the other, without script."""
+"""Draws a run in an emulated terminal as an animated SVG without scripts: its screens, one after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.screens import ScreenReader
 CELL = (10, 21)
 """Width and height of a cell, in pixels of the picture."""
 SHORTEST, LONGEST, LAST = 0.05, 2.2, 6.0
-"""Seconds that a screen is shown: pauses of the machine are no part of the picture."""
+"""Seconds that a screen is shown: minimum, maximum, and duration of the last screen."""
 
 Row = tuple[tuple[int, str, Style], ...]
 """The runs of a row: first column, text, style."""
@@ -32,13 +32,13 @@ class Frame:
 
 
 def draw_run(person: ScreenReader, title: str) -> str:
-    """Return an animated SVG of all that was on a screen so far."""
+    """Return an animated SVG of all screens of a run so far."""
     columns, rows = person.size
     return draw_animation(list_frames(person.recorded, columns, rows), columns, rows, title)
 
 
 def list_frames(recorded: Iterable[tuple[float, bytes]], columns: int, rows: int) -> list[Frame]:
-    """Replay what a program wrote, with times in seconds, and return the different screens."""
+    """Replay the recorded output of a program, with times in seconds, and return its distinct screens."""
     screen = pyte.Screen(columns, rows)
     stream = pyte.ByteStream(screen)
     shown: list[tuple[float, tuple[Row, ...]]] = []
@@ -55,7 +55,7 @@ def list_frames(recorded: Iterable[tuple[float, bytes]], columns: int, rows: int
 
 
 def draw_animation(frames: list[Frame], columns: int, rows: int, title: str) -> str:
-    """Return an SVG that shows the frames again and again; the last of them where motion is not welcome."""
+    """Return an SVG that repeats the frames; it shows only the last frame if the user prefers reduced motion."""
     width, height = columns * CELL[0], rows * CELL[1]
     numbers: dict[Row, int] = {}
     for frame in frames:
@@ -87,7 +87,7 @@ def _read_row(row: Any, columns: int) -> Row:
 
 
 def _draw_run(column: int, text: str, style: Style) -> str:
-    """Return the elements of a run; each word stands at its column, whatever the width of the reader's font."""
+    """Return the elements of a run, with each word at its column, for any width of the reader's font."""
     foreground, background = THEME.foreground_color, None
     if style.color is not None:
         foreground = style.color.get_truecolor(THEME)

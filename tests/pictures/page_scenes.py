@@ -1,4 +1,4 @@
-"""Runs of `dial-chat serve` whose pages are pictures: ``python -m tests.pictures.page_scenes FOLDER [NAME]…``."""
+"""Scenes of the `dial-chat serve` page for pictures: ``python -m tests.pictures.page_scenes FOLDER [NAME]…``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.program import write_config
 from tests.support.web_page import DONE, open_page, send_message, serve_folder
 
 NOTE = "# Trip\n\n- umbrella\n- sun cream\n- sandals, because it will be warm in São Paulo\n"
-# Chromium draws empty boxes for Japanese where the machine has no font for it.
+# Without a Japanese font, Chromium draws empty boxes.
 COMPARED = (
     Say("", (*CALLS[:-1], Call("get_forecast", {"city": "Lisbon"}, "call_4")), usage=(1_480, 96)),
     Say(COMPARISON.replace("東京", "Lisbon"), usage=(2_099, 184), pieces=40),
@@ -33,13 +33,13 @@ class Scene:
     height: int
     theme: str
     prepare: Callable[[Tab], Any]
-    """Brings the page, which shows a conversation, into the state of the picture."""
+    """A function that brings the page, which shows a conversation, into the state of the picture."""
     is_waiting: bool = False
-    """True for the conversation whose call waits for approval; False for the one with an answer."""
+    """True for the conversation with a call that waits for approval; False for the conversation with an answer."""
 
     @property
     def is_phone(self) -> bool:
-        """True for a screen that is touched."""
+        """True for a touch screen."""
         return self.width < 500
 
 
@@ -77,7 +77,7 @@ def show_settings(tab: Tab) -> None:
 
 
 def show_commands(tab: Tab) -> None:
-    """Show the completion of commands behind a slash."""
+    """Show the completion of commands after a slash."""
     tab.click("#message")
     tab.type("/")
     tab.until("document.querySelector('[role=listbox] [role=option]')")
@@ -101,7 +101,7 @@ SCENES = {
 
 @contextmanager
 def _service(folder: Path, program: Browser) -> Iterator[tuple[str, dict[bool, str]]]:
-    """Provide the address of a page, and the hashes of its conversations by `Scene.is_waiting`."""
+    """Yield the URL of the page, and the URL hashes of its conversations by `Scene.is_waiting`."""
     entries = {"weather": entry("weather", autoApprove=["*"]), "files": entry("files")}
     with model_endpoint(ANSWERS) as endpoint:
         model = {"wire": "chat", "base_url": f"{endpoint.url}/v1", "model": "qwen3"}

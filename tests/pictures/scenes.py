@@ -1,4 +1,4 @@
-"""Runs of `dial-chat` whose screens are the pictures in docs/terminal; each scene yields a screen at its moment."""
+"""Runs of `dial-chat` for the pictures in docs/terminal; each scene yields the screen that the picture shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.screens import ScreenReader, screen
 
 SERVERS = Path(__file__).with_name("trip_servers.py")
 TYPING, READING = 0.04, 2.2
-"""Seconds in which a person types a key, and reads a question."""
+"""Seconds that the simulated person takes to type a key, and to read a question."""
 QUESTION = "Please compare three cities"
 COMPARISON = """# Three cities
 
@@ -48,7 +48,7 @@ COMPARED = (Say("", CALLS, usage=(1_480, 96)), Say(COMPARISON, usage=(2_099, 184
 
 
 def entry(name: str, **settings: Any) -> dict[str, Any]:
-    """Return the configuration of one of the servers of the pictures."""
+    """Return the configuration of a server in `trip_servers`."""
     return {"command": sys.executable, "args": ["-W", "ignore", str(SERVERS), name], **settings}
 
 
@@ -70,7 +70,7 @@ def _trip(
 
 @contextmanager
 def answer(folder: Path, columns: int = 90) -> Iterator[ScreenReader]:
-    """Three cities are compared: tool calls with the first lines of their results, a table, a formula, code."""
+    """A comparison of three cities: tool calls with the first lines of their results, a table, a formula, code."""
     with _trip(folder, COMPARED, columns=columns, rows=60) as person:
         person.until("tools on offer")
         person.until_last(">")
@@ -89,7 +89,7 @@ def narrow(folder: Path) -> Iterator[ScreenReader]:
 
 @contextmanager
 def commands(folder: Path) -> Iterator[ScreenReader]:
-    """The commands that are proposed behind a slash."""
+    """The commands that are proposed after a slash."""
     with _trip(folder, (Say("The coat stays at home."),), rows=24) as person:
         person.until("tools on offer")
         person.until_last(">")
@@ -100,7 +100,7 @@ def commands(folder: Path) -> Iterator[ScreenReader]:
 
 @contextmanager
 def calls(folder: Path) -> Iterator[ScreenReader]:
-    """Two calls, one of them with a progress bar, and a message that waits."""
+    """Two calls, one with a progress bar, and a queued message."""
     radar = Call("download_radar", {"region": "Brandenburg"}, "call_2")
     with _trip(folder, (Say("", (CALLS[1], radar)),), rows=24) as person:
         person.until("tools on offer")
@@ -114,7 +114,7 @@ def calls(folder: Path) -> Iterator[ScreenReader]:
 
 @contextmanager
 def approval(folder: Path) -> Iterator[ScreenReader]:
-    """An approval with its arguments."""
+    """An approval request with the arguments of the call."""
     content = "# Trip\n\n- umbrella\n- sun cream\n- sandals, because it will be 東京-warm\n"
     call = Call("write_file", {"path": "notes.md", "content": content})
     with _trip(folder, (Say("", (call,)),), "Write a note about sun cream", rows=24, columns=80) as person:
@@ -124,7 +124,7 @@ def approval(folder: Path) -> Iterator[ScreenReader]:
 
 @contextmanager
 def start_up(folder: Path) -> Iterator[ScreenReader]:
-    """A question waits for a server that is starting; one server has failed."""
+    """A message that waits for a starting server, and a failed server."""
     servers = {
         "weather": entry("weather"),
         "files": entry("files"),
@@ -181,4 +181,4 @@ SCENES: Mapping[str, Callable[[Path], Any]] = {
     "start-up": start_up,
 }
 ANIMATED = {"packing"}
-"""Scenes whose picture shows the whole run."""
+"""Scenes with an animated picture of the whole run."""

@@ -1,6 +1,6 @@
 """``python -m tests.recordings add FILE``: adds the answers of a recording to the corpus.
 
-The text of the recording goes into the repository as it is: ask for something that anybody may read.
+The text of the recording is added to the repository unchanged: record only text that may be published.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.recordings.sdk_readings import SdkReader
 
 
 def to_row(reply: WireReply, name: str) -> dict[str, Any]:
-    """Return the line of the corpus for a recorded answer."""
+    """Return the row of the corpus for a recorded answer."""
     text = reply.body.decode("utf-8", "replace")
     status = {} if reply.status == 200 else {"status": reply.status}
     try:
@@ -31,33 +31,33 @@ def to_row(reply: WireReply, name: str) -> dict[str, Any]:
 
 
 async def add(path: Path, name: str, why: str, folder: Path = FOLDER) -> list[str]:
-    """Add the answers of a recording to the corpus, and return a line on each.
+    """Add the answers of a recording to the corpus, and return a line of text about each answer.
 
     Args:
-        path: a recording of ``dial-chat --record``.
-        name: what is special about the answers; they are numbered if there are several.
-        why: why our reading is right, if it differs from the SDK's: such an answer is not added without.
-        folder: of the corpus.
+        path: A recording of ``dial-chat --record``.
+        name: The name of the answers in the corpus; several answers are numbered.
+        why: The reason why this package is right, required for answers that it parses differently from the SDK.
+        folder: The folder of the corpus.
     """
     replies = [reply for reply in read_file(path).replies if isinstance(reply, WireReply)]
     lines = []
     for number, reply in enumerate(replies, 1):
         row = to_row(reply, name if len(replies) == 1 else f"{name}, {number}")
         if reply.breaks is not None or reply.hang:
-            lines.append(f"left out: {row['name']}: the answer was not recorded to its end")
+            lines.append(f"left out: {row['name']}: the answer is incomplete")
             continue
         answer = Answer(**row)
         differences = (await read_answer(reply.wire, to_reply(answer, reply.wire))).list_differences(
             SdkReader(reply.wire).read(answer)
         )
         if differences and not why:
-            lines.append(f"left out: {row['name']}: --why is missing, as the SDK reads it otherwise: {differences}")
+            lines.append(f"left out: {row['name']}: --why is missing; the SDK differs: {differences}")
             continue
         row |= {"why": why, "ours": differences} if differences else {}
         with (folder / f"{Wire(reply.wire).value}.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
         lines.append(f"added: {row['name']}")
-    return lines or ["nothing to add: no answer of an endpoint is recorded in this file"]
+    return lines or ["nothing to add: the file has no recorded answer of an endpoint"]
 
 
 def main() -> None:
@@ -66,8 +66,8 @@ def main() -> None:
     commands = parser.add_subparsers(required=True, metavar="add")
     command = commands.add_parser("add", help="add the answers of a recording")
     command.add_argument("file", type=Path, help="a file that `dial-chat --record FILE` has written")
-    command.add_argument("--name", help="what is special about the answers; by default the name of the file")
-    command.add_argument("--why", default="", help="why our reading is right where it differs from the SDK's")
+    command.add_argument("--name", help="name of the answers in the corpus; by default the name of the file")
+    command.add_argument("--why", default="", help="why this package is right if the SDK differs")
     options = parser.parse_args()
     lines = anyio.run(add, options.file, options.name or options.file.stem, options.why)
     sys.stdout.write("\n".join([*lines, ""]))

@@ -1,4 +1,4 @@
-"""The answers of the corpus, and our reading of them."""
+"""The answers of the corpus, and how this package parses them."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ class Answer:
     status: int = 200
     asked: str = ""
     why: str = ""
-    """Why our reading is right where it differs from the SDK's."""
+    """The reason why this package is right, if its reading differs from that of the SDK."""
     ours: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of our reading that differ."""
+    """The fields of this package's reading that differ from the SDK's reading."""
 
     @property
     def is_stream(self) -> bool:
-        """True if a stream was asked for."""
+        """True if the request asked for a stream."""
         return self.asked == "stream" if self.asked else self.body is None and self.status == 200
 
     @property
     def content_type(self) -> str:
-        """The type of the body."""
+        """The content type of the body."""
         if self.body is not None or self.asked == "whole":
             return "text/event-stream" if self.events else "application/json"
         return "text/event-stream" if self.status == 200 else "text/html"
 
     def to_bytes(self, wire: Wire) -> bytes:
-        """Return the body as it goes over the connection."""
+        """Return the bytes of the body."""
         if self.sse is not None:
             return self.sse.encode()
         if self.body is not None:
@@ -61,22 +61,22 @@ class Answer:
 
 @dataclass(slots=True)
 class Reading:
-    """What a parser makes of an answer, in terms that all parsers share."""
+    """The result of parsing an answer, in fields that all parsers share."""
 
     error: bool = False
     text: str = ""
     calls: list[list[Any]] = field(default_factory=list)
-    """Names and arguments; empty unless the reply is whole, as only then calls are run."""
+    """Names and arguments of the calls; empty if the reply is incomplete, because its calls are not run."""
     usage: list[int] = field(default_factory=lambda: [0, 0])
-    """Tokens of the request and of the reply."""
+    """Input tokens and output tokens."""
     finish: str = "cut"
-    """``stop``, ``length``, ``refused`` or ``cut``; or a vendor's word that the SDK passes on."""
+    """``stop``, ``length``, ``refused``, ``cut``, or an unknown value that the SDK returns."""
     reasoning: str = ""
     citations: list[list[Any]] = field(default_factory=list)
-    """Address or file, begin and end in the text."""
+    """URL or file, start and end in the text."""
 
     def list_differences(self, reading: Reading) -> dict[str, Any]:
-        """Return the fields of this reading that differ from those of another; errors differ from nothing else."""
+        """Return the fields of this reading that differ from `reading`; two errors are always equal."""
         if self.error or reading.error:
             return {} if self.error is reading.error else {"error": self.error}
         mine = {f.name: value for f in fields(self) if (value := self.to_dict()[f.name]) != reading.to_dict()[f.name]}
@@ -103,7 +103,7 @@ def read_corpus(wire: Wire) -> Iterator[Answer]:
 
 
 async def read_answer(wire: Wire, reply: WireReply) -> Reading:
-    """Return our reading of an answer."""
+    """Parse an answer with this package."""
     reading = Reading()
     text: list[str] = []
     calls: list[ToolCallRequest] = []
@@ -137,5 +137,5 @@ async def read_answer(wire: Wire, reply: WireReply) -> Reading:
 
 
 def to_reply(answer: Answer, wire: Wire, data: bytes | None = None, **options: Any) -> WireReply:
-    """Return an answer as the scripted model plays it; `data` is sent in place of its body."""
+    """Return an answer as a reply of the scripted model; `data` replaces its body."""
     return WireReply(wire, answer.to_bytes(wire) if data is None else data, answer.status, **options)

@@ -1,7 +1,7 @@
-"""How the vendors' SDKs read the answers of the corpus: their clients, their typed objects, no connection.
+"""How the vendors' SDKs parse the answers of the corpus, with their clients and typed objects, without a connection.
 
-Where an SDK leaves a choice to its caller, it is made as the documentation says: calls of a reply that is not whole are
-not run, further messages are paragraphs, commentary is not part of the answer.
+If an SDK leaves a choice to its caller, the documentation of the vendor decides: calls of an incomplete reply are not
+run, further messages are paragraphs, and commentary is not part of the answer.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class SdkReader:
         }
 
     def read(self, answer: Answer) -> Reading:
-        """Return the SDK's reading; any exception of the SDK counts as an error."""
+        """Parse an answer with the SDK; any exception of the SDK counts as an error."""
         self._answer = answer
         try:
             reading = self._readers[self._wire](answer.is_stream)
-        except Exception:  # noqa: BLE001 - whatever the SDK raises, its caller gets no answer
+        except Exception:  # noqa: BLE001 - after any exception of the SDK, its caller has no answer
             return Reading(error=True)
         if reading.finish != "stop":
             reading.calls = []
@@ -63,7 +63,7 @@ class SdkReader:
             return _read_choice([choice.message], choice.finish_reason, completion.usage)
         deltas, finish, usage = [], None, None
         chunks: Any = self._openai.chat.completions.create(model="m", messages=MESSAGES, stream=True)
-        for chunk in chunks:  # any value may be null here, whatever the types say
+        for chunk in chunks:  # any value may be null at runtime, despite the declared types
             usage = chunk.usage or usage
             if chunk.choices is None or (chunk.choices and chunk.choices[0].delta is None):
                 raise TypeError("a caller of the SDK fails at a chunk without choices or without a delta")
@@ -93,7 +93,7 @@ class SdkReader:
 
 
 def _read_choice(messages: Iterable[Any], finish: str | None, usage: Any) -> Reading:
-    """Return the reading of a message, or of the deltas of one; pieces of calls are joined by their index."""
+    """Return the reading of a message, or of its deltas; fragments of calls are joined by their index."""
     reading = Reading(finish=_to_finish(finish, _CHAT_FINISHES))
     calls: dict[Any, list[str]] = {}
     for message in messages:

@@ -1,4 +1,4 @@
-"""The page as axe and a pointer find it, at three widths and in both themes."""
+"""Accessibility of the page at three widths and in both themes: violations that axe finds, and unreachable controls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.browser import Tab
 from tests.support.page_geometry import find_unreachable
 
 AXE = Path(__file__).parents[2] / "build" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
-WHY_NOT = "" if AXE.is_file() else "axe is not here: `make test` installs it with Node"
+WHY_NOT = "" if AXE.is_file() else "axe is not installed: `make test` installs it with Node"
 
 _ISSUES = """axe.run(document, {resultTypes: ['violations'], iframes: false}).then(({violations}) => violations.flatMap(
     ({id, nodes}) => nodes.map(({target, failureSummary}) => `${id}: ${target.join(' ')}: ${failureSummary}`)))"""
@@ -16,11 +16,11 @@ _ISSUES = """axe.run(document, {resultTypes: ['violations'], iframes: false}).th
 WINDOWS = ((320, 640), (768, 1024), (1440, 900))
 """Widths and heights of a phone, a tablet and a screen, in pixels."""
 WITH_AXE = {(320, "dark"), (1440, "light")}
-"""Where axe judges too: it takes most of the time, and colours depend on the theme alone."""
+"""Widths and themes that axe checks. Axe takes most of the time, and colours depend on the theme only."""
 
 
 def judge(tab: Tab, state: str) -> list[str]:
-    """Return the violations in a state of the page, and the controls out of reach, in both themes and three widths."""
+    """Return the violations and the unreachable controls of a page in a state, in both themes and at three widths."""
     found = []
     if tab.run("typeof axe") == "undefined":
         tab.run(f"{AXE.read_text(encoding='utf-8')}; null")

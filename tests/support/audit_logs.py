@@ -1,4 +1,4 @@
-"""An audit log to try things with: entries, their lines, and recorders that keep what they are told."""
+"""Helpers for tests of the audit log: entries, their records in files, and a recorder in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dial_client.audit.record_format import log_files
 
 
 class Entries(list[AuditEntry]):
-    """A recorder."""
+    """A recorder that keeps its entries in memory."""
 
     def record(self, entry: AuditEntry) -> None:
         self.append(entry)
@@ -27,16 +27,16 @@ def entry(number: int = 0, **about: Any) -> AuditEntry:
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the records of a log."""
+    """Return the records of the audit log in a folder."""
     return [json.loads(line) for path in log_files(folder) for line in path.read_bytes().splitlines()]
 
 
 def calls_of(folder: Path) -> list[dict[str, Any]]:
-    """Return those of its records that are entries."""
+    """Return the records of the audit log in a folder that are entries."""
     return [line for line in lines_of(folder) if "id" in line]
 
 
 def user_log(folder: Path) -> Path:
-    """Return where dial-chat keeps its log when run by `programs.dial_chat`."""
+    """Return the folder of the audit log of a dial-chat that `program.dial_chat` ran."""
     [lock] = (folder / "home").rglob("audit.lock")
     return lock.parent

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 
 def frame_stream(chunks: Iterable[bytes]) -> bytes:
-    """Return the frames for a stream of server-sent events, one a chunk."""
+    """Return the frames for a stream of server-sent events; each chunk has one event."""
     events = (chunk.removeprefix(b"data: ").strip() for chunk in chunks)
     headers = {":message-type": "event", ":event-type": "chunk", ":content-type": "application/json"}
     payloads = (json.dumps({"bytes": base64.b64encode(event).decode(), "p": "abc"}).encode() for event in events)

@@ -1,6 +1,6 @@
-"""Chromium without a window, driven over the DevTools protocol through pipes, with nothing but the standard library.
+"""Headless Chromium, driven over the DevTools protocol through pipes, with only the standard library.
 
-Pages can reach loopback only: other host names do not resolve, and `Tab.requests` has what was tried.
+Pages can reach loopback only: other host names do not resolve, and `Tab.requests` lists all attempts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 120.0
-"""Seconds: a guard against waiting forever, never a measure."""
+"""Seconds until a wait fails; only a guard against waiting forever."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PROGRAM = next((found for name in _NAMES if (found := shutil.which(name))), None)
@@ -42,13 +42,13 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-background-networking",
     "--disable-dev-shm-usage",
-    # Each window of its own profile would start two renderers for suggestions below an address bar that is not there.
+    # Without this flag, each profile starts two renderers for suggestions of the address bar.
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup",
     "--force-color-profile=srgb",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
 
-# The browser reads commands from descriptor 3 and answers on 4; a launcher puts the pipes there.
+# The browser reads commands from descriptor 3 and answers on 4; the launcher moves the pipes there.
 _LAUNCHER = """
 import os, sys
 os.dup2(int(sys.argv[1]), 60)
@@ -58,7 +58,7 @@ os.dup2(61, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
 
-# The middle of an element that stands still: a page that follows its end, or shows more below, moves what is above.
+# The centre of an element that does not move: scrolling and content that loads move the elements of a page.
 _PLACE = """
 async (selector) => {
   const look = () => {
@@ -82,7 +82,7 @@ async (selector) => {
 
 
 class BrowserError(AssertionError):
-    """The browser refused a command, a script threw, or something never came true."""
+    """The browser refused a command, a script threw, or a condition never became true."""
 
 
 class Browser:
@@ -93,11 +93,11 @@ class Browser:
         self._answers = answers
         self._number = 0
         self._waiting: dict[int, tuple[str | None, queue.SimpleQueue[dict[str, Any]]]] = {}
-        """The commands without an answer: their sessions, and where the answers go."""
+        """The commands without an answer: their sessions, and the queues for their answers."""
         self._tabs: dict[str, Tab] = {}
         """The pages and frames by their sessions."""
         self._contexts: list[str] = []
-        """The storages of the open tabs."""
+        """The browser contexts of the open tabs."""
         self._lock = threading.Lock()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -121,13 +121,13 @@ class Browser:
         return result
 
     def tab(self, **media: str) -> Tab:
-        """Open a tab with storage of its own, for a person with these preferences (``prefers_color_scheme="dark"``)."""
+        """Open a tab with separate storage, for a user with media preferences (``prefers_color_scheme="dark"``)."""
         context = self.call("Target.createBrowserContext")["browserContextId"]
         self._contexts.append(context)
         return self.open_tab(context, media)
 
     def open_tab(self, context: str, media: dict[str, str]) -> Tab:
-        """Open a tab with the storage of a context."""
+        """Open a tab in a browser context."""
         target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         tab = Tab(self, session, context)
@@ -136,7 +136,7 @@ class Browser:
         return tab
 
     def close_tabs(self) -> None:
-        """Close all tabs, and forget what they stored."""
+        """Close all tabs, and delete their storage."""
         while self._contexts:
             self.call("Target.disposeBrowserContext", browserContextId=self._contexts.pop())
         self._tabs.clear()
@@ -191,7 +191,7 @@ class Tab:
         self.dialogs: list[str] = []
         """The messages of ``alert`` and similar dialogs."""
         self.frames: list[Tab] = []
-        """The frames that run in processes of their own, in the order of their start; those that ended are included."""
+        """The frames that run in separate processes, in the order of their start, including ended frames."""
 
     def prepare(self, media: dict[str, str]) -> None:
         """Enable all events and set the user's preferences."""
@@ -246,7 +246,7 @@ class Tab:
     def open_beside(self, url: str) -> Tab:
         """Open a URL in another tab of the same browser, with the same storage."""
         tab = self._browser.open_tab(self._context, {})
-        # A tab that is not in front gets no frames.
+        # A tab in the background renders no frames.
         for each in (self, tab):
             each.call("Emulation.setFocusEmulationEnabled", enabled=True)
         tab.go(url)
@@ -259,7 +259,7 @@ class Tab:
         self.until("!window.isOld && document.readyState === 'complete'")
 
     def run(self, script: str, within: float = PATIENCE) -> Any:
-        """Return the value of an expression, or of its promise."""
+        """Return the value of a JavaScript expression; a promise is awaited."""
         options = {"awaitPromise": True, "returnByValue": True, "userGesture": True}
         result = self._browser.call("Runtime.evaluate", self._session, within, expression=script, **options)
         if "exceptionDetails" in result:
@@ -267,7 +267,7 @@ class Tab:
         return result["result"].get("value")
 
     def until(self, condition: str, within: float = PATIENCE) -> Any:
-        """Wait until an expression is true and return its value."""
+        """Wait until a JavaScript expression is true and return its value."""
         look = (
             "new Promise((kept, broken) => { const began = Date.now(); const look = async () => { let found; "
             f"try {{ found = await ({condition}); }} catch (error) {{ found = null; }} "
@@ -285,15 +285,15 @@ class Tab:
         raise BrowserError(f"the page never came to rest: {condition}")
 
     def click(self, selector: str) -> None:
-        """Click at the first element that matches, with the pointer: an element in front of it gets the click."""
+        """Click at the centre of the first matching element; an element in front of it gets the click."""
         with self.pressed(selector):
             pass
 
     @contextmanager
     def pressed(self, selector: str) -> Iterator[None]:
-        """Hold the pointer's button down on the first element that matches; the pointer stays at its place.
+        """Hold the mouse button down at the centre of the first matching element; the pointer does not move afterwards.
 
-        An element that moved away at this moment is tried again; behind one in front of it, that one is pressed.
+        If the element moved away in the meantime, the press is repeated. An element in front of it gets the press.
         """
         for is_last in (False, False, False, False, True):
             place = self.until(f"({_PLACE})({json.dumps(selector)})")
@@ -355,7 +355,7 @@ def browser(folder: Path) -> Iterator[Browser]:
     try:
         yield found
     finally:
-        os.close(commands)  # ends it
+        os.close(commands)  # ends the browser
         process.wait(PATIENCE)
         found.ended()
         os.close(answers)

@@ -1,6 +1,6 @@
-"""What models print: one row for each way of printing a call, and rows that look like calls and are none."""
+"""Replies of models with printed tool calls: one row for each syntax, and rows that only look like calls."""
 
-# ruff: noqa: RUF001 - the bars in DeepSeek's tokens are wide ones
+# ruff: noqa: RUF001 - DeepSeek's tokens contain fullwidth bars
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ALL_JSON = '{"name": "list_all", "arguments": {}}'
 
 @dataclass(frozen=True)
 class Row:
-    """A reply, what it calls, what people see, and what of it is reasoning."""
+    """A reply, its calls, its visible text, and its reasoning."""
 
     text: str
     calls: list[tuple[str, dict[str, Any]]]
@@ -53,7 +53,7 @@ class Row:
 
 
 def as_it_is(text: str) -> Row:
-    """A reply that is text and nothing else."""
+    """Return the row of a reply that is plain text."""
     return Row(text, [], text)
 
 
@@ -243,7 +243,7 @@ WHOLE = frozenset({
     "a turn of the model's own", "bare", "bare, several", "bare, in a list of its own", "fenced",
     "fenced, several", "fenced python", "fenced tags",
 })  # fmt: skip
-"""Rows that are calls only because they are nothing else."""
+"""Rows whose text is a call only if the reply contains nothing else."""
 
 SCHEMA = '{"type": "object", "properties": {"city": {"type": "string"}}}'
 
@@ -299,7 +299,7 @@ DECOYS: dict[str, Row] = {
     "a wrapper with more in it": as_it_is(f'{{"function": {ROME_JSON}, "result": "rain"}}'),
     "braces without a call": Row("<|tool_call>call:list_all<tool_call|>", [], "call:list_all"),
     "braces without an end": Row("Hm. <start_function_call>call:list_all{a:<escape>b", [], "Hm. "),
-    "a channel nobody knows": Row("<|start|>analysiss", [], "analysiss"),
+    "an unknown channel": Row("<|start|>analysiss", [], "analysiss"),
     "Python cut off": as_it_is("[get_weather(city='Rome'"),
     "a list": as_it_is("[list, of, words]"),
     "numbers": as_it_is("[1, 2, 3]"),

@@ -1,4 +1,4 @@
-"""A client with a calculator for a server and a model that says what it is told to."""
+"""A client with a calculator as its server and a scripted model."""
 
 from __future__ import annotations
 

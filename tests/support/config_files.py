@@ -1,4 +1,4 @@
-"""Configurations as people write them: entries, files of other hosts, and texts that are wrong at a marked place."""
+"""Configurations as people write them: entries, files of other hosts, and texts with a mistake at a marked place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dial_client.errors import ConfigError
 from dial_client.settings.configuration import ServerSettings, parse, server_from_mapping
 
 HERE = "⟦"
-"""Marks in a text the place that the error has to name."""
+"""Marks the place in a text that the error must name."""
 RUN = {"command": "x"}
 
 

@@ -1,7 +1,7 @@
-"""A program that is killed: says something in a conversation and prints what happens, a line of JSON each.
+"""A program for tests that kill it: sends a message in a conversation and prints the events, a line of JSON each.
 
-``python -m tests.support.conversation_program JSON``: what it is to do, under the names that `main` reads. After
-``reads`` events it reads no more, and waits to be killed.
+``python -m tests.support.conversation_program JSON``: the JSON is the job that `main` reads. After ``reads`` events
+the program reads no more events, and waits to be killed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIFETIME = 100.0
 
 
 def server(ran: str) -> dict[str, Any]:
-    """Return the entry of the server that writes into `ran` what it does."""
+    """Return the entry of the server that logs its calls in the file `ran`."""
     return {"command": sys.executable, "args": [str(Path(__file__).parent / "servers" / "call_counter.py"), ran]}
 
 

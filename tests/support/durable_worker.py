@@ -1,7 +1,7 @@
-"""A worker that may be killed: ``python -m tests.support.durable_worker JSON``; it ends with its standard input.
+"""A worker process that tests kill: ``python -m tests.support.durable_worker JSON``; it ends with its standard input.
 
-Each turn takes three calls, one after the other. The model and the tool write into ``log`` what they do, a line each:
-``asked TURN ROUND``, ``called TURN ROUND``.
+Each turn has three rounds with a tool call each. The model and the tool log what they do in the file ``log``, a line
+each: ``asked TURN ROUND``, ``called TURN ROUND``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelI
 
 ROUNDS = 3
 LEASE = 1.5
-"""Seconds: what a killed worker held is free after these."""
+"""Seconds after which the conversations of a killed worker are released."""
 
 
 class Steps:
-    """A model that calls ``step`` three times, whatever comes of it, and then says so."""
+    """A model that calls ``step`` three times, and then answers."""
 
     info = ModelInfo("steps")
 
@@ -52,13 +52,13 @@ class Steps:
 
 
 def write(log: Path, line: str) -> None:
-    """Add a line; whole, whoever else writes."""
+    """Append a line in a single write, because several processes write to the file."""
     with log.open("a", encoding="utf-8") as file:
         file.write(f"{line}\n")
 
 
 def steps(log: Path) -> MCPServer:
-    """Make the server whose tool counts."""
+    """Return the server with the tool ``step``."""
     server = MCPServer("steps")
 
     @server.tool()

@@ -67,7 +67,7 @@ def hangs(does: str, error: str = "gave no result within 0.3 seconds") -> Row:
 
 
 DIED = "ended by SIGTERM; it last said: out of cheese"
-SKIPPED = "it writes lines to its standard output that are no MCP messages; they are skipped"
+SKIPPED = "it writes lines to its standard output that are not MCP messages; they are skipped"
 
 ROWS = [
     starts("silent"),
@@ -169,7 +169,7 @@ URL_ROWS = [
     fails("sends_a_bomb", TOO_LARGE),
     works("answers_under_another_id"),
     works("answers_with_a_batch"),
-    fails("names_an_impossible_session", "characters that no header may have"),
+    fails("names_an_impossible_session", "characters that are not allowed in a header"),
     works("streams_oddly", "done \N{SNOWMAN}"),
     hangs("streams_in_silence"),
     hangs("streams_comments_for_ever"),

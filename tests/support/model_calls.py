@@ -60,5 +60,5 @@ class Exchange:
         asker = replace(self.asker, instructions=replace(self.asker.instructions, conversation=instructions))
         return await asker(ConversationContext(conversation, 5, depth), self.heard.emit)
 
-    async def in_words(self, depth: int = 0) -> Reply:
+    async def ask_for_answer(self, depth: int = 0) -> Reply:
         return await self.asker.ask_without_tools(ConversationContext((QUESTION,), 5, depth), self.heard.emit)

@@ -1,1 +1,1 @@
-"""Tests of single modules: no process, no network, no SDK; see `conftest`."""
+"""Unit tests: they start no process, open no connection and import no vendor SDK (enforced by `conftest`)."""

@@ -1,4 +1,4 @@
-"""Holds the unit tests to what they promise: no process, no network, no SDK."""
+"""Fail a unit test that starts a process, opens a connection or imports an SDK."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FOLDER = Path(__file__).parent
 
 
 def refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
-    """Stand in for what starts a process or reaches a network."""
+    """Fail the test; replaces functions that start a process or open a connection."""
     raise AssertionError("a unit test starts no process and opens no connection: move it to tests/integration")
 
 
 @pytest.fixture(autouse=True)
-def _hold(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Refuse processes, connections and the import of an SDK while a unit test runs."""
+def _forbid_io_and_sdks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a unit test that starts a process, opens a connection or imports an SDK."""
     loaded = SDKS & sys.modules.keys()
     monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
     for name in ("fork", "posix_spawn"):
@@ -35,6 +35,6 @@ def _hold(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse the import of an SDK by the modules of the unit tests, where nothing else is run."""
+    """Fail if a unit test module imports an SDK; checked when only unit tests were collected."""
     if all(FOLDER in item.path.parents for item in session.items) and (loaded := SDKS & sys.modules.keys()):
         raise pytest.UsageError(f"unit tests import {', '.join(sorted(loaded))}: move them to tests/integration")

@@ -1,4 +1,4 @@
-"""What the embedded model is asked with when it is to write an answer."""
+"""The messages with which the embedded model is asked to write an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may call what: a deny wins, then what is allowed, then a person; and whatever goes wrong is a no."""
+"""Approval: a deny rule wins, then allow rules, then the approver decides; every error denies the call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def spec(server: str = "clock", tool: str = "now", name: str | None = None) -> T
 
 
 class Person:
-    """Answers as told, and remembers what was asked."""
+    """An approver that returns prepared answers and records its questions."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -34,7 +34,7 @@ class Person:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return answer  # type: ignore[no-any-return]  # programs give what they like
+        return answer  # type: ignore[no-any-return]  # programs may return anything
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -58,13 +58,13 @@ OWN_NAMES = ["now", "n?w", "no*"]
 
 
 @pytest.mark.parametrize(("pattern", "matches"), [(p, True) for p in HITS] + [(p, False) for p in MISSES])
-def test_a_tool_is_named_with_its_server(pattern: str, matches: bool) -> None:
+def test_a_pattern_names_the_server_and_the_tool(pattern: str, matches: bool) -> None:
     assert PolicyRules(allow=(pattern,)).allows(spec()) == matches
     assert PolicyRules(deny=(pattern,)).denies(spec()) == matches
 
 
 @pytest.mark.parametrize("pattern", OWN_NAMES)
-def test_a_deny_without_a_server_means_the_tools_own_name_and_such_an_allow_means_nothing(pattern: str) -> None:
+def test_a_deny_without_a_server_matches_the_tools_own_name_and_such_an_allow_matches_nothing(pattern: str) -> None:
     assert PolicyRules(deny=(pattern,)).denies(spec())
     assert PolicyRules(deny=(pattern,)).denies(spec("other", "now", "other__now"))
     assert not PolicyRules(allow=(pattern,)).allows(spec())
@@ -74,7 +74,7 @@ RENAMED = spec("clock", "now.utc", "clock__now_utc")
 
 
 @pytest.mark.parametrize("pattern", ["now.utc", "now*", "clock/now.utc", "*/now.*"])
-def test_a_deny_holds_whatever_the_tool_is_offered_as(pattern: str) -> None:
+def test_a_deny_matches_the_own_name_of_a_tool_that_is_offered_under_a_different_name(pattern: str) -> None:
     assert PolicyRules(deny=(pattern,)).denies(RENAMED)
 
 
@@ -86,7 +86,7 @@ def test_the_first_slash_ends_the_servers_name() -> None:
     assert not PolicyRules(allow=("g*/x",)).allows(odd)
 
 
-def test_what_a_servers_configuration_approves_is_approved_at_that_server_only() -> None:
+def test_auto_approve_of_a_server_applies_to_that_server_only() -> None:
     rules = PolicyRules(auto_approve={"clock": ("now", "get_*")})
     assert rules.allows(spec("clock", "now"))
     assert rules.allows(spec("clock", "get_zone"))
@@ -102,8 +102,10 @@ TOOLS = st.sampled_from(["now", "clock__now", "b__now", "clock/now", "a_b__x", "
 @given(st.sets(st.tuples(SERVERS, TOOLS), min_size=1, max_size=5), st.sampled_from(["clock", "a", "b", "a__b", "a_b"]))
 @example({("clock", "now"), ("evil", "clock__now")}, "clock")
 @example({("a", "b__now"), ("a__b", "now")}, "a__b")
-def test_no_tool_borrows_what_was_allowed_to_another_server(keys: set[tuple[str, str]], trusted: str) -> None:
-    """Somebody allows all of one server: a tool elsewhere must not be let through because of what it calls itself."""
+def test_an_allow_for_all_tools_of_a_server_matches_no_tool_of_another_server(
+    keys: set[tuple[str, str]], trusted: str
+) -> None:
+    """Even if the name of another server's tool looks like a name of the allowed server's tool."""
     servers = {"clock", "a", "b", "a__b", "a b", *(server for server, _ in keys)}
     for (server, tool), name in assign_names(keys).items():
         rules = PolicyRules(allow=(f"{trusted}/*",), auto_approve=dict.fromkeys(servers, ()))
@@ -121,13 +123,13 @@ def test_a_deny_wins_over_every_allow() -> None:
     assert known.reason
 
 
-def test_without_an_approver_all_the_rest_is_let_through() -> None:
+def test_without_an_approver_a_call_that_no_rule_matches_is_allowed() -> None:
     known = ApprovalChecker(PolicyRules(), None).decide(spec())
     assert known is not None
     assert known.allowed
 
 
-def test_with_an_approver_nothing_is_known_that_no_rule_says() -> None:
+def test_with_an_approver_a_call_that_no_rule_matches_is_undecided() -> None:
     person = Person()
     assert ApprovalChecker(PolicyRules(), person).decide(spec()) is None
     assert ApprovalChecker(PolicyRules(allow=("clock/now",)), person).decide(spec()) == Approval("once")
@@ -149,13 +151,13 @@ DECIDED: list[tuple[PolicyRules, bool, str | None]] = [
 
 
 @pytest.mark.parametrize(("rules", "asks", "decided_by"), DECIDED, ids=str)
-def test_a_decision_says_what_it_comes_from(rules: PolicyRules, asks: bool, decided_by: str | None) -> None:
+def test_a_decision_names_its_source(rules: PolicyRules, asks: bool, decided_by: str | None) -> None:
     known = ApprovalChecker(rules, Person() if asks else None).decide(spec())
     assert (None if known is None else known.decided_by) == decided_by
 
 
 @pytest.mark.anyio
-async def test_an_answer_is_the_users_unless_the_approver_says_otherwise() -> None:
+async def test_an_answer_is_attributed_to_the_user_unless_the_approver_names_a_source() -> None:
     approvals = ApprovalChecker(
         PolicyRules(), Person(Approval("once"), Approval("once", decided_by="--yes"), None, Approval("session"))
     )
@@ -168,14 +170,14 @@ async def test_an_answer_is_the_users_unless_the_approver_says_otherwise() -> No
     ]
 
 
-def test_a_decision_that_is_none_is_an_error() -> None:
+def test_an_unknown_decision_is_an_error() -> None:
     with pytest.raises(ValueError, match="maybe"):
         Approval("maybe")
     assert Approval("deny") == Approval(Decision.DENY)
 
 
 @pytest.mark.anyio
-async def test_a_person_is_asked_with_the_call_the_tool_and_the_server() -> None:
+async def test_an_approver_receives_the_call_the_tool_and_the_server() -> None:
     person = Person(Approval("once"))
     tool = spec()
     assert (await ApprovalChecker(PolicyRules(), person).ask(CALL, tool)).allowed
@@ -183,7 +185,7 @@ async def test_a_person_is_asked_with_the_call_the_tool_and_the_server() -> None
 
 
 @pytest.mark.anyio
-async def test_a_no_comes_with_its_reason() -> None:
+async def test_a_denial_has_its_reason() -> None:
     answer = await ApprovalChecker(PolicyRules(), Person(Approval("deny", "too dear"))).ask(CALL, spec())
     assert (answer.allowed, answer.reason) == (False, "too dear")
 
@@ -193,7 +195,7 @@ HOW_LONG = [("once", 2), ("session", 1), ("always", 1), ("deny", 2)]
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("decision", "questions"), HOW_LONG, ids=[decision for decision, _ in HOW_LONG])
-async def test_an_answer_holds_for_as_long_as_it_says(decision: str, questions: int) -> None:
+async def test_answers_for_the_session_or_for_always_prevent_the_next_question(decision: str, questions: int) -> None:
     person = Person(Approval(decision), Approval(decision))
     approvals = ApprovalChecker(PolicyRules(), person)
     for _ in range(2):
@@ -204,7 +206,7 @@ async def test_an_answer_holds_for_as_long_as_it_says(decision: str, questions: 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", [spec("tool", "now"), spec("clock", "set"), spec("tool", "x", "now")], ids=str)
-async def test_what_was_granted_is_granted_to_that_tool_of_that_server_only(tool: ToolSpec) -> None:
+async def test_a_grant_applies_only_to_the_tool_and_the_server_it_was_given_for(tool: ToolSpec) -> None:
     approvals = ApprovalChecker(PolicyRules(), Person(Approval("session")))
     await approvals.ask(CALL, spec())
     assert approvals.decide(tool) is None
@@ -213,24 +215,24 @@ async def test_what_was_granted_is_granted_to_that_tool_of_that_server_only(tool
 
 BROKEN: list[tuple[str, Any]] = [
     ("raises", OSError("no terminal")),
-    ("gives nothing", None),
-    ("gives True", True),
-    ("gives a word", "once"),
+    ("returns None", None),
+    ("returns True", True),
+    ("returns a string", "once"),
 ]
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("answer", [answer for _, answer in BROKEN], ids=[name for name, _ in BROKEN])
-async def test_an_approver_that_breaks_is_a_no(answer: Any) -> None:
+async def test_a_failing_approver_denies_the_call(answer: Any) -> None:
     approvals = ApprovalChecker(PolicyRules(), Person(answer, Approval("once")))
     refused = await approvals.ask(CALL, spec())
     assert not refused.allowed
-    assert "terminal" not in refused.reason, "what broke is nothing for the model"
-    assert (await approvals.ask(CALL, spec())).allowed, "and the next question is asked all the same"
+    assert "terminal" not in refused.reason, "the model does not see the exception"
+    assert (await approvals.ask(CALL, spec())).allowed, "the next question is still asked"
 
 
 @pytest.mark.anyio
-async def test_questions_come_in_sequence_and_one_answer_can_settle_the_rest() -> None:
+async def test_questions_are_asked_in_sequence_and_a_grant_for_the_session_answers_waiting_questions() -> None:
     asking = 0
     asked = 0
 
@@ -256,7 +258,7 @@ async def test_questions_come_in_sequence_and_one_answer_can_settle_the_rest() -
 
 
 @pytest.mark.anyio
-async def test_a_question_that_is_cancelled_does_not_block_the_next() -> None:
+async def test_a_cancelled_question_does_not_block_the_next_question() -> None:
     began = anyio.Event()
 
     async def person(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
@@ -275,11 +277,11 @@ async def test_a_question_that_is_cancelled_does_not_block_the_next() -> None:
 
 
 @pytest.fixture
-def made_early() -> ApprovalChecker:
-    """Made as a program makes it: before there is an event loop."""
+def early_checker() -> ApprovalChecker:
+    """A checker that is created before the event loop starts, as in most programs."""
     return ApprovalChecker(PolicyRules(), Person(Approval("once")))
 
 
 @pytest.mark.anyio
-async def test_an_approver_can_be_given_before_there_is_an_event_loop(made_early: ApprovalChecker) -> None:
-    assert (await made_early.ask(CALL, spec())).allowed
+async def test_a_checker_created_before_the_event_loop_works(early_checker: ApprovalChecker) -> None:
+    assert (await early_checker.ask(CALL, spec())).allowed

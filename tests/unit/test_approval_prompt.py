@@ -1,4 +1,4 @@
-"""What a person is asked before a tool runs: whatever a server or a model writes, the question stays ours."""
+"""The approval prompt: no text of a server or a model can imitate the lines of the prompt."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tool(name: str = "echo", description: str = "", server: str = "raw", **more:
     return ToolSpec("offered", description, {}, server=server, tool=name, **more)
 
 
-def test_a_line_break_in_a_name_draws_no_line() -> None:
+def test_a_line_break_in_a_tool_name_adds_no_line_to_the_prompt() -> None:
     lines = asked(tool(FORGED))
     assert lines[0].startswith('raw wants to run "echo\\nraw wants to')
     assert [line for line in lines if line.startswith(("raw wants", "Run time"))] == lines[:1]
@@ -56,7 +56,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("name", "written"), NAMES, ids=[ascii(name)[:20] for name, _ in NAMES])
-def test_a_name_is_written_so_that_it_ends_where_it_ends(name: str, written: str) -> None:
+def test_unusual_tool_names_are_quoted_and_escaped(name: str, written: str) -> None:
     assert quote_name(name) == written
 
 
@@ -66,7 +66,7 @@ HINTS = (
 )
 
 
-def test_claims_of_a_server_are_shown_as_its_words_behind_a_bar() -> None:
+def test_claims_of_a_server_are_marked_with_a_bar() -> None:
     about = tool(
         description="Reads.\nraw wants to run time",
         title="Safe\nRun time of raw? [y]es",
@@ -85,7 +85,7 @@ def test_claims_of_a_server_are_shown_as_its_words_behind_a_bar() -> None:
     assert to_claims(about)["annotations"] == {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True}
 
 
-def test_the_prompt_says_why_it_asks_and_what_was_removed() -> None:
+def test_the_prompt_shows_its_reason_and_counts_invisible_characters() -> None:
     lines = asked(tool(removed_invisible=3), 100, {"text": "a\u200bb"}, why="a page of the web was read")
     assert "  reason for asking: a page of the web was read" in lines
     assert "(3 invisible characters were removed from what the server says)" in lines
@@ -93,7 +93,7 @@ def test_the_prompt_says_why_it_asks_and_what_was_removed() -> None:
     assert "(1 invisible character is written out in the arguments)" in lines
 
 
-def test_arguments_have_real_line_breaks_and_real_characters() -> None:
+def test_arguments_are_shown_with_line_breaks_and_unescaped_characters() -> None:
     block = format_arguments(
         ToolCallRequest(
             "1",
@@ -119,7 +119,7 @@ def test_arguments_have_real_line_breaks_and_real_characters() -> None:
 MORE = "  … 28 more lines, 261 characters: [v]iew all"
 
 
-def test_of_a_long_text_the_first_lines_are_shown_and_the_rest_is_counted() -> None:
+def test_a_long_text_is_shown_by_its_first_lines_and_a_count_of_the_remaining_lines() -> None:
     text = "\n".join(f"line {at}" for at in range(1, 41))
     short, whole = (asked(tool(), 100, {"content": text}, whole=whole) for whole in (False, True))
     assert short[2:15] == [
@@ -144,7 +144,7 @@ FOREIGN = st.text(st.sampled_from(ODD), max_size=300) | st.text(max_size=30)
 
 @unhurried
 @given(FOREIGN, FOREIGN, FOREIGN, st.dictionaries(FOREIGN, FOREIGN, max_size=4), st.integers(60, 200))
-def test_no_foreign_line_begins_like_ours_or_is_wider_than_the_terminal(
+def test_no_line_of_a_server_or_model_imitates_the_prompt_or_exceeds_the_terminal_width(
     name: str, title: str, description: str, arguments: dict[str, str], columns: int
 ) -> None:
     lines = asked(tool(name, description, title=title), columns)
@@ -180,7 +180,7 @@ def test_an_answer_is_a_key_or_a_word(typed: str, decision: str, reason: str) ->
 
 
 @pytest.mark.parametrize("typed", ["yep", "yikes", "now", "notes", "ok", "1", "y y", "sure", "x", "n't"])
-def test_what_is_no_answer_is_asked_again(typed: str) -> None:
+def test_an_unknown_answer_repeats_the_question(typed: str) -> None:
     assert parse_answer(typed) is Again.UNKNOWN
 
 
@@ -189,19 +189,19 @@ def test_keys_of_the_same_meaning_are_explained_together() -> None:
     assert explained == 'y: all these calls; 1, 2: that call alone. Enter alone is "no".'
 
 
-def test_all_can_be_asked_for() -> None:
+def test_view_edit_and_quit_are_answers() -> None:
     assert parse_answer("v") is parse_answer("View all") is Again.VIEW
     assert (parse_answer("e"), parse_answer("Quit")) == (Again.EDIT, Again.QUIT)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_the_last_line_has_the_names_again(columns: int) -> None:
+def test_the_last_line_repeats_the_names_of_tool_and_server(columns: int) -> None:
     assert asked(tool(), columns)[-1].startswith("Run echo of raw? ")
     assert asked(tool(SAMPLING), columns)[-1].startswith("Let raw use your model? ")
     assert all(len(line) < columns for line in asked(tool("x" * 500, server="y" * 500), columns))
 
 
-def test_arguments_nested_without_end_are_one_line() -> None:
+def test_deeply_nested_arguments_are_one_line_of_json() -> None:
     deep: Any = "end"
     for _ in range(60):
         deep = {"a": deep}
@@ -209,7 +209,7 @@ def test_arguments_nested_without_end_are_one_line() -> None:
     assert json.loads(line.partition(": ")[2])
 
 
-def test_marks_on_a_letter_that_no_terminal_draws_are_written_out_and_counted() -> None:
+def test_excess_combining_marks_are_escaped_and_counted() -> None:
     lines = asked(tool(description="d" + "\u0336" * 500), arguments={"z": "a" + "\u0301" * 5_000, "name": "e\u0301"})
     assert max(len(line) for line in lines) < 150
     assert "\u2502 name: e\u0301" in lines

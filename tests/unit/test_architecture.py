@@ -1,4 +1,4 @@
-"""The documents of the structure name files that exist, and a search by subject finds a file."""
+"""The files that docs/architecture.md and CONTRIBUTING.md name exist, and file names contain the usual terms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "dial_client"
 
 
-def test_files_that_the_documents_of_the_structure_name_exist() -> None:
+def test_files_named_in_the_architecture_and_contributing_documents_exist() -> None:
     documents = (ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md")
     missing = [
         f"{document.name}: {path}"
@@ -35,7 +35,7 @@ def test_files_that_the_documents_of_the_structure_name_exist() -> None:
         ("restart policy", "servers/restart_policy.py"),
     ],
 )
-def test_a_subject_is_found_by_the_name_of_its_file(subject: str, file: str) -> None:
+def test_a_search_for_a_term_finds_the_file_of_that_name(subject: str, file: str) -> None:
     words = subject.lower().replace(" ", "_")
     found = [path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if words in path.stem]
     assert file in found

@@ -1,4 +1,4 @@
-"""Paths in arguments: what is allowed lies in its folder however it is read, and no way of writing dodges a deny."""
+"""Paths in arguments: an allowed path is inside its folder in every reading; no spelling of a path evades a deny."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="paths as POSIX write
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder with ``project`` to be allowed, ``keys`` to be denied, and links between them."""
+    """A folder with ``project`` (allowed), ``keys`` (denied), and links between the two."""
     for name in ("project/src", "keys/deep", "elsewhere"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "keys" / "id").write_text("secret")
@@ -44,7 +44,7 @@ INSIDE = [
 
 @posix
 @pytest.mark.parametrize("text", INSIDE)
-def test_what_lies_in_the_folder_is_within(home: Path, text: str) -> None:
+def test_a_path_inside_the_folder_is_within_the_folder(home: Path, text: str) -> None:
     path = text.format(home=home)
     assert lies_within(path, [str(home / "project")], [str(home / "project")])
     assert may_reach(path, [str(home / "project")], [str(home / "project")])
@@ -81,12 +81,12 @@ ELSEWHERE = [
 
 @posix
 @pytest.mark.parametrize("text", ELSEWHERE, ids=[repr(text)[:40] for text in ELSEWHERE])
-def test_what_could_be_read_as_a_path_elsewhere_is_not_within(home: Path, text: str) -> None:
+def test_a_text_that_may_denote_an_outside_path_is_not_within_the_folder(home: Path, text: str) -> None:
     assert not lies_within(text.format(home=home), [str(home / "project")], [str(home / "project")])
 
 
 @posix
-def test_every_text_of_a_list_has_to_lie_within(home: Path) -> None:
+def test_every_text_of_a_list_must_be_within_the_folder(home: Path) -> None:
     folder, bases = [str(home / "project")], [str(home / "project")]
     assert lies_within(["a", "b"], folder, bases)
     assert lies_within([{"a": "b"}], folder, bases)
@@ -94,17 +94,17 @@ def test_every_text_of_a_list_has_to_lie_within(home: Path) -> None:
         assert not lies_within(value, folder, bases), value
 
 
-def test_a_relative_path_of_a_server_with_an_unknown_folder_lies_nowhere(home: Path) -> None:
+def test_a_relative_path_is_within_no_folder_if_the_folder_of_the_server_is_unknown(home: Path) -> None:
     assert not lies_within("a", [str(home)], [])
 
 
 @posix
-def test_a_folder_may_be_reached_by_a_link_itself(home: Path) -> None:
+def test_an_allowed_folder_may_be_a_symbolic_link(home: Path) -> None:
     assert lies_within(str(home / "elsewhere" / "in" / "a"), [str(home / "elsewhere" / "in")], [])
     assert lies_within(str(home / "project" / "a"), [str(home / "elsewhere" / "in")], [])
 
 
-DODGES = [
+SPELLINGS = [
     "{home}/keys/id",
     "{home}/keys",
     "{home}//keys/id",
@@ -137,8 +137,8 @@ DODGES = [
 
 
 @posix
-@pytest.mark.parametrize("text", DODGES, ids=[text[:50] for text in DODGES])
-def test_no_way_of_writing_a_path_dodges_a_deny(home: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", SPELLINGS, ids=[text[:50] for text in SPELLINGS])
+def test_no_spelling_of_a_path_evades_a_deny(home: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(home))
     path = text.format(home=home, name=home.name)
     assert may_reach(path, [str(home / "keys")], [str(home)])
@@ -147,7 +147,7 @@ def test_no_way_of_writing_a_path_dodges_a_deny(home: Path, text: str, monkeypat
 
 
 @posix
-def test_a_denied_folder_has_all_its_names(home: Path) -> None:
+def test_a_deny_applies_to_links_and_unicode_forms_of_a_folder(home: Path) -> None:
     denied_by_link = [str(home / "project" / "out")]
     assert may_reach(str(home / "keys" / "id"), denied_by_link, [])
     composed, decomposed = "caf\u00e9", "cafe\u0301"
@@ -155,7 +155,7 @@ def test_a_denied_folder_has_all_its_names(home: Path) -> None:
 
 
 @posix
-def test_a_path_that_has_another_name_in_the_file_system_is_the_same_file(home: Path) -> None:
+def test_a_deny_follows_symbolic_links_in_a_path(home: Path) -> None:
     link = home / "project" / "hidden"
     link.symlink_to(home / "keys" / "deep")
     assert may_reach("project/hidden/x", [str(home / "keys")], [str(home)])
@@ -167,7 +167,7 @@ HARMLESS = ["{home}/project/a", "keysmith", "{home}/keysmith/id", "a text that n
 
 @posix
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_leads_elsewhere_is_no_reason_to_deny(home: Path, text: str) -> None:
+def test_a_path_outside_the_denied_folder_is_not_denied(home: Path, text: str) -> None:
     assert not may_reach(text.format(home=home), [str(home / "keys")], [str(home)])
     assert not may_reach(5, [str(home / "keys")], [str(home)])
 
@@ -187,12 +187,12 @@ GLOBS: list[tuple[str, str, bool]] = [
 
 @posix
 @pytest.mark.parametrize(("pattern", "text", "reaches"), GLOBS)
-def test_folders_may_be_patterns(home: Path, pattern: str, text: str, reaches: bool) -> None:
+def test_folders_may_be_glob_patterns(home: Path, pattern: str, text: str, reaches: bool) -> None:
     assert may_reach(text.format(home=home), [pattern.format(home=home)], [str(home)]) == reaches
 
 
 @posix
-def test_where_relative_paths_begin_depends_on_the_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_base_of_relative_paths_depends_on_the_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home / "elsewhere")
     entry = ServerSettings("files", Transport.STDIO, "x", cwd=str(home / "project"))
     allow, deny = policy_from(
@@ -206,19 +206,19 @@ def test_where_relative_paths_begin_depends_on_the_server(home: Path, monkeypatc
         return ProposedCall(ToolSpec("t", "", {}, "files", "t"), {"path": path}, settings)
 
     assert is_rule_met(allow, call("a", entry))
-    assert not is_rule_met(allow, call("a", None)), "the host's own folder is another one"
+    assert not is_rule_met(allow, call("a", None)), "the folder of the host is a different folder"
     assert is_rule_met(allow, call(str(home / "project" / "a"), None))
     remote = ServerSettings("files", Transport.HTTP, url="https://files.example")
     assert not is_rule_met(allow, call("a", remote))
     assert is_rule_met(deny, call("../keys/id", entry))
     assert is_rule_met(deny, call("../keys/id", remote))
     rooted = replace(entry, cwd="/", roots=(str(home), "file:///nowhere"))
-    assert is_rule_met(deny, call("keys/id", rooted)), "a server may begin in its roots"
+    assert is_rule_met(deny, call("keys/id", rooted)), "a server may resolve relative paths in its roots"
 
 
 @posix
-def test_a_long_text_takes_no_long_time(home: Path) -> None:
-    """Linear in the length: a quadratic reading of these would take minutes."""
+def test_a_long_text_is_checked_in_linear_time(home: Path) -> None:
+    """A quadratic algorithm would take minutes for these texts."""
     for piece in ("$HOME", "file:", "%25", "a/../", "../", "x\n", "~"):
         may_reach(piece * (1_000_000 // len(piece)), [str(home / "keys")], [str(home)])
         may_reach(piece * (MAX_PATH // len(piece)), [str(home / "keys")], [str(home)])
@@ -226,7 +226,9 @@ def test_a_long_text_takes_no_long_time(home: Path) -> None:
 
 
 @posix
-def test_a_host_whose_folder_was_deleted_still_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_are_decided_after_the_current_folder_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()

@@ -1,4 +1,4 @@
-"""Arguments checked against a server's own schema: what is wrong is said in few words, in a time that has an end."""
+"""Arguments are checked against the server's own schema: the problems are short, and the time is bounded."""
 
 from __future__ import annotations
 
@@ -10,23 +10,28 @@ import pytest
 from dial_client.schema.argument_check import ArgumentCheck
 
 CHECKED: list[tuple[str, Any, dict[str, Any], list[str]]] = [
-    ("right ones", {"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": 1}, []),
-    ("of the wrong type", {"properties": {"a": {"type": "integer"}}}, {"a": "x"}, ['a: "x" is not of type "integer"']),
-    ("missing", {"required": ["a"]}, {}, ['"a" is a required property']),
+    ("valid arguments", {"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": 1}, []),
     (
-        "wrong far inside",
+        "a value of the wrong type",
+        {"properties": {"a": {"type": "integer"}}},
+        {"a": "x"},
+        ['a: "x" is not of type "integer"'],
+    ),
+    ("a missing property", {"required": ["a"]}, {}, ['"a" is a required property']),
+    (
+        "a wrong value in a nested list",
         {"properties": {"a": {"items": {"type": "null"}}}},
         {"a": [None, 1]},
         ['a.1: 1 is not of type "null"'],
     ),
     (
-        "against a rule that is not in the fit schema",
+        "a keyword that the adapted schema lacks",
         {"not": {"required": ["a"]}},
         {"a": 1},
         ['{"required":["a"]} is not allowed for {"a":1}'],
     ),
-    ("with half a surrogate pair", {"properties": {"a": {"type": "integer"}}}, {"a": "\ud800"}, ["surrogates"]),
-    ("of no JSON type", {"properties": {"a": {"type": "integer"}}}, {"a": object()}, ["type"]),
+    ("a lone surrogate", {"properties": {"a": {"type": "integer"}}}, {"a": "\ud800"}, ["surrogates"]),
+    ("a value of no JSON type", {"properties": {"a": {"type": "integer"}}}, {"a": object()}, ["type"]),
     ("without a schema", {}, {"a": 1}, []),
     ("a schema that is invalid itself", {"type": "nonsense"}, {"a": 1}, []),
     (
@@ -47,20 +52,20 @@ CHECKED: list[tuple[str, Any, dict[str, Any], list[str]]] = [
         {"pattern": "x", "b": {"pattern": "x"}},
         ["b: "],
     ),
-    ("a schema that refers to somewhere else", {"$ref": "http://127.0.0.1:1/schema"}, {"a": 1}, []),
+    ("a schema that refers to a URL", {"$ref": "http://127.0.0.1:1/schema"}, {"a": 1}, []),
     ("a schema that refers to a file", {"$ref": "file:///etc/hostname"}, {"a": 1}, []),
-    ("a schema with half a surrogate pair", {"description": "\ud800"}, {"a": 1}, []),
+    ("a schema with a lone surrogate", {"description": "\ud800"}, {"a": 1}, []),
     ("a schema that is its own reference", {"$ref": "#"}, {"a": 1}, []),
 ]
 
 
 @pytest.mark.parametrize(("schema", "arguments", "problems"), [c[1:] for c in CHECKED], ids=[c[0] for c in CHECKED])
-def test_arguments_are_checked_against_the_original(
+def test_arguments_are_checked_against_the_original_schema(
     schema: Any, arguments: dict[str, Any], problems: list[str]
 ) -> None:
     found = ArgumentCheck(schema).problems(arguments)
     assert len(found) == len(problems)
-    assert all(problem in heard for problem, heard in zip(problems, found, strict=True))
+    assert all(problem in text for problem, text in zip(problems, found, strict=True))
 
 
 def test_arguments_need_not_be_a_dict() -> None:
@@ -74,13 +79,13 @@ def test_at_most_five_problems_are_reported() -> None:
     assert len(check.problems({f"p{at}": "x" for at in range(100)})) == 5
 
 
-def test_mistakes_are_reported_without_repeating_it_all() -> None:
+def test_a_problem_does_not_repeat_a_long_value() -> None:
     check = ArgumentCheck({"properties": {"a": {"type": "integer"}}})
     [problem] = check.problems({"a": "x" * 100_000})
     assert len(problem) < 1000
     assert 'is not of type "integer"' in problem
 
 
-def test_a_pattern_that_takes_for_ever_has_an_end() -> None:
+def test_a_pattern_with_catastrophic_backtracking_is_stopped() -> None:
     check = ArgumentCheck({"properties": {"a": {"type": "string", "pattern": r"(?=a)(a+)+\1$"}}})
     assert len(check.problems({"a": "a" * 5000 + "!"})) == 1

@@ -1,4 +1,4 @@
-"""The values of a call are put right where the schema or the conversation says what they must be."""
+"""Argument values are corrected where the schema or the conversation determines them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_city_becomes_the_iana_name_of_its_time_zone() -> None:
         ("noon", "at noon", "noon"),
     ],
 )
-def test_a_time_of_day_has_24_hours_where_the_schema_says_so(value: str, question: str, time: str) -> None:
+def test_a_time_of_day_is_converted_to_24_hours_if_the_schema_says_so(value: str, question: str, time: str) -> None:
     assert corrected("time", value, CLOCK, question) == time
     assert corrected("time", value, {}, question) == value
 
@@ -74,7 +74,7 @@ def test_a_time_of_day_has_24_hours_where_the_schema_says_so(value: str, questio
         ("17 % 5", "What is left of 17 divided by 5?", "17 % 5"),
     ],
 )
-def test_a_percentage_in_a_sum_is_divided_by_100(value: str, question: str, expression: str) -> None:
+def test_a_percentage_in_an_expression_is_divided_by_100(value: str, question: str, expression: str) -> None:
     schema = {"description": "An arithmetic expression"}
     assert corrected("expression", value, schema, question) == expression
 
@@ -90,26 +90,26 @@ def test_a_percentage_in_a_sum_is_divided_by_100(value: str, question: str, expr
         ("Nowhere: a book", "Winter Arithmetic: author?", "Nowhere: a book"),
     ],
 )
-def test_a_name_is_cut_off_where_the_model_went_on(value: str, question: str, title: str) -> None:
+def test_text_that_the_model_added_after_a_name_is_removed(value: str, question: str, title: str) -> None:
     assert corrected("title", value, {"type": "string"}, question) == title
     assert corrected("text", value, {"type": "string"}, question) == value
 
 
-def test_a_currency_has_its_code_where_the_tool_takes_codes() -> None:
+def test_a_currency_becomes_its_code_if_the_tool_takes_codes() -> None:
     codes = {"euros": "EUR", "US dollars": "USD", "norwegian kroner": "NOK", "GBP": "GBP", "canadian dollar": "CAD"}
     assert {name: corrected("from_currency", name, {}) for name in codes} == codes
     assert corrected("currency", "crown", {}) == "crown"
     assert corrected("city", "euro", {}) == "euro"
 
 
-def test_a_flag_is_not_set_for_a_user_who_asks_for_its_opposite() -> None:
+def test_a_flag_is_false_if_the_user_asks_for_the_opposite() -> None:
     assert corrected("locked", True, {}, "Please unlock the garage door") is False
     assert corrected("muted", True, {}, "Mute me.\nAnd now unmute me!") is False
     assert corrected("locked", True, {}, "Lock the door. I had unlocked it.\nYes, lock it.") is True
     assert corrected("locked", False, {}, "Lock the door") is False
 
 
-def test_a_folder_without_a_name_is_the_current_folder() -> None:
+def test_an_invented_folder_becomes_the_current_folder() -> None:
     made_up = ("/home/ada/git", "your-repo", "https://github.com/ada/garden", "repo", "the repository")
     assert {corrected("repo_path", value, {}, "Which branch is this repo on?") for value in made_up} == {"."}
     assert corrected("repo_path", "/srv/shop", {}, "Which branch is /srv/shop on?") == "/srv/shop"
@@ -128,13 +128,13 @@ def test_a_path_that_must_be_absolute_is_never_the_current_folder() -> None:
     assert not is_folder("director", {"description": "Who made the film"})
 
 
-def test_a_value_may_be_named_by_the_description_of_its_argument() -> None:
+def test_a_value_quoted_in_the_description_of_an_argument_is_recognized() -> None:
     assert is_named_in("all", BRANCHES)
     assert not is_named_in("some", BRANCHES)
     assert not is_named_in("Europe/London", ZONE)
 
 
-def test_a_description_may_name_the_value_for_an_argument_the_user_left_out() -> None:
+def test_a_description_may_name_the_default_of_a_missing_argument() -> None:
     assert find_fallback(ZONE) == "UTC"
     assert find_fallback({"description": "The language. Defaults to 'en'."}) == "en"
     assert find_fallback({"description": "The city, such as 'Rome' if no country is given"}) is None
@@ -142,7 +142,7 @@ def test_a_description_may_name_the_value_for_an_argument_the_user_left_out() ->
     assert find_fallback({}) is None
 
 
-def test_an_error_may_name_the_folder_that_is_allowed() -> None:
+def test_the_allowed_folder_is_read_from_an_error() -> None:
     error = "Repository path '/home/ada' is outside the allowed repository '/srv/shop'"
     assert find_allowed_folder(error) == "/srv/shop"
     assert find_allowed_folder("Access denied - path outside allowed directories: /x not in /srv/shop") == "/srv/shop"

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
 
 
-async def test_a_nursery_is_opened_in_one_task_and_closed_in_another() -> None:
+async def test_background_tasks_are_opened_in_one_task_and_closed_in_another_task() -> None:
     box: list[BackgroundTasks] = []
     ran = anyio.Event()
 
@@ -43,14 +43,14 @@ async def test_a_nursery_is_opened_in_one_task_and_closed_in_another() -> None:
     assert ran.is_set()
 
 
-async def test_the_opening_task_keeps_no_cancel_scope() -> None:
+async def test_cancelling_the_task_that_opened_does_not_cancel_background_tasks() -> None:
     with anyio.CancelScope() as scope:
-        nursery = await BackgroundTasks.open()
+        tasks = await BackgroundTasks.open()
         done = anyio.Event()
-        nursery.start_soon(_set_soon, done)
+        tasks.start_soon(_set_soon, done)
         scope.cancel()
     await done.wait()
-    await nursery.aclose()
+    await tasks.aclose()
 
 
 async def _set_soon(event: anyio.Event) -> None:
@@ -58,8 +58,8 @@ async def _set_soon(event: anyio.Event) -> None:
     event.set()
 
 
-async def test_a_child_has_the_context_of_the_starting_task() -> None:
-    nursery = await BackgroundTasks.open()
+async def test_a_child_has_the_context_variables_of_the_task_that_started_the_child() -> None:
+    tasks = await BackgroundTasks.open()
     seen: list[str] = []
     done = anyio.Event()
 
@@ -68,30 +68,30 @@ async def test_a_child_has_the_context_of_the_starting_task() -> None:
         done.set()
 
     NAME.set("caller")
-    nursery.start_soon(child)
+    tasks.start_soon(child)
     await done.wait()
-    await nursery.aclose()
+    await tasks.aclose()
     assert seen == ["caller"]
 
 
 async def test_a_child_that_raises_is_logged_and_leaves_its_siblings_running(caplog: pytest.LogCaptureFixture) -> None:
-    nursery = await BackgroundTasks.open()
+    tasks = await BackgroundTasks.open()
     done = anyio.Event()
 
     async def breaks() -> None:
         raise ValueError("broken")
 
     with caplog.at_level(logging.WARNING, logger="dial_client"):
-        nursery.start_soon(breaks)
+        tasks.start_soon(breaks)
         await anyio.wait_all_tasks_blocked()
-        nursery.start_soon(_set_soon, done)
+        tasks.start_soon(_set_soon, done)
         await done.wait()
-    await nursery.aclose()
+    await tasks.aclose()
     assert "ValueError: broken" in caplog.text
 
 
-async def test_closing_waits_for_shielded_ends_even_when_the_closer_is_cancelled() -> None:
-    nursery = await BackgroundTasks.open()
+async def test_closing_waits_for_shielded_cleanup_even_if_the_closing_task_is_cancelled() -> None:
+    tasks = await BackgroundTasks.open()
     began, ended = anyio.Event(), anyio.Event()
 
     async def child() -> None:
@@ -103,16 +103,16 @@ async def test_closing_waits_for_shielded_ends_even_when_the_closer_is_cancelled
                 await anyio.lowlevel.checkpoint()
                 ended.set()
 
-    nursery.start_soon(child)
+    tasks.start_soon(child)
     await began.wait()
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await nursery.aclose()
+        await tasks.aclose()
     assert ended.is_set()
 
 
-async def test_a_child_that_breaks_while_it_is_cancelled_is_contained() -> None:
-    nursery = await BackgroundTasks.open()
+async def test_an_exception_during_the_cancellation_of_a_child_is_contained() -> None:
+    tasks = await BackgroundTasks.open()
 
     async def breaks() -> None:
         try:
@@ -125,34 +125,34 @@ async def test_a_child_that_breaks_while_it_is_cancelled_is_contained() -> None:
             group.start_soon(breaks)
             await anyio.sleep_forever()
 
-    nursery.start_soon(child)
+    tasks.start_soon(child)
     await anyio.wait_all_tasks_blocked()
-    await nursery.aclose()
+    await tasks.aclose()
     with pytest.raises(RuntimeError):
-        nursery.start_soon(child)
+        tasks.start_soon(child)
 
 
-async def test_closing_twice_is_fine_and_nothing_starts_afterwards() -> None:
-    nursery = await BackgroundTasks.open()
-    await nursery.aclose()
-    await nursery.aclose()
+async def test_closing_twice_is_allowed_and_no_task_starts_afterwards() -> None:
+    tasks = await BackgroundTasks.open()
+    await tasks.aclose()
+    await tasks.aclose()
     with pytest.raises(RuntimeError, match="closed"):
-        nursery.start_soon(_set_soon, anyio.Event())
+        tasks.start_soon(_set_soon, anyio.Event())
 
 
-def test_a_half_imported_trio_does_not_matter_to_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Another thread may be in the middle of importing it: an HTTP library does so when it finds it installed.
+def test_a_partially_imported_trio_does_not_affect_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another thread may be importing trio: an HTTP library imports it if it is installed.
     monkeypatch.setitem(sys.modules, "trio", types.ModuleType("trio"))
 
     async def main() -> None:
-        nursery = await BackgroundTasks.open()
-        await nursery.aclose()
+        tasks = await BackgroundTasks.open()
+        await tasks.aclose()
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # no other has tasks that are cancelled like this
-async def test_tasks_whose_opening_is_cancelled_end() -> None:
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # only asyncio cancels a task in this way
+async def test_cancelling_open_leaves_no_task_running() -> None:
     before = asyncio.all_tasks()
     opening = asyncio.create_task(BackgroundTasks.open())
     await anyio.lowlevel.checkpoint()

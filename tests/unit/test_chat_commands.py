@@ -1,4 +1,4 @@
-"""Commands of a conversation: how they are found, and the parts of them that need no program."""
+"""Chat commands: how they are looked up, and how the command line is split."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dial_client.cli.commands import run
 from tests.support.typed_screen import TypedScreen
 
 
-def test_every_command_has_one_name_and_a_line_that_says_what_it_does() -> None:
+def test_every_command_has_a_unique_name_and_a_description_of_one_line() -> None:
     names = [command.name for command in COMMANDS]
     assert len(set(names)) == len(names) == len(command_descriptions())
     assert all(name.startswith("/") and name == name.lower() for name in names)
     assert [c.name for c in COMMANDS if not 0 < len(c.description) <= 60 or "\n" in c.description] == []
 
 
-def test_an_unknown_command_names_the_nearest() -> None:
+def test_the_error_for_an_unknown_command_names_the_nearest_command() -> None:
     assert "did you mean /model?" in describe_unknown("/modle")
     assert "did you mean /new?" in describe_unknown("/mew")
     assert describe_unknown("/\x1b[2Jzzz").isprintable()
@@ -47,12 +47,12 @@ async def test_an_item_is_chosen_by_its_number_after_a_search() -> None:
     assert empty.printed == ["None."]
 
 
-def test_blocks_of_code_are_found_as_they_are() -> None:
+def test_code_blocks_are_extracted_unchanged() -> None:
     text = "a\n```python\nprint('`')\n\n  x\n```\nb\n~~~\nc\n~~~\n````\n```\nd\n````\n```\nopen"
     assert find_code(text) == ["print('`')\n\n  x", "c", "```\nd", "open"]
 
 
-def test_a_text_goes_to_the_clipboard_of_the_terminal() -> None:
+def test_a_text_is_copied_to_the_clipboard_with_osc_52() -> None:
     assert to_osc52("ä".encode(), {}) == "\x1b]52;c;w6Q=\x07"
     wrapped = to_osc52(b"x" * 1000, {"STY": "1"})
     assert wrapped.count("\x1bP") == wrapped.count("\x1b\\") > 3
@@ -70,7 +70,7 @@ def test_a_text_goes_to_the_clipboard_of_the_terminal() -> None:
         *((word, None) for word in ("hello", "hi", "thanks", "weather", "why", "test", "review", "summarize", "go")),
     ],
 )
-def test_a_word_is_near_a_command_or_a_question(word: str, near: str | None) -> None:
+def test_a_word_similar_to_a_command_suggests_the_command(word: str, near: str | None) -> None:
     assert find_near_command(word) == near
 
 
@@ -83,7 +83,7 @@ def test_only_a_single_word_may_be_meant_as_a_command() -> None:
 
 def test_a_word_like_a_command_is_not_sent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["modles"]) == 2
-    assert "did you mean: dial-chat models; to ask it: dial-chat -- modles" in capsys.readouterr().err
+    assert "did you mean: dial-chat models; to ask the model: dial-chat -- modles" in capsys.readouterr().err
 
 
 def test_a_resume_without_an_id_asks_for_a_conversation() -> None:
@@ -93,7 +93,7 @@ def test_a_resume_without_an_id_asks_for_a_conversation() -> None:
     assert split_command(["-v", "tools"]) == ("tools", ["-v"])
 
 
-def test_the_command_of_a_group_has_both_names() -> None:
+def test_the_default_command_of_a_group_is_found_without_its_name() -> None:
     assert split_command(["servers"]) == ("servers list", [])
     assert split_command(["-c", "my.json", "servers", "--json"]) == ("servers list", ["-c", "my.json", "--json"])
     assert split_command(["servers", "-c", "my.json", "login", "docs"]) == ("servers login", ["-c", "my.json", "docs"])

@@ -1,4 +1,4 @@
-"""Citations: their JSON, their numbers, and their place in the text that is shown."""
+"""Citations: their JSON, their numbers, and their positions in the displayed text."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ FILE = Citation("file-1", "report.pdf", quote="The sky is blue.", location="page
 UNPLACED = Citation("https://b.test", url="https://b.test")
 
 
-def test_a_citation_comes_back_from_json_as_it_was() -> None:
+def test_a_citation_round_trips_through_json() -> None:
     message = Message(Role.ASSISTANT, "Hello, world", citations=(WEB, FILE, UNPLACED))
     assert Message.from_dict(json.loads(json.dumps(message.to_dict()))) == message
     assert WEB.to_dict() == {"source": WEB.source, "title": "A page", "url": WEB.url, "start": 0, "end": 5}
 
 
 @pytest.mark.parametrize("data", [{}, {"source": ""}, {"source": 1}, {"source": "a", "title": 2}, {"title": "a"}])
-def test_what_names_no_source_is_no_citation(data: dict[str, object]) -> None:
+def test_a_citation_without_a_valid_source_is_an_error(data: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="not a citation"):
         Citation.from_dict(data)
 
@@ -47,7 +47,7 @@ def test_lists_of_other_forms_are_not_read_as_citations() -> None:
         assert Message.from_dict({"role": "assistant", "content": "Hi", "citations": citations}).citations == ()
 
 
-def test_a_span_that_is_none_of_any_text_is_left_out() -> None:
+def test_an_invalid_span_is_left_out() -> None:
     spans = ((5, 2), (-1, 3), (0, 0), (True, 2), (None, 2), (1.5, 2), ("1", 2))
     assert [WEB.at(*span).start for span in spans] == [None] * len(spans)
 
@@ -88,14 +88,14 @@ def test_sources_are_numbered_once_and_safe_to_show() -> None:
     ]
 
 
-def test_markers_stand_behind_the_cited_parts_unless_the_model_wrote_them() -> None:
+def test_markers_follow_the_cited_text_unless_the_model_wrote_markers() -> None:
     assert insert_markers("Hello, world", [WEB, FILE, UNPLACED]) == "Hello[1], world[2]"
     assert insert_markers("Hello[1], 世界[2]!", [WEB, Citation("2").at(9, 12)]) == "Hello[1], 世界[2]!"
     assert insert_markers("Hello", [WEB, WEB, Citation("z", start=1, end=5)]) == "Hello[1][2]"
     assert insert_markers("short", [Citation("z", start=1, end=50)]) == "short"
 
 
-def test_a_span_follows_its_text_where_markup_was_removed() -> None:
+def test_spans_are_adjusted_when_markup_is_removed() -> None:
     received, shown = "<think>hm</think>The sky is blue. End\x07.", "The sky is blue. End."
     at = received.index("sky")
     cited = [WEB.at(at, at + 3), FILE.at(len(received) - 1, len(received)), UNPLACED.at(0, 5), UNPLACED.at(5, 400)]
@@ -117,7 +117,7 @@ async def test_a_store_and_an_export_keep_the_sources_of_an_answer() -> None:
     assert "Hello[1], world[2]\n\nSources:\n\n- [1] A page - https://a.test/x\n- [2] report.pdf" in text
 
 
-def test_the_terminal_lists_the_sources_behind_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_lists_the_sources_after_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     message = Message(Role.ASSISTANT, (TextPart("Hello, world"), ImagePart("AAAA", "image/png")), citations=(WEB, FILE))
     turn = Turn(message, (message,), StopReason.ANSWERED, 0, Usage())
     sink = TerminalSink()

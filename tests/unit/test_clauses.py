@@ -1,4 +1,4 @@
-"""A question that asks for several things is taken apart into its requests."""
+"""A question with several requests is split into clauses, one for each request."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_each_request_is_a_clause(question: str, clauses: list[str]) -> None:
         "Add 2 and 3, add 4 and 5, add 6 and 7, add 8 and 9, add 1 and 2.",
     ],
 )
-def test_one_request_is_one_clause(question: str) -> None:
+def test_a_single_request_is_not_split(question: str) -> None:
     assert split_clauses(question) == (question,)
 
 
@@ -92,11 +92,11 @@ def test_a_request_is_open_until_a_call_was_made_for_it(
         ("How warm is the office?", "office", ""),
     ],
 )
-def test_a_name_that_is_joined_with_a_value_is_its_sibling(question: str, value: str, sibling: str) -> None:
+def test_a_name_joined_to_the_value_of_a_call_is_its_sibling(question: str, value: str, sibling: str) -> None:
     made = call(WARMTH, value)
     assert find_sibling(question, made, [made]) == sibling
 
 
-def test_a_name_that_was_called_with_before_is_no_sibling() -> None:
+def test_a_name_that_an_earlier_call_used_is_no_sibling() -> None:
     first, second = call(WARMTH, "kitchen"), call(WARMTH, "office")
     assert find_sibling("How warm are the kitchen and the office?", first, [first, second]) == ""

@@ -1,4 +1,4 @@
-"""The options of a client, and those of one turn."""
+"""The options of a client and of a single turn."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def test_from_config_takes_the_keywords_of_the_class() -> None:
 
 
 @pytest.mark.parametrize("name", ["allow", "deny"])
-def test_a_text_in_place_of_patterns_is_a_type_error(name: str) -> None:
+def test_a_string_in_place_of_a_list_of_patterns_is_a_type_error(name: str) -> None:
     options: dict[str, Any] = {name: "time/*"}
-    with pytest.raises(TypeError, match=rf"{name} takes a list of patterns, not a text: {name}=\['time/\*'\]"):
+    with pytest.raises(TypeError, match=rf"{name} takes a list of patterns, not a string: {name}=\['time/\*'\]"):
         ApprovalPolicy(**options)
 
 
@@ -52,13 +52,13 @@ def add(a: int, b: int) -> int:
         (Message, "the class Message"),
     ],
 )
-def test_a_server_that_is_none_is_a_type_error(server: Any, kind: str) -> None:
+def test_an_invalid_server_is_a_type_error(server: Any, kind: str) -> None:
     with pytest.raises(TypeError, match=f"server 'it': expected an entry as in servers.json, .* not {kind}$"):
         DialClient({"it": server})
 
 
 class Silent:
-    """A provider that lacks a member."""
+    """A provider without `generate`."""
 
     info = ModelInfo("silent")
 
@@ -84,12 +84,12 @@ class Talker(Silent):
     ("model", "problem"),
     [
         (42, "expected the name of a model, or a Provider, not int"),
-        (Talker, r"not the class Talker: give an object of it, Talker\(…\)"),
+        (Talker, r"not the class Talker: pass an instance, Talker\(…\)"),
         (Silent(), "not Silent, which has no generate"),
-        (Whole(), "Whole.generate returns its reply as a whole: it has to `yield` it, a Completion last"),
+        (Whole(), "Whole.generate returns its whole reply: it has to `yield` the deltas, a Completion last"),
     ],
 )
-def test_a_model_that_is_none_is_a_type_error(model: Any, problem: str) -> None:
+def test_an_invalid_model_is_a_type_error(model: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=f"{problem}$"):
         DialClient({}, model)
     with pytest.raises(TypeError, match=f"{problem}$"):
@@ -104,7 +104,7 @@ async def test_a_provider_that_yields_no_deltas_is_a_type_error() -> None:
             await dial.run("Hi")
 
 
-def test_an_approver_that_is_no_function_is_a_type_error() -> None:
+def test_an_approver_that_is_not_a_function_is_a_type_error() -> None:
     approve: Any = True
     with pytest.raises(TypeError, match="approve takes an asynchronous function, not bool"):
         DialClient({}, ScriptedProvider([]), approve=approve)
@@ -118,26 +118,26 @@ def test_an_approver_that_is_no_function_is_a_type_error() -> None:
         ({"callbacks": print}, r"callbacks takes Callbacks\(…\), not the function print"),
     ],
 )
-def test_an_option_of_another_type_is_a_type_error(options: dict[str, Any], problem: str) -> None:
+def test_an_option_of_the_wrong_type_is_a_type_error(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(TypeError, match=f"{problem}$"):
         DialClient({}, ScriptedProvider([]), **options)
 
 
 @pytest.mark.anyio
-async def test_limits_of_a_turn_that_are_none_are_a_type_error() -> None:
+async def test_invalid_limits_of_a_turn_are_a_type_error() -> None:
     limits: Any = {"timeout": 1}
     async with DialClient({}, ScriptedProvider([])) as dial:
         with pytest.raises(TypeError, match=r"limits takes Limits\(…\), not dict"):
             await dial.run("Hi", limits=limits)
 
 
-def test_an_unknown_way_to_end_at_a_limit_is_refused() -> None:
+def test_an_unknown_value_of_on_limit_is_refused() -> None:
     way: Any = "boom"
     with pytest.raises(ConfigError, match="unknown on_limit 'boom'"):
         DialClient({}, ScriptedProvider([]), on_limit=way)
 
 
-def test_a_limit_that_is_no_number_and_replies_that_are_a_text_are_type_errors() -> None:
+def test_a_limit_and_replies_that_are_strings_are_type_errors() -> None:
     seconds: Any = "10"
     with pytest.raises(TypeError, match="timeout must be a number, not str"):
         Limits(timeout=seconds)
@@ -146,7 +146,7 @@ def test_a_limit_that_is_no_number_and_replies_that_are_a_text_are_type_errors()
 
 
 class Prepared(ScriptedProvider):
-    """Counts how often it is prepared."""
+    """A provider that counts the calls of `prepare`."""
 
     count = 0
 
@@ -155,7 +155,7 @@ class Prepared(ScriptedProvider):
 
 
 @pytest.mark.anyio
-async def test_a_client_that_is_opened_twice_is_opened_once() -> None:
+async def test_opening_a_client_twice_prepares_the_model_once() -> None:
     model = Prepared(["One."])
     dial = DialClient({}, model)
     await dial.open()
@@ -167,14 +167,14 @@ async def test_a_client_that_is_opened_twice_is_opened_once() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("given", [42, None, ["Hi"], {"role": "user", "content": "Hi"}, EditedMessage(0, b"Hi")])  # type: ignore[arg-type]
-async def test_what_is_no_message_is_neither_stored_nor_answered(given: Any) -> None:
+async def test_an_invalid_message_is_neither_stored_nor_answered(given: Any) -> None:
     async with DialClient({}, ScriptedProvider([])) as dial:
         manager = ConversationManager(dial, MemoryStore())
         conversation = await manager.create()
         calls: list[Callable[[str, Any], Awaitable[Any]]] = [manager.chat, manager.start]
         for call in calls:
             with pytest.raises(
-                TypeError, match=r"a conversation goes on with a text or a Message, not \w+(: use .*)?$"
+                TypeError, match=r"a conversation continues with a text or a Message, not \w+(: use .*)?$"
             ):
                 await call(conversation.id, given)
         with pytest.raises(TypeError):
@@ -186,12 +186,12 @@ async def test_what_is_no_message_is_neither_stored_nor_answered(given: Any) -> 
     ("store", "problem"),
     [
         ("sqlite:///talk.db", r": SQLStore\('sqlite:///talk.db'\) opens a database"),
-        (MemoryStore, r"the class MemoryStore: give an object of it, MemoryStore\(…\)"),
+        (MemoryStore, r"the class MemoryStore: pass an instance, MemoryStore\(…\)"),
         (Silent(), "Silent, which has no create, append, .*delete"),
         (None, "NoneType"),
     ],
 )
-def test_a_store_that_is_none_is_a_type_error(store: Any, problem: str) -> None:
+def test_an_invalid_store_is_a_type_error(store: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=f"expected a ConversationStore, not .*{problem}$"):
         ConversationManager(DialClient({}, ScriptedProvider([])), store)
 
@@ -222,7 +222,7 @@ async def test_a_turn_takes_a_text_a_message_or_messages(conversation: Any) -> N
         ([Message.user("Hi"), {"role": "user"}], r"item 1 is of type dict: use Message.from_dict\(data\)"),
     ],
 )
-async def test_a_conversation_that_is_none_is_a_type_error(conversation: Any, problem: str) -> None:
+async def test_an_invalid_conversation_is_a_type_error(conversation: Any, problem: str) -> None:
     async with DialClient({}, ScriptedProvider([])) as dial:
         calls: list[Callable[[Any], Any]] = [dial.run, dial.response]
         for call in calls:
@@ -235,7 +235,7 @@ async def test_a_conversation_that_is_none_is_a_type_error(conversation: Any, pr
 
 
 @pytest.mark.anyio
-async def test_limits_and_instructions_of_one_turn_hold_for_this_turn_alone() -> None:
+async def test_instructions_of_one_turn_apply_to_that_turn_only() -> None:
     model = ScriptedProvider(["One.", "Two.", "Three."])
     async with DialClient({}, model, system="Be polite.") as dial:
         await dial.run("Hi", system="Be brief.")

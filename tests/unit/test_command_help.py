@@ -1,4 +1,4 @@
-"""``dial-chat --help`` and the manual page, which have one source."""
+"""``dial-chat --help`` and the manual page, which are both generated from the options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands
+from dial_client.cli import commands as registered  # noqa: F401 - the import registers the commands
 from dial_client.cli.command_help import EXAMPLES, chat_help, option_groups
 from dial_client.cli.manual_page import manual_page
 from dial_client.cli.typer_apps import command_names, load_groups, more, talk
@@ -51,8 +51,8 @@ def test_an_option_takes_one_line_of_help(chat: Any) -> None:
     assert long == []
 
 
-def test_the_manual_page_is_that_of_these_options(chat: Any, group: TyperGroup) -> None:
+def test_the_manual_page_is_generated_from_the_current_options(chat: Any, group: TyperGroup) -> None:
     page = (ROOT / "docs" / "dial-chat.1").read_text(encoding="utf-8")
-    assert page == manual_page(chat, group), "make man writes it anew"
+    assert page == manual_page(chat, group), "run `make man`"
     requests = {line.split()[0] for line in page.splitlines() if line.startswith((".", "'"))}
     assert requests == {".TH", ".SH", ".SS", ".TP", ".B", ".br", ".PP", ".nf", ".fi"}

@@ -1,4 +1,4 @@
-"""Whatever a configuration file holds, it is read as settings, or it is an error with a place."""
+"""Any content of a configuration file gives settings, or a ConfigError with a place."""
 
 from __future__ import annotations
 

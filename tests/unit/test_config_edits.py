@@ -1,4 +1,4 @@
-"""``dial-chat config set`` and ``unset`` on a file: servers where the file has them, values that are no JSON."""
+"""``dial-chat config set`` and ``unset`` on a file: the place of the servers, and values that are not JSON."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def test_a_server_is_set_where_the_file_has_its_servers(path: Path, place: str, 
     assert list(outline(path.read_text()).servers) == ["my.git", "new"]
 
 
-def test_all_servers_at_the_top_of_a_file_are_not_set_at_once(path: Path) -> None:
+def test_all_servers_cannot_be_replaced_at_once_if_they_are_at_the_top_of_the_file(path: Path) -> None:
     path.write_text(json.dumps({"time": TIME}))
-    with pytest.raises(ConfigError, match="stand at the top of this file"):
+    with pytest.raises(ConfigError, match="are top-level keys of this file"):
         change(path, "mcpServers", "{}")
     assert json.loads(path.read_text()) == {"time": TIME}
 
 
-def test_a_first_server_of_a_file_without_servers_stands_under_mcpservers(path: Path) -> None:
+def test_the_first_server_of_a_file_is_added_under_mcpservers(path: Path) -> None:
     path.write_text('{"defaultModel": "local"}')
     change(path, "servers.time", json.dumps(TIME))
     assert json.loads(path.read_text()) == {"defaultModel": "local", "mcpServers": {"time": TIME}}
 
 
 @pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", "[1e999]", '"\\ud800"', "9" * 5000, "[" * 100_000])
-def test_a_value_that_is_no_json_is_text(path: Path, value: str) -> None:
+def test_a_value_that_is_not_valid_json_is_stored_as_text(path: Path, value: str) -> None:
     path.write_text("{}")
     change(path, "defaultModel", value)
     assert json.loads(path.read_text()) == {"defaultModel": value}

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration is said in words, with its place."""
+"""Each mistake in a configuration is described, with its place."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ENTRY_ERRORS = [
     ('{"command": ⟦""}', "time.command: expected the name or the path of a program", ""),
     (r'{"command": ⟦"C:\\x\node.exe"}', "time.command: expected the name", r"written \\"),
     ('{"command": ⟦"${E}"}', "time.command: expected the name or the path of a program", ""),
-    ('{"command": ⟦"a\\u0000b"}', "time.command: a NUL character cannot be passed on", ""),
+    ('{"command": ⟦"a\\u0000b"}', "time.command: a NUL character is not allowed", ""),
     ('{"command": "x", "args": ["a", ⟦8080]}', "time.args[1]: expected a string, found a number", "double quotes"),
     ('{"command": "x", "args": ⟦"a b"}', "time.args: expected a list, found a string", ""),
-    ('{"command": "x", "args": [⟦"\\u0000"]}', "time.args[0]: a NUL character cannot be passed on", ""),
+    ('{"command": "x", "args": [⟦"\\u0000"]}', "time.args[0]: a NUL character is not allowed", ""),
     ('{"command": "x", "env": ⟦["A=1"]}', "time.env: expected an object, found a list", ""),
     ('{"command": "x", "env": {"A": ⟦["x"]}}', "time.env.A: expected a string, found a list", ""),
     ('{"command": "x", "env": {"A": ⟦"\\u0000"}}', "time.env.A: a NUL character", ""),
@@ -28,7 +28,7 @@ ENTRY_ERRORS = [
     ('{"command": "x", "env": {⟦"": "x"}}', "time.env['']: expected the name of a variable", ""),
     ('{"command": "x", "cwd": ⟦1}', "time.cwd: expected a string", ""),
     ('{"command": "x", ⟦"url": "http://h"}', "time.url: must not be combined with command", "not both"),
-    ('⟦{"args": []}', "time: neither command nor url is present", 'a program ("command") or an address ("url")'),
+    ('⟦{"args": []}', "time: neither command nor url is present", 'a program ("command") or a URL ("url")'),
     ('⟦{"comand": "x"}', "time: neither command nor url is present", 'did you mean "command"?'),
     ('{"type": ⟦"http", "command": "x"}', "time.type: this type needs url", "leave the type out"),
     ('{"type": ⟦"stdio", "url": "http://h"}', "time.type: this type needs command", "leave the type out"),
@@ -89,16 +89,16 @@ ENTRY_ERRORS = [
     ('{"command": "x", "args": [⟦"${}"]}', "time.args[0]: unknown variable syntax", "${VAR:-default}"),
     ('{"command": "x", "args": [⟦"${:-x}"]}', "time.args[0]: unknown variable syntax", ""),
     ('{"command": "x", "args": [⟦"${TOKEN"]}', "time.args[0]: unknown variable syntax", ""),
-    ('{"command": "x", "args": [⟦"${A:-${E}}"]}', "time.args[0]: unknown variable syntax", "none inside another"),
+    ('{"command": "x", "args": [⟦"${A:-${E}}"]}', "time.args[0]: unknown variable syntax", "without nesting"),
     ('{"command": "x", "args": [⟦"${a\\u001bb}"]}', "time.args[0]: unknown variable syntax", ""),
 ]
 
 
 @pytest.mark.parametrize(("entry", "problem", "hint"), ENTRY_ERRORS)
-def test_what_is_wrong_with_a_server_is_named_with_its_place(entry: str, problem: str, hint: str) -> None:
+def test_a_mistake_in_a_server_entry_is_reported_with_its_place(entry: str, problem: str, hint: str) -> None:
     marked = entry if not entry.startswith(HERE + "{") else entry.removeprefix(HERE)
     text = in_a_file(marked)
-    if marked is not entry:  # the entry as a whole is to blame: its name is pointed at
+    if marked is not entry:  # the error is about the whole entry: it points to the name
         text = text.replace('"time"', f'{HERE}"time"')
     error = error_of(text, {"E": "", "A": "", "LINES": "a\nb"})
     assert error.problem.startswith("mcpServers." + problem)
@@ -112,10 +112,10 @@ def test_what_is_wrong_with_a_server_is_named_with_its_place(entry: str, problem
         ("⟦3", "expected an object, found a number", ""),
         ('{"mcpServers": ⟦[]}', "mcpServers: expected an object, found a list", ""),
         ('{"mcpServers": {}, ⟦"servers": {}}', "servers: must not be combined with mcpServers", "keep one of the two"),
-        ('{"mcpServers": {⟦"": {"command": "x"}}}', "mcpServers['']: expected a name that can be read", ""),
-        ('{"mcpServers": {⟦" ": {"command": "x"}}}', "mcpServers[' ']: expected a name that can be read", ""),
+        ('{"mcpServers": {⟦"": {"command": "x"}}}', "mcpServers['']: expected a name of printable characters", ""),
+        ('{"mcpServers": {⟦" ": {"command": "x"}}}', "mcpServers[' ']: expected a name of printable characters", ""),
         ('{"mcpServers": {⟦"a\\u001b[0m": {"command": "x"}}}', "mcpServers['a\\x1b[0m']: expected a name", ""),
-        ('{"mcpServers": {"a": {"command": "x"},\n ⟦"a": {}}}', "the key 'a' stands twice in one object", "line 1"),
+        ('{"mcpServers": {"a": {"command": "x"},\n ⟦"a": {}}}', "the key 'a' occurs twice in one object", "line 1"),
         ('{⟦"mcpServer": {"a": {"command": "x"}}}', "mcpServer: neither command nor url", 'did you mean "mcpServers"?'),
         ('{"theme": ⟦"dark"}', "theme: expected a server's entry, found a string", 'under "mcpServers"'),
         ('{"defaultModl": ⟦"m"}', "defaultModl: expected a server's entry", 'did you mean "defaultModel"?'),
@@ -160,14 +160,14 @@ def test_what_is_wrong_with_a_server_is_named_with_its_place(entry: str, problem
         ('{"models": {"m": {"parallel": ⟦true}}}', 'models.m.parallel: expected one of "omit"', ""),
     ],
 )
-def test_what_is_wrong_with_the_rest_is_named_with_its_place(text: str, problem: str, hint: str) -> None:
+def test_a_mistake_outside_of_server_entries_is_reported_with_its_place(text: str, problem: str, hint: str) -> None:
     error = error_of(text)
     assert problem in error.problem
     assert hint in error.hint
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1, True, "60", 10**400])
-def test_a_timeout_made_in_python_is_checked_like_one_in_a_file(seconds: object) -> None:
+def test_a_timeout_set_in_python_is_checked_like_a_timeout_in_a_file(seconds: object) -> None:
     with pytest.raises(ConfigError, match=r"^time\.toolTimeout: expected"):
         server(RUN | {"toolTimeout": seconds})
 
@@ -176,5 +176,5 @@ def test_an_error_without_a_file_names_the_server_and_the_key() -> None:
     with pytest.raises(ConfigError) as caught:
         server({"command": "x", "args": [3]})
     assert str(caught.value) == "time.args[0]: expected a string, found a number (put it in double quotes)"
-    with pytest.raises(ConfigError, match=r"^server: neither command nor url is present \(a server is"):
+    with pytest.raises(ConfigError, match=r"^server: neither command nor url is present \(a server needs"):
         server_from_mapping("server", {})

@@ -1,4 +1,4 @@
-"""The key `oauth` of a server's entry: what other hosts write, and what does not go together."""
+"""The key `oauth` of a server entry: the forms of other hosts, and invalid settings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read(oauth: Any, key: str = "oauth") -> OAuthSettings:
         ),
     ],
 )
-def test_what_other_hosts_write_is_read(key: str, oauth: Any, settings: OAuthSettings) -> None:
+def test_the_oauth_settings_of_other_hosts_are_read(key: str, oauth: Any, settings: OAuthSettings) -> None:
     assert read(oauth, key) == settings
 
 
@@ -59,7 +59,7 @@ def test_what_other_hosts_write_is_read(key: str, oauth: Any, settings: OAuthSet
         ("a-token", "expected an object"),
     ],
 )
-def test_what_does_not_go_together_is_named(oauth: Any, words: str) -> None:
+def test_an_invalid_oauth_setting_is_an_error_that_names_the_problem(oauth: Any, words: str) -> None:
     with pytest.raises(ConfigError) as error:
         read(oauth)
     assert words in str(error.value)

@@ -1,4 +1,4 @@
-"""What was written for other hosts works as it is, or it is said what to write instead."""
+"""Configurations written for other hosts work unchanged, or the error says what to write instead."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tests.support.config_files import (
 )
 
 
-def test_keys_of_other_hosts_and_comments_are_passed_over_in_silence() -> None:
+def test_keys_of_other_hosts_and_comments_are_ignored_without_a_warning() -> None:
     entry = RUN | {"description": "d", "icon": "i", "oauth": {}, "version": "1", "_x": 1, "//": "c", "$schema": "s"}
     assert server(entry).warnings == ()
 
 
-def test_what_other_hosts_mean_otherwise_is_warned_about() -> None:
+def test_a_value_with_a_different_meaning_in_other_hosts_gets_a_warning() -> None:
     (timeout,) = server(RUN | {"timeout": 60}).warnings
     assert timeout == "time.timeout: less than a second (timeout is in milliseconds, toolTimeout in seconds)"
     (variable,) = server(RUN | {"env": {"TOKEN": "$MY_TOKEN"}}).warnings
-    problem = "this is not a variable, and is used as it is written"
+    problem = "this is not expanded as a variable"
     assert variable == f"time.env.TOKEN: {problem} (a variable is written ${{NAME}})"
 
 
@@ -45,7 +45,7 @@ def test_what_other_hosts_mean_otherwise_is_warned_about() -> None:
     ],
     ids=["claude-desktop", "claude-code", "vs-code", "cursor", "cline", "gemini-cli"],
 )
-def test_configurations_of_other_hosts_work_as_they_are(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
+def test_configurations_of_other_hosts_work_unchanged(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
     (tmp_path / ".env").write_text("FROM_FILE=1\n")
     path = tmp_path / "mcp.json"
     path.write_text(text)
@@ -56,7 +56,7 @@ def test_configurations_of_other_hosts_work_as_they_are(tmp_path: Path, text: st
     )
 
 
-def test_the_details_of_other_hosts_are_understood(tmp_path: Path) -> None:
+def test_variables_timeouts_and_tool_lists_of_other_hosts_are_read(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("FROM_FILE=1\nDEBUG=1\n")
     environ = {"API_KEY": "k", "DB_URL": "db", "HOME": "/home/me", "USERPROFILE": "/home/me"}
     playwright = parse(VS_CODE, folder=tmp_path, environ=environ).servers["playwright"]
@@ -71,7 +71,7 @@ def test_the_details_of_other_hosts_are_understood(tmp_path: Path) -> None:
     assert parse(CLAUDE_DESKTOP, environ={}).servers["filesystem"].args[2] == r"C:\Users\me\Desktop"
 
 
-def test_an_input_of_vs_code_is_refused_with_what_to_write_instead() -> None:
+def test_an_input_of_vs_code_is_refused_with_a_hint() -> None:
     text = """{"inputs": [{"type": "promptString", "id": "key", "password": true}],
     "servers": {"a": {"command": "x", "env": {"KEY": ⟦"${input:key}"}}}}"""
     error = error_of(text)

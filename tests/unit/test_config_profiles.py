@@ -1,4 +1,4 @@
-"""Several configuration files as one, and the profiles in them."""
+"""Several configuration files are combined, and a profile selects from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read(content: dict[str, Any], profile: str | None = None) -> Settings:
     return parse(json.dumps(content), environ={}, profile=profile)
 
 
-def test_servers_of_both_files_are_used_and_the_later_file_replaces_those_of_the_same_name_whole() -> None:
+def test_servers_of_both_files_are_used_and_the_later_file_replaces_entries_of_the_same_name() -> None:
     user = file("user.json", {"mcpServers": {"time": {**TIME, "autoApprove": ["*"]}, "git": GIT}})
     folder = file("folder.json", {"mcpServers": {"time": {"command": "other-time"}}})
     settings = combine((user, folder))
@@ -38,7 +38,7 @@ def test_servers_of_both_files_are_used_and_the_later_file_replaces_those_of_the
     assert settings.sources == (Path("folder.json"), Path("user.json"))
 
 
-def test_the_model_of_the_later_file_counts_and_else_that_of_the_earlier() -> None:
+def test_the_default_model_of_the_later_file_replaces_that_of_the_earlier_file() -> None:
     user = file("user.json", {"defaultModel": "openai:a", "models": {"mine": {"model": "b"}}})
     assert combine((user, file("f.json", {"defaultModel": "local"}))).default_model == "local"
     merged = combine((user, file("f.json", {"models": {"yours": {"model": "c"}}})))
@@ -46,7 +46,7 @@ def test_the_model_of_the_later_file_counts_and_else_that_of_the_earlier() -> No
     assert list(merged.models) == ["mine", "yours"]
 
 
-def test_fallback_models_are_for_the_default_model_beside_them_alone() -> None:
+def test_fallback_models_apply_only_to_the_default_model_of_the_same_file() -> None:
     user = {"defaultModel": "openai:a", "fallbackModels": ["openai:b", "local"]}
     assert combine((file("user.json", user),)).find_fallback_models(None) == ("openai:b", "local")
     assert combine((file("user.json", user),)).find_fallback_models("openai:a") == ("openai:b", "local")
@@ -66,7 +66,7 @@ def test_fallback_models_are_for_the_default_model_beside_them_alone() -> None:
     assert read({**user, "profiles": profiles}, "same").find_fallback_models(None) == ("openai:b", "local")
 
 
-def test_the_fallback_models_of_a_models_own_entry_count_first() -> None:
+def test_the_fallback_models_of_a_model_entry_replace_those_of_the_file() -> None:
     models = {"mine": {"model": "a", "fallback_models": ["local"]}, "other": {"model": "b"}}
     settings = read({"models": models, "defaultModel": "mine", "fallbackModels": ["other"]})
     assert settings.find_fallback_models(None) == ("local",)
@@ -83,7 +83,9 @@ def test_the_fallback_models_of_a_models_own_entry_count_first() -> None:
         ({"profiles": {"work": {"system": "", "model": ""}}}, {"system": "", "default_model": "openai:a"}),
     ],
 )
-def test_an_empty_value_of_a_later_file_counts_and_null_does_not(folder: dict[str, Any], empty: dict[str, Any]) -> None:
+def test_an_empty_value_of_a_later_file_overrides_and_null_does_not(
+    folder: dict[str, Any], empty: dict[str, Any]
+) -> None:
     work = {"model": "openai:b", "servers": ["time"], "system": "Be brief."}
     user = {"mcpServers": {"time": {"command": "t"}}, "defaultModel": "openai:a", "profiles": {"work": work}}
 
@@ -98,7 +100,7 @@ def test_an_empty_value_of_a_later_file_counts_and_null_does_not(folder: dict[st
     assert values({"profiles": {"work": dict.fromkeys(work)}, "defaultModel": None}) == before
 
 
-def test_the_rules_of_the_earlier_file_are_tried_first_so_that_a_later_file_cannot_widen_them() -> None:
+def test_rules_of_the_earlier_file_are_tried_before_rules_of_the_later_file() -> None:
     user = file("user.json", {"policy": [{"ask": "git/*"}]})
     folder = file("folder.json", {"policy": [{"allow": "git/*"}]})
     assert [(rule.effect.value, rule.name) for rule in combine((user, folder)).policy] == [
@@ -107,7 +109,7 @@ def test_the_rules_of_the_earlier_file_are_tried_first_so_that_a_later_file_cann
     ]
 
 
-def test_an_unset_variable_of_the_earlier_file_leaves_its_server_out_and_says_so() -> None:
+def test_an_unset_variable_in_the_earlier_file_disables_its_server_with_a_warning() -> None:
     jira = {"url": "https://example.test/mcp", "headers": {"Authorization": "${TOKEN}"}}
     user = file("user.json", {"mcpServers": {"jira": jira, "time": TIME}, "models": {"m": {"api_key": "${KEY}"}}})
     settings = combine((user, file("folder.json", {"mcpServers": {"git": GIT}})))
@@ -124,7 +126,7 @@ def test_an_unset_variable_of_the_earlier_file_leaves_its_server_out_and_says_so
     assert (replaced.servers["jira"].enabled, replaced.warnings) == (True, ())
 
 
-def test_no_file_is_an_empty_configuration() -> None:
+def test_the_combination_of_no_files_is_an_empty_configuration() -> None:
     assert combine(()) == Settings()
 
 
@@ -163,14 +165,14 @@ def test_the_rules_of_a_profile_are_tried_before_those_of_its_file() -> None:
     assert [rule.effect.value for rule in read(content, "safe").policy] == ["deny", "allow"]
 
 
-def test_a_profile_of_one_file_chooses_among_the_servers_of_all() -> None:
+def test_a_profile_of_one_file_chooses_among_the_servers_of_all_files() -> None:
     user = file("user.json", {"mcpServers": {"git": GIT}, "profiles": {"work": {"servers": ["git", "build"]}}})
     folder = file("folder.json", {"mcpServers": {"build": TIME, "time": TIME}})
     servers = combine((user, folder), "work").servers
     assert [name for name, server in servers.items() if server.enabled] == ["git", "build"]
 
 
-def test_two_files_with_a_profile_of_one_name_make_one_profile_and_lose_no_rule() -> None:
+def test_profiles_of_the_same_name_in_two_files_are_merged_with_the_rules_of_both_files() -> None:
     user = file("user.json", {"profiles": {"work": {"model": "a", "system": "s", "policy": [{"deny": "*"}]}}})
     folder = file("folder.json", {"profiles": {"work": {"model": "b", "policy": [{"allow": "git/*"}]}}})
     settings = combine((user, folder), "work")
@@ -184,7 +186,7 @@ def test_two_files_with_a_profile_of_one_name_make_one_profile_and_lose_no_rule(
         ("wrk", {}, r"there is no profile 'wrk' \(did you mean \"work\"\?\)"),
         ("home", {}, r"there is no profile 'home' \(there are 'work'\)"),
         ("work", {"modle": "x"}, r"profiles\.work\.modle: unknown key of a profile \(did you mean \"model\"\?\)"),
-        ("work", {"servers": ["tme"]}, r"names the server 'tme', and there is none \(did you mean \"time\"\?\)"),
+        ("work", {"servers": ["tme"]}, r"names the server 'tme', which does not exist \(did you mean \"time\"\?\)"),
         ("work", {"servers": "time"}, r"profiles\.work\.servers: expected a list"),
         ("work", {"model": 3}, r"profiles\.work\.model: expected a string"),
     ],
@@ -194,16 +196,14 @@ def test_errors_of_a_profile_name_the_place(name: str, profile: dict[str, Any], 
         read({"mcpServers": {"time": TIME}, "profiles": {"work": profile}}, name)
 
 
-def test_a_profile_without_profiles_says_where_they_stand(tmp_path: Path) -> None:
+def test_the_error_for_a_profile_in_a_file_without_profiles_names_the_key(tmp_path: Path) -> None:
     path = tmp_path / "servers.json"
     path.write_text(json.dumps({"mcpServers": {"time": TIME}}))
-    with pytest.raises(ConfigError, match='profiles stand under "profiles"'):
+    with pytest.raises(ConfigError, match='profiles belong under "profiles"'):
         load(path, profile="work")
 
 
-def test_rules_are_named_by_profile_and_the_users_own_file_by_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_name_of_a_rule_contains_its_profile_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
@@ -217,7 +217,7 @@ def test_rules_are_named_by_profile_and_the_users_own_file_by_its_path(
     }
 
 
-def test_a_profile_in_two_files_is_shown_as_it_is_used() -> None:
+def test_a_profile_in_two_files_is_shown_merged() -> None:
     own = {"model": "openai:a", "system": "Be brief.", "policy": [{"ask": "git/*"}]}
     here = {"model": "local", "policy": [{"deny": "time/*"}]}
     files = [file("user.json", {"profiles": {"work": own}}), file("servers.json", {"profiles": {"work": here}})]
@@ -230,7 +230,7 @@ def test_a_profile_in_two_files_is_shown_as_it_is_used() -> None:
     assert [path for key, path in origins if key == "policy"] == ["user.json", "servers.json"]
 
 
-def test_values_are_shown_as_files_replace_them() -> None:
+def test_values_are_shown_as_merged_from_all_files() -> None:
     user = file(
         "user.json",
         {"defaultModel": "a", "fallbackModels": ["b"], "startupPatience": 3, "profiles": {"work": {"model": "m"}}},
@@ -249,7 +249,7 @@ def test_values_are_shown_as_files_replace_them() -> None:
 
 
 @pytest.mark.parametrize("odd", [{}, "x", 5, [], None])
-def test_an_odd_profile_beside_a_sound_profile_of_its_name_is_shown_all_the_same(odd: Any) -> None:
+def test_a_profile_is_shown_even_if_its_namesake_in_another_file_is_invalid(odd: Any) -> None:
     sound = file("a.json", {"profiles": {"work": {"model": "local"}}})
     unsound = file("b.json", {"profiles": {"work": odd}})
     for files in ([sound, unsound], [unsound, sound]):
@@ -257,7 +257,7 @@ def test_an_odd_profile_beside_a_sound_profile_of_its_name_is_shown_all_the_same
 
 
 @pytest.mark.parametrize("profile", [None, "work"])
-def test_of_a_single_server_only_its_own_variables_must_be_set(profile: str | None) -> None:
+def test_a_single_server_needs_only_its_own_variables(profile: str | None) -> None:
     jira = {"url": "https://example.test/mcp", "headers": {"Authorization": "${TOKEN}"}}
     content = {
         "mcpServers": {"[time]": TIME, "jira": jira},

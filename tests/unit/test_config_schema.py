@@ -33,7 +33,7 @@ def properties(name: str) -> dict[str, Any]:
     return found
 
 
-def test_exactly_the_keys_that_are_read_are_described() -> None:
+def test_the_schema_describes_exactly_the_keys_that_are_read() -> None:
     assert {*SCHEMA["properties"]} == {*TOP_KEYS, "$schema"}
     assert {*properties("server")} == {*SERVER_KEYS, *SERVER_ALIASES}
     assert {*properties("model")} == {*MODEL_KEYS}
@@ -43,12 +43,12 @@ def test_exactly_the_keys_that_are_read_are_described() -> None:
     assert {*properties("rule")["annotations"]["properties"]} == {*ANNOTATIONS}
 
 
-def test_every_key_has_a_sentence() -> None:
+def test_the_description_of_every_key_is_a_sentence() -> None:
     described = {**SCHEMA["properties"], **{k: v for name in DEFINITIONS for k, v in properties(name).items()}}
     assert [key for key, schema in described.items() if not schema["description"].endswith(".")] == []
 
 
-def test_the_defaults_are_those_of_the_settings() -> None:
+def test_the_defaults_of_the_schema_are_those_of_the_settings() -> None:
     usual = ServerSettings("x", Transport.STDIO)
     names = {re.sub(r"_(\w)", lambda found: found[1].upper(), field.name): field.name for field in fields(usual)}
     differing = [
@@ -94,7 +94,7 @@ def test_a_configuration_with_every_form_of_value_is_valid_and_is_read() -> None
         {"mcpServers": {"a": {"command": "x", "startupTimeout": 0}}},
     ],
 )
-def test_what_the_program_refuses_the_schema_refuses(content: dict[str, Any]) -> None:
+def test_the_schema_refuses_what_the_program_refuses(content: dict[str, Any]) -> None:
     assert not jsonschema_rs.is_valid(SCHEMA, content)
 
 

@@ -1,4 +1,4 @@
-"""What is secret in a configuration stands in no repr, no error and no warning."""
+"""Secrets of a configuration are in no repr, no error and no warning."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_no_secret_is_in_a_repr(tmp_path: Path) -> None:
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_no_secret_is_in_an_error_or_a_warning(data: st.DataObject) -> None:
-    """One place of the configuration is spoilt, then one place of its text."""
-    spoilt = json.loads(json.dumps(WITH_SECRETS))
-    del spoilt["mcpServers"]["a"]["envFile"]
-    holder, key = data.draw(st.sampled_from(places(spoilt)))
+    """Corrupt one value of the configuration, then one position of its text."""
+    corrupted = json.loads(json.dumps(WITH_SECRETS))
+    del corrupted["mcpServers"]["a"]["envFile"]
+    holder, key = data.draw(st.sampled_from(places(corrupted)))
     holder[key] = data.draw(
         st.sampled_from([3, True, None, [SECRET], {"k": SECRET}, f"ftp://{SECRET}\n", "${TOKEN}\0", "${TOKEN", "${NO}"])
     )
-    text = json.dumps(spoilt, indent=1)
+    text = json.dumps(corrupted, indent=1)
     at = data.draw(st.integers(0, len(text)))
     text = text[:at] + data.draw(st.sampled_from(["", '"', "\\", "\n", ",", "}", "]", "#", "x"])) + text[at:]
     try:
@@ -70,6 +70,6 @@ def test_no_secret_is_in_an_error_or_a_warning(data: st.DataObject) -> None:
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Return the holder and the key of every value below this one."""
+    """Return the container and the key of every value within `value`."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
     return [place for key in keys for place in ((value, key), *places(value[key]))]

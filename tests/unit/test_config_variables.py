@@ -1,4 +1,4 @@
-"""What comes into a configuration from outside: variables, the user's folder, and files of variables."""
+"""Variables, the home folder and env files in a configuration."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ VARIABLES = {"A": "one", "EMPTY": "", "NESTED": "${A}", "HOME": "/home/me", "USE
         ("~/x", "~/x"),
     ],
 )
-def test_variables_are_put_in_once(written: str, meant: str) -> None:
+def test_variables_are_expanded_once(written: str, meant: str) -> None:
     entry = {"command": "x", "args": [written], "env": {"K": written, "${A}": "key"}}
     read = server(entry, VARIABLES)
     assert read.args == (meant,)
@@ -63,17 +63,19 @@ def test_variables_are_put_in_once(written: str, meant: str) -> None:
         ({"command": "x", "autoApprove": ["${A}"]}, "auto_approve", ("${A}",)),
     ],
 )
-def test_variables_and_the_tilde_are_put_in_where_they_belong(entry: dict[str, Any], name: str, value: object) -> None:
+def test_variables_and_a_tilde_are_expanded_in_the_keys_that_support_them(
+    entry: dict[str, Any], name: str, value: object
+) -> None:
     assert getattr(server(entry, VARIABLES), name) == value
 
 
-def test_the_environment_of_the_process_is_used_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_environment_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIAL_TEST_VALUE", "found")
     assert parse('{"t": {"command": "${DIAL_TEST_VALUE}"}}').servers["t"].command == "found"
     assert server_from_mapping("t", {"command": "${DIAL_TEST_VALUE}"}).command == "found"
 
 
-def test_a_server_that_is_disabled_needs_no_variable_and_no_file() -> None:
+def test_a_disabled_server_needs_no_variable_and_no_env_file() -> None:
     entry = {
         "url": "${BASE}/[${X}/sse",
         "headers": {"A": "${TOKEN}"},
@@ -111,7 +113,7 @@ EQUALS=a=b==
 """
 
 
-def test_an_env_file_is_read_below_what_env_says(tmp_path: Path) -> None:
+def test_values_of_env_override_values_of_the_env_file(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / ".env").write_bytes(b"\xef\xbb\xbf" + ENV_FILE.replace("\n", "\r\n").encode())
     entry = '{"command": "x", "envFile": "${A}/.env", "env": {"OVERRIDDEN": "entry", "REMOVED": null, "OWN": "1"}}'
@@ -134,11 +136,11 @@ def test_an_env_file_is_read_below_what_env_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["no equals sign", "A='open", 'A="open', "A='x' y", "export B", "=x", "A B=x"])
-def test_a_bad_line_of_an_env_file_is_named_without_showing_it(tmp_path: Path, line: str) -> None:
+def test_the_error_for_an_invalid_line_of_an_env_file_does_not_show_the_line(tmp_path: Path, line: str) -> None:
     (tmp_path / "x.env").write_text(f"FIRST=1\n{line}\n")
     with pytest.raises(ConfigError) as caught:
         parse('{"t": {"command": "x", "envFile": "x.env"}}', folder=tmp_path)
-    assert str(caught.value) == "x.env:2:1: expected KEY=VALUE (a quote is closed in its line)"
+    assert str(caught.value) == "x.env:2:1: expected KEY=VALUE (a quote must end on its line)"
 
 
 @pytest.mark.parametrize("content", [None, b"A=\xff", b"A=\0"])
@@ -149,15 +151,15 @@ def test_an_env_file_that_cannot_be_read_is_an_error_at_its_key(tmp_path: Path, 
     assert error.problem == "mcpServers.time.envFile: there is no such file, or it cannot be read"
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are a matter of POSIX")
-def test_an_env_file_that_would_never_end_is_not_opened(tmp_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes exist on POSIX systems only")
+def test_a_named_pipe_as_env_file_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.env")
     error_of(in_a_file(f'{{"command": "x", "envFile": {HERE}"x.env"}}'), folder=tmp_path)
 
 
 @given(st.text(st.sampled_from("${}AB:-~envx"), max_size=12), st.text(st.sampled_from("ab$"), max_size=3))
 @settings(max_examples=300, deadline=None)
-def test_values_of_variables_are_never_looked_through_again(value: str, around: str) -> None:
+def test_values_of_variables_are_not_expanded_again(value: str, around: str) -> None:
     entry = {
         "command": "x",
         "args": [f"{around}${{A}}{around}", "${NO:-" + value.replace("}", "").replace("{", "") + "}"],

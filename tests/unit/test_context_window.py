@@ -1,4 +1,4 @@
-"""A conversation made to fit the model's context window."""
+"""Conversations are shortened to fit the context window of the model."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def test_without_a_known_window_nothing_is_left_out() -> None:
     assert ContextWindow().fit(messages, ()) is messages
 
 
-def test_what_fits_is_left_as_it_is() -> None:
+def test_a_conversation_that_fits_is_unchanged() -> None:
     messages = turn(1)
     assert ContextWindow(1000).fit(messages, ()) is messages
 
 
-def test_old_turns_are_left_out_whole() -> None:
+def test_old_turns_are_left_out_as_a_whole() -> None:
     messages = (*turn(1), *turn(2), *turn(3), Message.user("and now?"))
     assert ContextWindow(400).fit(messages, (), BRIEF) == (*turn(3), Message.user("and now?"))
 
 
-def test_where_the_cut_is_does_not_move_with_every_message() -> None:
+def test_the_cut_does_not_move_with_every_message() -> None:
     window = ContextWindow(1000)
     conversation: tuple[Message, ...] = ()
     beginnings = []
@@ -50,7 +50,7 @@ def test_where_the_cut_is_does_not_move_with_every_message() -> None:
     assert beginnings == sorted(beginnings, key=lambda text: int(text.split()[1]))
 
 
-def test_results_of_the_turn_itself_are_cut_when_there_is_nothing_old_to_leave_out() -> None:
+def test_results_of_the_current_turn_are_cut_if_there_are_no_old_turns() -> None:
     small, large = turn(1, 50)[2], turn(2, 200_000)[2]
     messages = (*turn(2, 200_000)[:2], large, *turn(1, 50)[1:2], small)
     kept = ContextWindow(4000).fit(messages, ())
@@ -69,14 +69,14 @@ def test_a_result_that_is_cut_keeps_its_images() -> None:
     assert len(kept[2].text) < 10_000
 
 
-def test_the_tools_on_offer_take_room_too() -> None:
+def test_the_offered_tools_count_towards_the_window() -> None:
     messages = (*turn(1), *turn(2))
     large = ToolSpec("large", "d" * 2000, {"type": "object"})
     assert ContextWindow(1000).fit(messages, (NOW,)) is messages
     assert ContextWindow(1000).fit(messages, (large,)) == turn(2)
 
 
-def test_a_refusal_makes_the_window_smaller_than_what_was_sent() -> None:
+def test_a_refused_request_makes_the_window_smaller_than_the_request() -> None:
     window = ContextWindow()
     messages = (*turn(1), *turn(2), *turn(3))
     window.record_refusal(messages, ())
@@ -88,7 +88,7 @@ ANY_TURN = st.builds(turn, st.integers(0, 99), st.integers(0, 3000))
 
 @unhurried
 @given(st.lists(ANY_TURN, min_size=1, max_size=12), st.integers(50, 3000), st.booleans())
-def test_what_is_sent_is_always_a_tail_of_whole_turns(
+def test_the_messages_sent_are_always_the_last_whole_turns(
     turns: list[tuple[Message, ...]], tokens: int, instructed: bool
 ) -> None:
     messages = tuple(message for exchange in turns for message in exchange)

@@ -1,4 +1,4 @@
-"""The files for contributors run what guards main, and name what exists."""
+"""The workflow, the hooks and the documents for contributors run existing targets and show current code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding=
 
 
 def find_make_targets(text: str) -> set[str]:
-    """Return the targets of `make` in a text."""
+    """Return the `make` targets that a text names."""
     commands = re.findall(r"\bmake ((?:--[\w-]+ )*[\w ./=-]+)", text)
     words = {word for command in commands for word in command.split() if not word.startswith("--")}
     return {word for word in words if re.fullmatch(r"[a-z-]+", word)}
@@ -29,7 +29,7 @@ def test_the_workflow_runs_everything_on_linux_and_the_tests_on_macos_and_window
     assert jobs["tests"]["strategy"]["matrix"]["os"] == ["macos-latest", "windows-latest"]
 
 
-def test_the_hooks_of_a_commit_are_checks_that_guard_main() -> None:
+def test_the_pre_commit_hooks_run_lint_types_and_quick_tests() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
     targets = set().union(*(find_make_targets(hook["entry"]) for hook in hooks))
     assert targets == {"lint", "types", "quick"}
@@ -48,7 +48,7 @@ def test_make_help_lists_every_target_that_is_a_command() -> None:
     assert set(re.findall(r"^([a-z-]+):.*##", text, re.MULTILINE)) == commands
 
 
-def test_the_walk_through_shows_the_code_as_it_is() -> None:
+def test_the_first_change_guide_shows_the_current_code() -> None:
     page = (ROOT / "docs" / "first-change.md").read_text(encoding="utf-8")
     test, alternative = re.findall(r"```python\n(.+?)\n```", page, re.DOTALL)
     assert test in (ROOT / "tests" / "unit" / "test_error_lines.py").read_text(encoding="utf-8")
@@ -56,13 +56,13 @@ def test_the_walk_through_shows_the_code_as_it_is() -> None:
     assert find_make_targets(page) <= TARGETS
 
 
-def test_forms_for_reports_are_valid() -> None:
+def test_issue_templates_are_valid() -> None:
     for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
         form = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert "blank_issues_enabled" in form or {"name", "description", "body"} <= set(form), path.name
 
 
-def test_each_extra_for_users_is_described_and_tried_before_a_release() -> None:
+def test_each_extra_is_documented_and_tested_before_a_release() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = set(project["optional-dependencies"]) - {"docs", "test"}
     assert set(PARTS) == {"", *extras}

@@ -1,4 +1,4 @@
-"""The state of a turn at one level: frozen, and never deeper than it may be."""
+"""`ConversationContext` is immutable, and never deeper than its `max_depth`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ REPLY = Message.assistant("", [CALL])
 RESULT = Message.tool(CALL, ToolCallResult("call_1", success=True, content="noon"))
 
 
-def test_a_context_deeper_than_it_may_be_cannot_be_made() -> None:
+def test_a_context_deeper_than_max_depth_cannot_be_created() -> None:
     with pytest.raises(DepthExceeded):
         ConversationContext((QUESTION,), max_depth=1, depth=2)
 
 
 @pytest.mark.parametrize("max_depth", [0, 1, 3])
-def test_there_are_exactly_as_many_levels_as_max_depth_says(max_depth: int) -> None:
+def test_a_context_descends_exactly_max_depth_times(max_depth: int) -> None:
     context = ConversationContext((QUESTION,), max_depth)
     for depth in range(max_depth):
         assert (context.depth, context.may_descend) == (depth, True)
@@ -31,18 +31,18 @@ def test_there_are_exactly_as_many_levels_as_max_depth_says(max_depth: int) -> N
         context.descend(REPLY, [RESULT])
 
 
-def test_a_level_adds_the_reply_and_its_results_behind_the_text_so_far() -> None:
+def test_descending_appends_the_reply_and_its_results() -> None:
     context = ConversationContext((QUESTION,), max_depth=2)
     below = context.descend(REPLY, iter([RESULT]))
     assert below.messages == (QUESTION, REPLY, RESULT)
     assert below.max_depth == 2
 
 
-def test_what_was_is_never_changed() -> None:
+def test_a_context_is_never_changed() -> None:
     context = ConversationContext((QUESTION,), max_depth=2)
     context.descend(REPLY, [RESULT])
     longer = context.extend(REPLY, RESULT)
     assert (context.messages, context.depth) == ((QUESTION,), 0)
     assert (longer.messages, longer.depth) == ((QUESTION, REPLY, RESULT), 0)
     with pytest.raises(FrozenInstanceError):
-        context.depth = 5  # type: ignore[misc]  # what is tested
+        context.depth = 5  # type: ignore[misc]  # the assignment is the test

@@ -1,4 +1,4 @@
-"""Lines of a terminal that only prints, read from a pseudo-terminal."""
+"""Lines read from a terminal in canonical ("cooked") mode, here a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ END_OF_FILE = b"\x04"
 
 @pytest.fixture
 def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Return the descriptor to type into."""
+    """Yield the file descriptor that receives typed input."""
     typed, terminal = os.openpty()
     with os.fdopen(terminal) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -31,7 +31,9 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(typed)
 
 
-async def test_a_text_that_ends_without_a_line_break_is_a_line(keyboard: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_text_before_the_end_of_file_is_a_line_without_a_line_break(
+    keyboard: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process_runner, "interrupts", process_runner.Interrupts(), raising=False)
     os.write(keyboard, b"one\ntwo" + END_OF_FILE + END_OF_FILE + END_OF_FILE)
     output = io.StringIO()

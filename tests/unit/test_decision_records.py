@@ -1,4 +1,4 @@
-"""The records of decisions are numbered, linked, and kept by things that exist."""
+"""Decision records are numbered, linked, and name existing files that enforce them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_every_record_has_its_sections_and_is_short() -> None:
         assert re.search(r"^- Date: \d{4}-\d{2}-\d{2}$", text, re.MULTILINE), path.name
 
 
-def test_what_each_record_is_kept_by_exists() -> None:
+def test_the_files_that_each_record_names_under_kept_by_exist() -> None:
     for path in RECORDS:
         kept = path.read_text(encoding="utf-8").split("## Kept by")[1].split("## ")[0]
         named = re.findall(r"`([\w./-]+\.(?:py|toml))`", kept)
@@ -32,19 +32,19 @@ def test_what_each_record_is_kept_by_exists() -> None:
         assert [name for name in named if not (ROOT / name).exists()] == [], path.name
 
 
-def test_both_records_name_a_supersession() -> None:
+def test_a_superseding_record_names_the_superseded_record() -> None:
     texts = {path.name[:4]: path.read_text(encoding="utf-8") for path in RECORDS}
     for number, text in texts.items():
         for newer in re.findall(r"^- Status: superseded by (\d{4})$", text, re.MULTILINE):
             assert re.search(rf"^- Supersedes: .*\b{number}\b", texts[newer], re.MULTILINE)
 
 
-def test_the_map_leads_to_every_record() -> None:
+def test_the_index_links_every_record() -> None:
     linked = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
     assert sorted(set(linked)) == [path.name for path in RECORDS]
 
 
-def test_links_within_the_repository_lead_somewhere() -> None:
+def test_links_within_the_repository_lead_to_existing_files() -> None:
     broken = [
         f"{path.name}: {target}"
         for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))

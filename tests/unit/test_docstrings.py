@@ -1,4 +1,4 @@
-"""What docstrings tell of a function and its parameters."""
+"""Docstrings are parsed into a description and the descriptions of the parameters."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SPHINX = """Plan a trip.
 
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
-def test_all_forms_tell_the_same(text: str) -> None:
+def test_google_numpy_and_sphinx_docstrings_are_parsed_alike(text: str) -> None:
     docstring = parse_docstring(text)
     assert dict(docstring.parameters) == {"place": "The place, and more on it: all of it.", "rest": "The rest."}
     assert docstring.description.split() == [
@@ -78,7 +78,7 @@ def test_several_parameters_may_share_a_description() -> None:
     assert dict(docstring.parameters) == {"a": "A number.", "b": "A number."}
 
 
-def test_a_docstring_in_no_form_is_a_description() -> None:
+def test_a_docstring_of_no_known_style_is_a_description() -> None:
     for text in (
         "",
         "Add: a and b.",
@@ -90,6 +90,6 @@ def test_a_docstring_in_no_form_is_a_description() -> None:
         assert parse_docstring(text) == Docstring(text), text
 
 
-def test_text_behind_a_section_belongs_to_the_description() -> None:
+def test_text_after_a_section_belongs_to_the_description() -> None:
     docstring = parse_docstring("Add.\n\nArgs:\n    a: A number.\n\nThat is all.")
     assert docstring == Docstring("Add.\n\nThat is all.", {"a": "A number."})

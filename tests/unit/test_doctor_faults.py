@@ -1,4 +1,4 @@
-"""`doctor` finds each fault of a configuration, names the place, and mends what can be mended."""
+"""`doctor` finds each fault of a configuration, names its place, and fixes faults that have a known fix."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_each_planted_fault_is_found_with_its_code(fault: Fault, tmp_path:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
 @pytest.mark.parametrize("text", SOUND)
-async def test_nothing_is_found_in_a_sound_configuration(text: str, tmp_path: Path, programs: str) -> None:
+async def test_a_valid_configuration_has_no_findings(text: str, tmp_path: Path, programs: str) -> None:
     assert await findings_in(tmp_path, text, programs) == []
 
 
@@ -72,13 +72,13 @@ async def test_a_fix_removes_its_finding(tmp_path: Path, programs: str) -> None:
     for fault in FAULTS:
         for finding in await findings_in(tmp_path, fault.text, programs):
             if finding.fix is not None and finding.fix.edit is not None:
-                mended = finding.fix.edit(fault.text)
-                codes = [again.code for again in await findings_in(tmp_path, mended, programs)]
+                fixed = finding.fix.edit(fault.text)
+                codes = [again.code for again in await findings_in(tmp_path, fixed, programs)]
                 assert finding.code not in codes, finding.fix.description
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no such permissions")
-async def test_a_file_with_secrets_that_everyone_can_read_is_a_finding(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no POSIX permissions")
+async def test_a_world_readable_file_with_secrets_is_a_finding(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     text = '{"mcpServers": {"it": {"command": "x", "env": {"API_KEY": "sk-live-4f9a8b7c6d5e4f3a2b1c"}}}}'
     file.write_text(text)
@@ -90,7 +90,7 @@ async def test_a_file_with_secrets_that_everyone_can_read_is_a_finding(tmp_path:
     assert finding.fix.mode == 0o600
 
 
-async def test_of_a_file_that_is_not_trusted_no_variable_is_expanded_and_no_other_file_read(tmp_path: Path) -> None:
+async def test_an_untrusted_file_expands_no_variable_and_reads_no_other_file(tmp_path: Path) -> None:
     read: list[Path] = []
 
     def read_file(path: Path) -> bytes:
@@ -114,17 +114,17 @@ async def test_errors_of_several_entries_are_all_found(tmp_path: Path) -> None:
     assert list(subject.servers) == ["c"]
 
 
-def test_every_code_has_a_section_of_its_title() -> None:
+def test_every_code_has_a_section_with_its_title() -> None:
     headings = re.findall(r"^### (DC\d+): (.+)$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
     assert Counter(headings) == Counter((code, known.title) for code, known in CODES.items())
 
 
-def test_every_check_has_a_name_of_its_own() -> None:
+def test_every_check_has_a_unique_name() -> None:
     assert [name for name, count in Counter(check.name for check in CHECKS).items() if count > 1] == []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
-def test_permissions_that_cannot_be_changed_are_one_line_and_the_next_fix_is_made(
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no POSIX permissions")
+def test_a_failed_permission_fix_prints_one_line_and_the_next_fix_is_applied(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "there").write_text("")

@@ -1,4 +1,4 @@
-"""Every block of the documents is valid: Python compiles and names what exists, commands parse, JSON fits the schema.
+"""Code blocks of the documentation are valid: Python compiles, names exist, commands parse, JSON fits the schema.
 
 `tests/e2e/test_documents.py` runs the programs.
 """
@@ -21,7 +21,7 @@ from typer.main import get_command
 
 import dial_client
 from dial_client import testing
-from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands
+from dial_client.cli import commands as registered  # noqa: F401 - the import registers the commands
 from dial_client.cli.configuration_report import read_schema
 from dial_client.cli.manual_page import all_commands
 from dial_client.cli.typer_apps import command_names, load_groups, more, talk
@@ -37,12 +37,12 @@ OBJECTS = {
     "turns": dial_client.DurableTurns,
     "turn": dial_client.Turn | dial_client.TurnHandle,
 }
-"""The names that stand for objects of these types in all examples."""
+"""The variables of the examples, and the types of their objects."""
 LIBRARIES = {"dial_client": dial_client, "dial_client.testing": testing}
 
 
 def list_blocks(*languages: str) -> list[Any]:
-    """Return the blocks of all pages in these languages, as parameters with the place of each."""
+    """Return the code blocks of all pages in the given languages, as test parameters; their ids are the places."""
     texts = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
     return [
         pytest.param(block[2], id=f"{name}:{text.count(chr(10), 0, block.start()) + 1}")
@@ -81,7 +81,7 @@ def has_attribute(kind: Any, name: str) -> bool:
 
 
 @pytest.mark.parametrize("block", list_blocks("python"))
-def test_python_compiles_and_names_what_exists(block: str) -> None:
+def test_python_blocks_compile_and_name_existing_objects(block: str) -> None:
     assert find_unknown_names(parse_python(block)) == []
 
 
@@ -99,7 +99,7 @@ def test_names_that_do_not_exist_are_found() -> None:
 
 @cache
 def find_commands() -> dict[str, Any]:
-    """Return the commands of the program by their whole names; the chat has an empty name."""
+    """Return the commands of the program by their full names; the chat command has an empty name."""
     load_groups()
     group = get_command(more)
     assert isinstance(group, TyperGroup)
@@ -113,7 +113,7 @@ def find_errors(line: str) -> str:
     commands = find_commands()
     name = next((" ".join(words[:size]) for size in (2, 1) if " ".join(words[:size]) in commands), "")
     if not name and words and words[0] in command_names():
-        name = words[0]  # a group without a command of its name: `servers` alone lists them
+        name = words[0]  # a group alone, as in `dial-chat servers`, runs its command `list`
     rest = words[len(name.split()) :]
     command = commands.get(name) or commands[f"{name} list"]
     context = command.context_class(command, info_name="dial-chat")
@@ -149,7 +149,7 @@ SCHEMA: dict[str, Any] = json.loads(read_schema())
 
 
 def find_definition(content: Any) -> str | None:
-    """Return the part of the schema of servers.json that a block belongs to: empty for all of it, None for others."""
+    """Return the definition of the servers.json schema for a block: empty for a whole file, None for other JSON."""
     if not isinstance(content, dict):
         return None
     if content.keys() <= SCHEMA["properties"].keys():
@@ -158,7 +158,7 @@ def find_definition(content: Any) -> str | None:
 
 
 @pytest.mark.parametrize("block", list_blocks("json", "jsonc"))
-def test_json_is_valid(block: str) -> None:
+def test_json_blocks_fit_the_schema(block: str) -> None:
     content = read(block).value
     definition = find_definition(content)
     if definition is not None:

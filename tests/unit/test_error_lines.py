@@ -1,4 +1,4 @@
-"""Of all that a program or a tool prints about an error, the line that helps is shown."""
+"""The line that explains an error is selected from the output of a program or a tool."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ async def test_events_are_numbered_from_one_and_read_from_any_position() -> None
     assert log.since(0, 2) == [(1, TextDelta("0")), (2, TextDelta("1"))]
 
 
-async def test_a_reader_waits_for_what_comes_and_a_closed_log_takes_no_more() -> None:
+async def test_a_reader_waits_for_new_events_and_a_closed_log_accepts_no_event() -> None:
     log, seen = EventLog(), list[int]()
 
     async def follow() -> None:
@@ -51,14 +51,14 @@ async def test_a_reader_waits_for_what_comes_and_a_closed_log_takes_no_more() ->
 
 
 @pytest.mark.parametrize("count", [5, 6, 50, _SLACK + 6, 3 * _SLACK])
-async def test_a_reader_that_is_too_late_goes_on_with_the_oldest_event_there_is(count: int) -> None:
+async def test_a_late_reader_continues_with_the_oldest_event_in_the_log(count: int) -> None:
     log = filled(EventLog(capacity=5), count)
     log.close()
     assert [position for position, _ in await read(log)] == list(range(count - 4, count + 1))
     assert log.since(0, 1) == [(count - 4, TextDelta(str(count - 5)))]
 
 
-async def test_no_event_is_forgotten_that_the_paced_reader_has_not_read() -> None:
+async def test_no_event_is_dropped_before_the_paced_reader_has_read_the_event() -> None:
     log = filled(EventLog(capacity=5, is_paced=True), 3 * _SLACK)
     log.close()
     async with aclosing(log.events()) as events:
@@ -69,7 +69,7 @@ async def test_no_event_is_forgotten_that_the_paced_reader_has_not_read() -> Non
 
 
 @pytest.mark.parametrize("leaves", [False, True], ids=["reads on", "leaves"])
-async def test_a_turn_waits_for_the_paced_reader_until_that_has_read_enough_or_left(leaves: bool) -> None:
+async def test_a_turn_waits_until_the_paced_reader_has_read_enough_or_left(leaves: bool) -> None:
     log, done = filled(EventLog(is_paced=True), MAX_UNREAD), anyio.Event()
 
     async def work() -> None:
@@ -89,14 +89,14 @@ async def test_a_turn_waits_for_the_paced_reader_until_that_has_read_enough_or_l
         await done.wait()
 
 
-async def test_a_log_without_a_paced_reader_is_never_waited_for() -> None:
+async def test_a_turn_never_waits_for_a_log_without_a_paced_reader() -> None:
     log = filled(EventLog(), 2 * MAX_UNREAD)
     log.mark_read(1)
     await log.wait_for_room()
     assert log.unread == 0
 
 
-async def test_every_reader_gets_the_error_of_the_turn_behind_the_last_event() -> None:
+async def test_every_reader_gets_the_error_of_the_turn_after_the_last_event() -> None:
     log = filled(EventLog(), 1)
     log.close(ProviderError("overloaded"))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What a turn says while it runs, as lines of JSON."""
+"""The events of a running turn, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TURN = Turn(
     tool_calls=(ToolCallRecord(CALL, RESULT, "maths", "add.it", 0.1235),),
     notes=("one server is missing",),
 )
-SAID: list[tuple[Event, dict[str, Any]]] = [
+CASES: list[tuple[Event, dict[str, Any]]] = [
     (RoundStarted(2), {"type": "round_started", "depth": 2}),
     (StatusChanged("Working…"), {"type": "status_changed", "text": "Working…"}),
     (TextDelta("hel"), {"type": "text_delta", "text": "hel"}),
@@ -113,28 +113,28 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("event", "data"), SAID, ids=[type_name(event) for event, _ in SAID])
-def test_an_event_is_its_name_and_its_fields(event: Event, data: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("event", "data"), CASES, ids=[type_name(event) for event, _ in CASES])
+def test_an_event_in_json_has_its_type_and_its_fields(event: Event, data: dict[str, Any]) -> None:
     assert to_dict(event) == data
     assert json.loads(json.dumps(to_dict(event))) == data
 
 
 @pytest.mark.parametrize(
     "thing",
-    [*(event for event, _ in SAID), TURN, TURN.tool_calls[0], CALL, RESULT],
+    [*(event for event, _ in CASES), TURN, TURN.tool_calls[0], CALL, RESULT],
     ids=lambda thing: type(thing).__name__,
 )
 def test_events_cannot_be_changed(thing: Any) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(thing, fields(thing)[0].name, None)
-    assert not hasattr(thing, "__dict__"), "nor can anything be added"
+    assert not hasattr(thing, "__dict__"), "attributes cannot be added"
 
 
 def test_every_event_has_a_case_here() -> None:
-    assert {type(event) for event, _ in SAID} == set(get_args(events.Event))
+    assert {type(event) for event, _ in CASES} == set(get_args(events.Event))
 
 
-def test_a_turn_in_json_has_all_that_the_command_line_promises() -> None:
+def test_a_turn_in_json_has_every_documented_key() -> None:
     data = json.loads(json.dumps(TURN.to_dict()))
     assert data == {
         "text": "3",
@@ -169,6 +169,6 @@ def test_a_turn_in_json_has_all_that_the_command_line_promises() -> None:
 
 
 @pytest.mark.parametrize("failure", Failure)
-def test_only_a_call_that_was_not_allowed_counts_as_denied(failure: Failure) -> None:
+def test_only_a_denied_call_counts_as_denied(failure: Failure) -> None:
     record = ToolCallRecord(CALL, ToolCallResult.failed("call_1", failure, "no"), "maths", "add", 0.0)
     assert record.denied == (failure is Failure.DENIED)

@@ -1,4 +1,4 @@
-"""The calls of one round run side by side, and none of them takes another with it."""
+"""The calls of one round run concurrently, and a failure of one call does not affect the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.tool_rounds import STRICT, Round, call, fails, runs
 pytestmark = pytest.mark.anyio
 
 
-async def test_results_stand_in_the_order_of_the_calls_whichever_ended_first() -> None:
+async def test_results_are_in_the_order_of_the_calls() -> None:
     last_done = anyio.Event()
 
     async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
@@ -39,7 +39,7 @@ async def test_results_stand_in_the_order_of_the_calls_whichever_ended_first() -
 
 
 @pytest.mark.parametrize(("calls", "max_parallel"), [(8, 8), (7, 3), (5, 1)])
-async def test_as_many_calls_as_may_be_run_at_once_and_never_more(calls: int, max_parallel: int) -> None:
+async def test_max_parallel_calls_run_at_once_and_never_more(calls: int, max_parallel: int) -> None:
     inside, most = 0, 0
     left = calls
     full = anyio.Event()
@@ -64,8 +64,8 @@ async def test_as_many_calls_as_may_be_run_at_once_and_never_more(calls: int, ma
 FAULTS: list[tuple[str, Exception, Failure, str]] = [
     ("gone", ServerGone("bad", "it was killed"), Failure.SERVER, "The server 'bad' is not available: it was killed"),
     ("refused", ServerError("bad", "no such tool"), Failure.SERVER, "The call failed: no such tool"),
-    ("a mistake of our own", KeyError("secret"), Failure.SERVER, "KeyError"),
-    ("several at once", ExceptionGroup("secret", [ValueError("secret")]), Failure.SERVER, "ExceptionGroup"),
+    ("an unexpected exception", KeyError("secret"), Failure.SERVER, "KeyError"),
+    ("an exception group", ExceptionGroup("secret", [ValueError("secret")]), Failure.SERVER, "ExceptionGroup"),
 ]
 
 
@@ -90,7 +90,7 @@ async def test_a_call_that_fails_leaves_concurrent_calls_running(
     assert "secret" not in str(broken.content)
 
 
-async def test_every_call_has_events_of_its_beginning_and_its_end() -> None:
+async def test_every_call_has_a_started_event_and_a_finished_event() -> None:
     calls = Round(
         server("good", "now", tool_named("add", input_schema=STRICT)),
         server("bad", "broken", call=fails(ServerGone("bad", "it was killed"))),
@@ -102,7 +102,7 @@ async def test_every_call_has_events_of_its_beginning_and_its_end() -> None:
     assert sorted(event.result.tool_call_id for event in calls.heard.of(ToolCallFinished)) == sorted(names)
 
 
-async def test_the_same_call_twice_has_two_results() -> None:
+async def test_two_identical_calls_have_two_results() -> None:
     results = await Round(server("s", "now")).run(call("now", id_="1"), call("now", id_="2"))
     assert [result.tool_call_id for result in results] == ["1", "2"]
 

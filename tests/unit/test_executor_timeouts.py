@@ -1,4 +1,4 @@
-"""How long a call may take, what it tells meanwhile, and that nobody pays for the time a person takes."""
+"""Timeouts and progress of tool calls; the time that a person takes to answer does not count."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_progress_is_reported_between_beginning_and_end() -> None:
     assert calls.heard[1:-1] == [ToolCallProgress("1", 1, 2, "half"), ToolCallProgress("1", 2, 2, None)]
 
 
-async def test_progress_that_is_no_number_is_not_reported_as_a_number() -> None:
+async def test_progress_values_that_are_not_finite_are_not_reported() -> None:
     calls = Round(server("s", "work", call=reports((math.nan, math.inf, "half"), (1, math.nan, None))))
     await calls.run(call("work"))
     progress = calls.heard.of(ToolCallProgress)
@@ -87,14 +87,14 @@ TIMES: list[tuple[str, Connection, bool]] = [
 
 @virtual_time
 @pytest.mark.parametrize(("slow", "in_time"), [c[1:] for c in TIMES], ids=[c[0] for c in TIMES])
-async def test_a_call_has_the_time_of_its_server_or_else_of_all(slow: Connection, in_time: bool) -> None:
+async def test_the_timeout_of_a_call_is_that_of_its_server_or_the_default(slow: Connection, in_time: bool) -> None:
     [result] = await Round(slow, tool_timeout=10).run(call("work"))
     assert result.success == in_time
     assert result.failure is (None if in_time else Failure.TIMEOUT)
 
 
 @virtual_time
-async def test_a_call_that_takes_too_long_is_cancelled_at_its_server_and_concurrent_calls_go_on() -> None:
+async def test_a_call_that_times_out_is_cancelled_at_its_server_and_concurrent_calls_continue() -> None:
     ended: list[float] = []
 
     async def hang() -> None:
@@ -112,14 +112,14 @@ async def test_a_call_that_takes_too_long_is_cancelled_at_its_server_and_concurr
 
 
 @virtual_time
-async def test_progress_starts_the_time_of_a_call_anew() -> None:
+async def test_progress_restarts_the_timeout_of_a_call() -> None:
     calls = Round(server("s", "work", call=reports(*[(1, None, None)] * 20, pause=9)), tool_timeout=10)
     [result] = await calls.run(call("work"))
     assert result.success
 
 
 @virtual_time
-async def test_endless_progress_is_ended() -> None:
+async def test_a_call_with_endless_progress_ends_at_the_maximum_timeout() -> None:
     began = anyio.current_time()
     endless = reports(*[(1, None, None)] * 1000, pause=9)
     [result] = await Round(server("s", "work", call=endless), tool_timeout=10, tool_timeout_max=100).run(call("work"))
@@ -128,7 +128,7 @@ async def test_endless_progress_is_ended() -> None:
 
 
 @virtual_time
-async def test_progress_of_one_call_gives_no_time_to_another() -> None:
+async def test_progress_of_one_call_does_not_extend_the_timeout_of_another_call() -> None:
     busy = server("s", "busy", call=reports(*[(1, None, None)] * 10, pause=5))
     lazy = server("t", "lazy", call=sleeps(11))
     first, second = await Round(busy, lazy, tool_timeout=10).run(call("busy", id_="1"), call("lazy", id_="2"))
@@ -136,7 +136,7 @@ async def test_progress_of_one_call_gives_no_time_to_another() -> None:
 
 
 @virtual_time
-async def test_when_the_turns_time_is_over_its_calls_are_stopped_and_what_was_done_is_kept() -> None:
+async def test_at_the_timeout_of_the_turn_calls_are_cancelled_and_finished_results_are_kept() -> None:
     ended: list[float] = []
 
     async def hang() -> None:
@@ -155,7 +155,7 @@ async def test_when_the_turns_time_is_over_its_calls_are_stopped_and_what_was_do
 
 
 @virtual_time
-async def test_no_call_is_begun_when_the_turns_time_is_over() -> None:
+async def test_no_call_starts_after_the_timeout_of_the_turn() -> None:
     begun: list[float] = []
 
     async def hang() -> None:
@@ -169,7 +169,7 @@ async def test_no_call_is_begun_when_the_turns_time_is_over() -> None:
 
 
 @virtual_time
-async def test_neither_the_turn_nor_the_tool_pays_for_the_time_a_person_takes() -> None:
+async def test_time_spent_waiting_for_a_person_counts_for_neither_the_turn_nor_the_tool() -> None:
     async def thinks(*_: object) -> Approval:
         await anyio.sleep(500)
         return Approval("once")
@@ -180,7 +180,7 @@ async def test_neither_the_turn_nor_the_tool_pays_for_the_time_a_person_takes() 
 
 
 @virtual_time
-async def test_behind_a_persons_answer_the_turns_time_goes_on() -> None:
+async def test_the_timeout_of_the_turn_continues_after_a_persons_answer() -> None:
     async def thinks(*_: object) -> Approval:
         await anyio.sleep(500)
         return Approval("once")
@@ -193,7 +193,7 @@ async def test_behind_a_persons_answer_the_turns_time_goes_on() -> None:
 
 
 @virtual_time
-async def test_a_call_that_runs_while_a_person_thinks_about_another_has_its_own_time_all_the_same() -> None:
+async def test_a_running_call_times_out_while_a_person_decides_about_another_call() -> None:
     async def thinks(asked: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         await anyio.sleep(500)
         return Approval("deny")

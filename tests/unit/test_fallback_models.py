@@ -1,4 +1,4 @@
-"""Models that are asked where the first one cannot answer."""
+"""Fallback models answer if the first model cannot."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ANSWER: list[Step] = [TextChunk("Noon."), Completion(FinishReason.STOP, Usage(3,
 
 
 class Named(Model):
-    """A stand-in model with a name of its own."""
+    """A stand-in model with a name, a secret and a closed state."""
 
     def __init__(self, name: str, *replies: list[Step]) -> None:
         super().__init__(*replies)
@@ -79,13 +79,13 @@ async def read(provider: FallbackProvider) -> tuple[str, Completion]:
     ],
     ids=lambda error: str(error.status or error.code),
 )
-async def test_the_next_model_answers_where_the_first_cannot(error: ProviderError) -> None:
+async def test_the_next_model_answers_if_the_first_model_cannot(error: ProviderError) -> None:
     a, b = Named("a", [error]), Named("b", ANSWER)
     async with DialClient({}, a, fallback_models=[b]) as dial:
         turn = await dial.run("What time is it?")
     assert (turn.text, turn.stop_reason) == ("Noon.", StopReason.ANSWERED)
     assert turn.notes == (f"b answered in place of a: {error}",)
-    assert turn.message.echo == Echo("b", {"signature": "s"}), "what b wants back goes to b alone"
+    assert turn.message.echo == Echo("b", {"signature": "s"}), "the echo of b is sent back to b only"
     assert (a.is_closed, b.is_closed) == (True, True)
 
 
@@ -105,7 +105,7 @@ async def test_a_refused_request_is_not_sent_to_another_model(error: ProviderErr
     assert (caught.value, b.requests) == (error, [])
 
 
-async def test_a_reply_that_has_begun_is_not_begun_anew() -> None:
+async def test_a_reply_that_has_begun_is_not_requested_from_another_model() -> None:
     a, b = Named("a", [TextChunk("No"), DOWN]), Named("b", ANSWER)
     with pytest.raises(ProviderError, match="cannot be reached"):
         await read(FallbackProvider([a, b]))
@@ -119,13 +119,13 @@ async def test_the_error_names_the_problems_of_all_models() -> None:
     assert (caught.value.status, caught.value.code) == (503, "down")
 
 
-async def test_a_model_that_failed_is_asked_last_for_a_while() -> None:
+async def test_a_model_that_failed_is_asked_last_during_a_pause() -> None:
     clock = Clock()
     a, b = Named("a", [DOWN], ANSWER), Named("b", ANSWER, ANSWER)
     provider = FallbackProvider([a, b], clock)
     assert provider.info.name == "a"
     await read(provider)
-    assert provider.info.name == "b", "what is known of the model is known of the one that is asked"
+    assert provider.info.name == "b", "`info` describes the model that is asked next"
     _, completion = await read(provider)
     assert completion.notes == ("b answered in place of a: a.example cannot be reached",)
     assert (len(a.requests), len(b.requests)) == (1, 2)
@@ -135,7 +135,7 @@ async def test_a_model_that_failed_is_asked_last_for_a_while() -> None:
     assert (len(a.requests), len(b.requests)) == (2, 2)
 
 
-async def test_a_model_that_asks_for_a_long_wait_gets_it() -> None:
+async def test_a_model_is_not_asked_again_before_its_retry_after_time() -> None:
     clock = Clock()
     a, b = Named("a", [ProviderError("busy", status=429, retry_after=300)]), Named("b", ANSWER, ANSWER)
     provider = FallbackProvider([a, b], clock)
@@ -149,7 +149,7 @@ async def test_recordings_hide_the_keys_of_all_models() -> None:
     assert FallbackProvider([Named("a"), Named("b")]).info.secrets == ("key-a", "key-b")
 
 
-async def test_a_middleware_learns_which_model_answered() -> None:
+async def test_a_middleware_reads_which_model_answered() -> None:
     names: list[str] = []
 
     class Watch(Middleware):
@@ -178,7 +178,7 @@ async def test_a_configuration_names_the_fallback_models_of_its_default_model(tm
     assert not isinstance(provider_of(Options(model="b"), settings), FallbackProvider)
 
 
-async def test_a_changed_fallback_model_is_another_model() -> None:
+async def test_a_changed_fallback_model_counts_as_a_changed_model() -> None:
     def read(port: int) -> Settings:
         models = {name: {"base_url": f"http://127.0.0.1:{at}"} for name, at in (("a", 9), ("b", port))}
         return configuration.parse(json.dumps({"models": models, "defaultModel": "a", "fallbackModels": ["b"]}))
@@ -189,16 +189,16 @@ async def test_a_changed_fallback_model_is_another_model() -> None:
     assert not compare(Options(model="scripted:x"), read(19), read(29)).is_model_changed
 
 
-async def test_a_configuration_whose_model_cannot_be_switched_to_changes_nothing(tmp_path: Path) -> None:
+async def test_a_configuration_with_a_model_that_cannot_be_selected_changes_nothing(tmp_path: Path) -> None:
     dial = DialClient({}, Named("a"), record=tmp_path / "recording.jsonl")
     rules = {"policy": [{"deny": "*"}]}
     before, after = (configuration.parse(json.dumps({"defaultModel": f"ollama:{name}", **rules})) for name in "ab")
-    with pytest.raises(ConfigError, match="a recording is of one model"):
+    with pytest.raises(ConfigError, match="the model cannot be changed while it is recorded"):
         await apply_configuration(dial, Options(), before, after, lambda *_: None)
     assert (dial.model.name, dial.approvals.rules.policy) == ("a", ())
 
 
-async def test_a_profile_names_its_fallback_models() -> None:
+async def test_the_entry_of_a_model_names_its_fallback_models() -> None:
     file = {
         "models": {
             "fast": {"base_url": "http://127.0.0.1:9/v1", "fallback_models": ["steady"]},
@@ -212,7 +212,7 @@ async def test_a_profile_names_its_fallback_models() -> None:
     assert dial.model.name == "chat:fast@127.0.0.1:9"
 
 
-async def test_a_switch_of_the_format_keeps_the_models() -> None:
+async def test_a_switch_of_the_tool_format_keeps_the_fallback_models() -> None:
     a, b = Named("a", [DOWN]), Named("b", ANSWER)
     async with DialClient({}, a, fallback_models=[b]) as dial:
         dial.model.switch(tool_format="xml")
@@ -221,8 +221,8 @@ async def test_a_switch_of_the_format_keeps_the_models() -> None:
 
 @pytest.mark.parametrize(
     ("models", "problem"),
-    [("steady", r"a list, not a text \(\['steady'\]\)"), (["nothing:at-all"], "nothing:at-all")],
+    [("steady", r"a list, not a string \(\['steady'\]\)"), (["nothing:at-all"], "nothing:at-all")],
 )
-async def test_a_wrong_fallback_model_is_an_error_at_once(models: Any, problem: str) -> None:
+async def test_an_invalid_fallback_model_is_an_error_when_the_client_is_created(models: Any, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         DialClient({}, ScriptedProvider(["x"]), fallback_models=models)

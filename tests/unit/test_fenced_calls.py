@@ -1,4 +1,4 @@
-"""A call in the code fence that ends a reply: a call for the models of local servers, an example everywhere else."""
+"""A JSON call in the code fence that ends a reply: a call for models of local servers, an example for all others."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read(reply: str, *pieces: str, fenced_calls: bool = True) -> tuple[str, list
         'So:\n```json\n{"function": {"arguments": {"path": "a.md"}, "name": "write"}, "type": "function"}\n```',
         f"<think>Which tool?</think>I will write.\n{FENCED}",
     ],
-    ids=["json", "space behind", "no language", "tool_call", "behind other code", "wrapped", "behind reasoning"],
+    ids=["json", "trailing space", "no language", "tool_call", "after other code", "wrapped", "after reasoning"],
 )
 def test_a_reply_that_ends_in_a_fenced_call_calls_the_tool(reply: str) -> None:
     text, calls = read(reply)
@@ -86,7 +86,7 @@ def test_a_fence_within_the_arguments_is_part_of_them() -> None:
         'So:\n```json\n{"name": "write", "arguments": {"path": "' + "```" * 40 + '"}}\n```',
     ],
     ids=[
-        "text behind", "two fences", "two objects", "a list", "never closed", "a comment", "in a sentence",
+        "text after the fence", "two fences", "two objects", "a list", "never closed", "a comment", "in a sentence",
         "another case", "a prefix", "no such tool", "a required argument is missing", "a wrong type",
         "more than a call", "Python", "too many fences in a string",
     ],
@@ -96,7 +96,7 @@ def test_any_other_fence_stays_text(reply: str) -> None:
 
 
 @pytest.mark.parametrize("reply", [REPLY, f"Run:\n```\n{CALL}\n```"])
-def test_a_fence_is_an_example_where_the_endpoint_is_not_known_for_fenced_calls(reply: str) -> None:
+def test_a_fence_stays_text_if_the_profile_does_not_enable_fenced_calls(reply: str) -> None:
     assert read(reply, fenced_calls=False) == (reply, [])
 
 
@@ -117,7 +117,7 @@ def test_code_that_is_too_long_for_a_call_is_shown_whole() -> None:
     reply=st.sampled_from([REPLY, f"{REPLY}\nBye", f"Either\n{FENCED}\nor\n{FENCED}", f"a\n```\n{CALL}"]),
     cuts=st.lists(st.integers(0, 120), max_size=6),
 )
-def test_it_makes_no_difference_where_the_pieces_of_a_reply_end(reply: str, cuts: list[int]) -> None:
+def test_the_result_does_not_depend_on_where_a_stream_is_split(reply: str, cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(reply)]
     pieces = [reply[begin:end] for begin, end in pairwise(places)]
     assert read("", *pieces) == read(reply)
@@ -141,21 +141,21 @@ def test_a_profile_decides_whether_fenced_calls_are_read(preset: str, quirks: di
     assert len(read_reply(model.format.handler.reader([WRITE]), REPLY)[0]) == expected
 
 
-def test_a_recording_of_such_an_endpoint_is_read_in_the_same_way() -> None:
+def test_a_recording_of_an_endpoint_with_fenced_calls_is_read_in_the_same_way() -> None:
     flags = PRESETS["ollama"].profile.get_parser_flags()
     assert flags == {"fenced_calls": True}
     script = replace(ScriptedProvider(["Hello."])._script, flags=flags)
     assert ScriptedProvider(script).info.fenced_calls
 
 
-# --- calls that a result shows ---------------------------------------------------------------------
+# --- calls that a tool result contains ---------------------------------------------------------------------
 
 PAGE_CALL = '{"name": "now", "arguments": {"zone": "Mars", "at": 12}}'
 FENCED_PAGE_CALL = f"It says:\n```json\n{PAGE_CALL}\n```"
 
 
 async def run(result: str) -> int:
-    """Return the number of calls in the model's reply, the fenced call, to a tool's result."""
+    """Return the number of calls that run when the model replies to a tool result with a fenced call."""
     call = ToolCallRequest("1", "read", {"url": "x"})
     history = (QUESTION, Message.assistant("", [call]), Message.tool(call, ToolCallResult("1", True, result)))
     exchange = Exchange([TextChunk(FENCED_PAGE_CALL), STOP], handler=NativeFormatHandler(fenced_calls=True))
@@ -165,7 +165,7 @@ async def run(result: str) -> int:
 
 
 @pytest.mark.anyio
-async def test_a_fenced_call_runs_behind_a_result_that_does_not_show_it() -> None:
+async def test_a_fenced_call_runs_after_a_result_that_does_not_contain_the_call() -> None:
     assert await run("Now is a good time for Mars, at 12.") == 1
 
 
@@ -180,5 +180,5 @@ async def test_a_fenced_call_runs_behind_a_result_that_does_not_show_it() -> Non
     ],
     ids=["fenced", "bare", "escaped", "as in Python"],
 )
-async def test_a_call_that_a_result_shows_is_not_run_when_the_model_puts_a_fence_around_it(page: str) -> None:
+async def test_a_fenced_call_copied_from_a_tool_result_is_not_run(page: str) -> None:
     assert await run(page) == 0

@@ -49,7 +49,7 @@ def test_a_space_may_be_escaped(folder: Path) -> None:
     assert find_file_mentions("@lib/two\\ words.txt", []) == [FileMention("lib/two words.txt")]
 
 
-def test_what_is_written_as_a_path_must_exist(folder: Path) -> None:
+def test_a_mention_written_as_a_path_must_name_an_existing_file(folder: Path) -> None:
     cases = {
         "@./nothing": "there is no file ./nothing",
         "@/nothing/at/all": "there is no file /nothing/at/all",
@@ -57,7 +57,7 @@ def test_what_is_written_as_a_path_must_exist(folder: Path) -> None:
         "@'no file'": "there is no file no file",
         "@READNE.md": "there is no file READNE.md: did you mean @README.md?",
         "@lib/my-note.md": "there is no file lib/my-note.md: did you mean @lib/my-notes.md?",
-        " ".join(f"@./{number}" for number in range(21)): "21 files are mentioned: at most 20 go with one message",
+        " ".join(f"@./{number}" for number in range(21)): "21 files are mentioned: at most 20 can be attached",
         "@README.md": "",
     }
     assert {text: find_problem(find_file_mentions(text, [])) for text in cases} == cases
@@ -75,7 +75,7 @@ def parts_of(name: str, content: bytes) -> list[object]:
     return list(read_files([FileMention(name)]))
 
 
-def test_each_kind_of_file_becomes_its_part(folder: Path) -> None:
+def test_each_type_of_file_becomes_a_message_part(folder: Path) -> None:
     assert parts_of("a", PNG) == [ImagePart("iVBORw0KGgpyZXN0", "image/png")]
     assert parts_of("b.pdf", b"%PDF-1.7") == [FilePart("JVBERi0xLjc=", "application/pdf", "b.pdf")]
     (text,) = parts_of("c", "\ufeffä\r\n\x1b[2Jb".encode())
@@ -87,9 +87,9 @@ def test_each_kind_of_file_becomes_its_part(folder: Path) -> None:
     assert listing.text.splitlines()[1:-1] == [".hidden", "my-notes.md", "two words.txt"]
 
 
-def test_a_file_that_is_too_large_or_of_another_kind_is_refused_in_one_sentence(folder: Path) -> None:
+def test_a_file_that_is_too_large_or_of_an_unsupported_type_is_refused(folder: Path) -> None:
     cases = {
-        "zip": (b"PK\x03\x04\0\0", "@zip is of another kind: text, PNG, JPEG, GIF and WebP images, and PDF"),
+        "zip": (b"PK\x03\x04\0\0", "@zip has another type: text, PNG, JPEG, GIF and WebP images, and PDF"),
         "log": (
             b"x" * (file_attachments.MAX_TEXT + 1),
             "@log is too large (256 kB): a text file may have at most 256 kB",

@@ -1,4 +1,4 @@
-"""Every turn ends in words, whatever stopped it."""
+"""Every turn ends with a message of the model that has text, whatever stopped the turn."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ OUT_OF_TIME = "[Unable to complete task: the time for this turn is over]"
 SLOW = lambda: anyio.sleep(100)  # noqa: E731 - a step of a script
 
 
-class Landing:
-    """Lands an outcome with a model that says what it is told to, and records what comes of it."""
+class TurnFinisher:
+    """Finishes an outcome with a scripted model, and records the events."""
 
     def __init__(self, *replies: Sequence[Step]) -> None:
         self.model = Model(*replies)
@@ -49,7 +49,7 @@ class Landing:
         self.recorder.record(event)
         self.heard.append(event)
 
-    async def land(self, outcome: Outcome, *, ask_again: bool = True) -> Turn:
+    async def finish(self, outcome: Outcome, *, ask_again: bool = True) -> Turn:
         tools = (ToolSpec("now", "", {}),)
         asker = ModelCaller(
             model=ChatModel(self.model, ActiveFormat(NativeFormatHandler()), ContextWindow()),
@@ -75,23 +75,23 @@ def ended(text: str, reason: StopReason) -> Outcome:
 
 
 def too_deep(text: str = "", *, before: str = "", calls: Sequence[ToolCallRequest] = (CALL,)) -> Outcome:
-    """One round lies behind, in which the model said `before`; the reply with more calls says `text`."""
+    """Return the outcome at `max_depth` after one round with the text `before`; the last reply has `text` and calls."""
     context = ConversationContext((QUESTION, Message.assistant(before, [CALL]), RESULT), 1, 1)
     return Outcome(context, Reply(Message.assistant(text, calls), None), StopReason.MAX_DEPTH)
 
 
-async def test_an_answer_is_passed_on_as_it_is() -> None:
-    landing = Landing()
-    turn = await landing.land(ended("It is noon.", StopReason.ANSWERED))
+async def test_an_answer_is_returned_unchanged() -> None:
+    finisher = TurnFinisher()
+    turn = await finisher.finish(ended("It is noon.", StopReason.ANSWERED))
     assert (turn.text, turn.stop_reason) == ("It is noon.", StopReason.ANSWERED)
-    assert landing.heard == [MessageCompleted(Message.assistant("It is noon."))]
+    assert finisher.heard == [MessageCompleted(Message.assistant("It is noon."))]
 
 
 @pytest.mark.parametrize("reason", [StopReason.TRUNCATED, StopReason.REFUSED])
-async def test_what_a_provider_cut_or_refused_is_kept_with_its_reason(reason: StopReason) -> None:
-    landing = Landing()
-    turn = await landing.land(ended("It is", reason))
-    assert (turn.text, turn.stop_reason, landing.shown) == ("It is", reason, "")
+async def test_a_truncated_or_refused_answer_is_kept_with_its_stop_reason(reason: StopReason) -> None:
+    finisher = TurnFinisher()
+    turn = await finisher.finish(ended("It is", reason))
+    assert (turn.text, turn.stop_reason, finisher.shown) == ("It is", reason, "")
 
 
 WITHOUT_WORDS = [
@@ -102,29 +102,29 @@ WITHOUT_WORDS = [
 
 
 @pytest.mark.parametrize(("reason", "text"), WITHOUT_WORDS, ids=[reason for reason, _ in WITHOUT_WORDS])
-async def test_a_turn_that_ends_without_words_says_why(reason: StopReason, text: str) -> None:
-    landing = Landing()
-    turn = await landing.land(ended(" \n", reason))
-    assert (turn.text, turn.stop_reason, landing.shown) == (text, reason, text)
-    assert landing.model.requests == []
+async def test_a_turn_that_ends_without_text_states_its_stop_reason(reason: StopReason, text: str) -> None:
+    finisher = TurnFinisher()
+    turn = await finisher.finish(ended(" \n", reason))
+    assert (turn.text, turn.stop_reason, finisher.shown) == (text, reason, text)
+    assert finisher.model.requests == []
 
 
-async def test_when_the_time_is_over_the_text_so_far_is_kept_and_the_reason_stands_behind_it() -> None:
-    landing = Landing()
-    turn = await landing.land(ended("It is about", StopReason.TIMEOUT))
+async def test_at_the_timeout_the_text_so_far_is_kept_and_the_reason_follows() -> None:
+    finisher = TurnFinisher()
+    turn = await finisher.finish(ended("It is about", StopReason.TIMEOUT))
     assert (turn.text, turn.stop_reason) == (f"It is about\n\n{OUT_OF_TIME}", StopReason.TIMEOUT)
-    assert landing.shown == f"\n\n{OUT_OF_TIME}", "what was shown already is not shown again"
+    assert finisher.shown == f"\n\n{OUT_OF_TIME}", "text that was shown is not shown again"
 
 
 # --- an empty answer ------------------------------------------------------------------------------
 
 
-async def test_an_empty_answer_is_asked_for_once_more() -> None:
-    landing = Landing([TextChunk("It is noon."), STOP])
-    turn = await landing.land(ended("", StopReason.ANSWERED))
+async def test_an_empty_answer_is_requested_once_more() -> None:
+    finisher = TurnFinisher([TextChunk("It is noon."), STOP])
+    turn = await finisher.finish(ended("", StopReason.ANSWERED))
     assert (turn.text, turn.stop_reason) == ("It is noon.", StopReason.ANSWERED)
-    [request] = landing.model.requests
-    assert request.messages == (QUESTION,), "an empty message is nothing to go on from"
+    [request] = finisher.model.requests
+    assert request.messages == (QUESTION,), "the empty message is not sent"
     assert request.tool_choice is ToolChoice.NONE
     assert turn.messages == (Message.assistant("It is noon."),)
 
@@ -133,17 +133,17 @@ NO_ANSWERS: list[tuple[str, list[Step]]] = [
     ("empty again", [STOP]),
     ("blank", [TextChunk(" \n"), STOP]),
     ("only calls", [CallChunk(CALL), STOP]),
-    ("the model is gone", [ProviderError("gone")]),
+    ("a provider error", [ProviderError("gone")]),
 ]
 
 
 @pytest.mark.parametrize("reply", [reply for _, reply in NO_ANSWERS], ids=[name for name, _ in NO_ANSWERS])
-async def test_a_model_that_gives_no_answer_twice_is_not_asked_a_third_time(reply: list[Step]) -> None:
-    landing = Landing(reply)
-    turn = await landing.land(ended("", StopReason.ANSWERED))
+async def test_a_model_with_two_empty_answers_is_not_asked_a_third_time(reply: list[Step]) -> None:
+    finisher = TurnFinisher(reply)
+    turn = await finisher.finish(ended("", StopReason.ANSWERED))
     assert turn.text == NO_ANSWER
     assert turn.stop_reason is not StopReason.ANSWERED
-    assert len(landing.model.requests) == 1
+    assert len(finisher.model.requests) == 1
 
 
 SECOND_ENDS: list[tuple[str, list[Step], str, StopReason]] = [
@@ -156,19 +156,19 @@ SECOND_ENDS: list[tuple[str, list[Step], str, StopReason]] = [
 
 @virtual_time
 @pytest.mark.parametrize(("reply", "text", "reason"), [c[1:] for c in SECOND_ENDS], ids=[c[0] for c in SECOND_ENDS])
-async def test_the_second_answer_tells_how_the_turn_ended(reply: list[Step], text: str, reason: StopReason) -> None:
-    turn = await Landing(reply).land(ended("", StopReason.ANSWERED))
+async def test_the_second_answer_determines_the_stop_reason(reply: list[Step], text: str, reason: StopReason) -> None:
+    turn = await TurnFinisher(reply).finish(ended("", StopReason.ANSWERED))
     assert (turn.text, turn.stop_reason) == (text, reason)
 
 
-# --- too deep -------------------------------------------------------------------------------------
+# --- at the maximum depth -------------------------------------------------------------------------------------
 
 
-async def test_too_deep_the_calls_are_refused_and_the_model_is_asked_for_words() -> None:
+async def test_at_max_depth_the_calls_are_refused_and_the_model_is_asked_for_an_answer() -> None:
     calls = (CALL, ToolCallRequest("2", "later", {}))
-    landing = Landing([TextChunk("About noon."), STOP])
+    finisher = TurnFinisher([TextChunk("About noon."), STOP])
     outcome = too_deep("One more look.", calls=calls)
-    turn = await landing.land(outcome)
+    turn = await finisher.finish(outcome)
     assert (turn.text, turn.stop_reason, turn.depth) == ("About noon.", StopReason.MAX_DEPTH, 1)
     asked, first, second, answer = turn.messages
     assert asked.tool_calls == calls
@@ -178,7 +178,7 @@ async def test_too_deep_the_calls_are_refused_and_the_model_is_asked_for_words()
     ]
     assert first.text.startswith("Not run: too many rounds of tool calls")
     assert answer == Message.assistant("About noon.")
-    [request] = landing.model.requests
+    [request] = finisher.model.requests
     assert request.messages == (*outcome.context.messages, asked, first, second)
     assert request.tool_choice is ToolChoice.NONE
 
@@ -186,73 +186,73 @@ async def test_too_deep_the_calls_are_refused_and_the_model_is_asked_for_words()
 FAILING: list[tuple[str, list[Step], str, StopReason]] = [
     ("empty", [STOP], TOO_DEEP, StopReason.MAX_DEPTH),
     ("calls again", [CallChunk(CALL), STOP], TOO_DEEP, StopReason.MAX_DEPTH),
-    ("the model is gone", [ProviderError("gone")], TOO_DEEP, StopReason.MAX_DEPTH),
+    ("a provider error", [ProviderError("gone")], TOO_DEEP, StopReason.MAX_DEPTH),
     ("cut at once", [Completion(FinishReason.LENGTH)], TOO_DEEP, StopReason.MAX_DEPTH),
     ("too late", [SLOW], OUT_OF_TIME, StopReason.TIMEOUT),
 ]
 
 
 @virtual_time
-@pytest.mark.parametrize("text", ["", "Let me look."], ids=["silent before", "spoke before"])
+@pytest.mark.parametrize("text", ["", "Let me look."], ids=["no text before", "text before"])
 @pytest.mark.parametrize(("reply", "why", "reason"), [c[1:] for c in FAILING], ids=[c[0] for c in FAILING])
-async def test_too_deep_and_without_words_the_reason_stands_behind_the_text_so_far(
+async def test_at_max_depth_without_an_answer_the_reason_follows_the_text_so_far(
     reply: list[Step], why: str, reason: StopReason, text: str
 ) -> None:
-    landing = Landing(reply)
-    turn = await landing.land(too_deep(text))
+    finisher = TurnFinisher(reply)
+    turn = await finisher.finish(too_deep(text))
     assert turn.text == (f"{text}\n\n{why}" if text else why)
     assert turn.stop_reason is reason
-    assert landing.shown.endswith(why)
+    assert finisher.shown.endswith(why)
 
 
-async def test_the_last_text_may_stand_several_rounds_back() -> None:
-    turn = await Landing([STOP]).land(too_deep("", before="It is past eleven."))
+async def test_the_text_so_far_may_be_from_an_earlier_round() -> None:
+    turn = await TurnFinisher([STOP]).finish(too_deep("", before="It is past eleven."))
     assert turn.text == f"It is past eleven.\n\n{TOO_DEEP}"
 
 
 async def test_the_text_of_an_earlier_turn_is_not_repeated() -> None:
     outcome = too_deep()
     context = ConversationContext((QUESTION, Message.assistant("Eleven."), *outcome.context.messages), 1, 1)
-    turn = await Landing([STOP]).land(Outcome(context, outcome.reply, StopReason.MAX_DEPTH))
+    turn = await TurnFinisher([STOP]).finish(Outcome(context, outcome.reply, StopReason.MAX_DEPTH))
     assert turn.text == TOO_DEEP
 
 
 CUT: list[tuple[str, list[Step]]] = [
     ("broke off", [TextChunk("It is about"), ProviderError("gone")]),
-    ("ended without an end", [TextChunk("It is about")]),
+    ("ended without a completion", [TextChunk("It is about")]),
     ("too long", [TextChunk("It is about"), Completion(FinishReason.LENGTH)]),
 ]
 
 
 @pytest.mark.parametrize("reply", [reply for _, reply in CUT], ids=[name for name, _ in CUT])
-async def test_too_deep_words_that_were_cut_are_kept_and_the_reason_stands_behind_them(reply: list[Step]) -> None:
-    landing = Landing(reply)
-    turn = await landing.land(too_deep("Let me look."))
+async def test_at_max_depth_a_truncated_answer_is_kept_and_the_reason_follows(reply: list[Step]) -> None:
+    finisher = TurnFinisher(reply)
+    turn = await finisher.finish(too_deep("Let me look."))
     assert (turn.text, turn.stop_reason) == (f"It is about\n\n{TOO_DEEP}", StopReason.MAX_DEPTH)
-    assert landing.shown == turn.text
+    assert finisher.shown == turn.text
 
 
-async def test_a_second_answer_that_breaks_off_is_kept_as_a_truncated_answer() -> None:
-    turn = await Landing([TextChunk("It is about"), ProviderError("gone")]).land(ended("", StopReason.ANSWERED))
+async def test_a_second_answer_that_is_interrupted_is_kept_as_a_truncated_answer() -> None:
+    turn = await TurnFinisher([TextChunk("It is about"), ProviderError("gone")]).finish(ended("", StopReason.ANSWERED))
     assert (turn.text, turn.stop_reason) == ("It is about", StopReason.TRUNCATED)
 
 
 @virtual_time
-async def test_words_that_were_shown_before_the_time_was_over_are_kept() -> None:
-    turn = await Landing([TextChunk("It is about"), SLOW]).land(too_deep())
+async def test_text_that_was_shown_before_the_timeout_is_kept() -> None:
+    turn = await TurnFinisher([TextChunk("It is about"), SLOW]).finish(too_deep())
     assert (turn.text, turn.stop_reason) == (f"It is about\n\n{OUT_OF_TIME}", StopReason.TIMEOUT)
 
 
-async def test_a_caller_who_wants_limits_raised_is_not_kept_waiting_for_words() -> None:
-    landing = Landing()
-    turn = await landing.land(too_deep("Let me look."), ask_again=False)
+async def test_without_ask_again_the_model_is_not_asked_for_an_answer() -> None:
+    finisher = TurnFinisher()
+    turn = await finisher.finish(too_deep("Let me look."), ask_again=False)
     assert (turn.text, turn.stop_reason) == (f"Let me look.\n\n{TOO_DEEP}", StopReason.MAX_DEPTH)
-    assert landing.model.requests == []
+    assert finisher.model.requests == []
     assert [message.role for message in turn.messages] == [Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
 
 
-async def test_the_last_message_of_a_turn_that_failed_has_nothing_for_its_provider_only() -> None:
-    turn = await Landing([Completion(FinishReason.STOP, echo={"k": 1})]).land(too_deep())
+async def test_the_last_message_of_a_failed_turn_has_no_echo_and_no_calls() -> None:
+    turn = await TurnFinisher([Completion(FinishReason.STOP, echo={"k": 1})]).finish(too_deep())
     assert turn.message.echo is None
     assert turn.message.tool_calls == ()
 
@@ -260,13 +260,15 @@ async def test_the_last_message_of_a_turn_that_failed_has_nothing_for_its_provid
 @pytest.mark.parametrize(
     "outcome",
     [ended("noon", StopReason.ANSWERED), ended("", StopReason.ANSWERED), ended("", StopReason.TIMEOUT), too_deep()],
-    ids=["an answer", "an empty one", "out of time", "too deep"],
+    ids=["an answer", "an empty answer", "out of time", "too deep"],
 )
 @pytest.mark.parametrize(
-    "reply", [[TextChunk("noon"), STOP], [STOP], [ProviderError("gone")]], ids=["says it", "is silent", "is gone"]
+    "reply",
+    [[TextChunk("noon"), STOP], [STOP], [ProviderError("gone")]],
+    ids=["an answer", "an empty answer", "an error"],
 )
-async def test_a_turn_always_ends_with_one_message_of_the_model_in_words(outcome: Outcome, reply: list[Step]) -> None:
-    turn = await Landing(reply).land(outcome)
+async def test_a_turn_always_ends_with_an_assistant_message_that_has_text(outcome: Outcome, reply: list[Step]) -> None:
+    turn = await TurnFinisher(reply).finish(outcome)
     assert turn.text.strip()
     assert turn.messages[-1] == turn.message
     assert turn.message.role is Role.ASSISTANT

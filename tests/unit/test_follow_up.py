@@ -1,4 +1,4 @@
-"""The words of a question tell which call has to follow a good result."""
+"""The words of a question determine which call must follow a successful result."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ VELMARK = "Velmark: largest town Torsby, language Velmarkish"
 
 
 def found(question: str, *calls: tuple[ToolSpec, str]) -> tuple[str, tuple[str, ...]] | None:
-    """Return the tool that follows these calls with their results, and the names it may be called with."""
+    """Return the tool to call after these calls, and the possible values of its argument."""
     follow_up = find_follow_up(question, TOOLS, [tool.name for tool, _ in calls], [result for _, result in calls])
     return None if follow_up is None else (follow_up.tool.name, follow_up.values)
 
 
-def test_a_word_of_another_tool_that_no_result_explains_needs_that_tool() -> None:
+def test_a_word_of_the_question_that_no_result_explains_selects_the_next_tool() -> None:
     question = "How is the air in the largest town of Velmark?"
     assert found(question, (REGION, VELMARK)) == ("air_quality", ("Torsby",))
     assert found(question, (REGION, VELMARK), (AIR, "Torsby: good")) is None
 
 
-def test_a_detail_beside_a_relation_is_asked_of_the_related_name_once() -> None:
+def test_a_detail_of_a_related_person_is_looked_up_once() -> None:
     question = "What is the phone number of Mia Keller's manager?"
     assert found(question, (PERSON, MIA)) == ("get_person", ("Jonas Brandt",))
     assert found(question, (PERSON, MIA), (PERSON, JONAS)) is None
@@ -53,11 +53,11 @@ def test_a_detail_beside_a_relation_is_asked_of_the_related_name_once() -> None:
         ("How many days are there from 2026-03-01 to 2026-04-15?", (AIR, "45 days")),
     ],
 )
-def test_where_a_result_is_all_that_was_asked_for_nothing_follows(question: str, call: tuple[ToolSpec, str]) -> None:
+def test_no_call_follows_a_result_that_answers_the_question(question: str, call: tuple[ToolSpec, str]) -> None:
     assert found(question, call) is None
 
 
-def test_what_has_to_be_done_comes_behind_what_has_to_be_looked_up() -> None:
+def test_an_action_follows_the_lookups_it_needs() -> None:
     question = "Write the air quality of the largest town of Velmark into the notebook."
     assert found(question, (REGION, VELMARK)) == ("air_quality", ("Torsby",))
     assert found(question, (REGION, VELMARK), (AIR, "Torsby: good")) == ("add_note", ())

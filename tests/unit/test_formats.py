@@ -1,4 +1,4 @@
-"""How calls ride: replies read, and what people see of them."""
+"""The tool formats: replies are parsed into calls and visible text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DELETION = """Done. Next I'm going to delete... <tool_call>
 
 
 def plain(calls: tuple[ToolCallRequest, ...]) -> list[Call]:
-    """Calls without their ids."""
+    """Return the calls without their ids."""
     return [(call.name, dict(call.arguments), call.unreadable) for call in calls]
 
 
@@ -122,7 +122,7 @@ NATIVE: dict[str, tuple[str, str, list[Call]]] = {
 XML: dict[str, tuple[str, str, list[Call]]] = {
     **{name: case for name, case in NATIVE.items() if case[2]},
     "text": ("It is noon.", "It is noon.", []),
-    "what was shown to people once": (
+    "a call that an earlier version showed": (
         DELETION,
         "Done. Next I'm going to delete... ",
         [("delete_user_attribute", {"query": "qwen"}, None)],
@@ -236,7 +236,7 @@ REACT: dict[str, tuple[str, str, list[Call]]] = {
     "bare JSON": (UTC_JSON, "", [UTC]),
     "bare JSON, unknown name": ('{"name": "rm", "arguments": {}}', "", [("rm", {}, None)]),
     "an answer in JSON": ('Final Answer: {"name": "rm", "arguments": {}}', '{"name": "rm", "arguments": {}}', []),
-    "what was shown to people once": (
+    "a call that an earlier version showed": (
         DELETION,
         "Done. Next I'm going to delete... ",
         [("delete_user_attribute", {"query": "qwen"}, None)],
@@ -251,21 +251,23 @@ CASES = {
 
 
 @pytest.mark.parametrize(("format_", "reply", "shown", "calls"), CASES.values(), ids=CASES)
-def test_a_reply_is_what_people_see_and_what_it_calls(
+def test_a_reply_is_split_into_visible_text_and_calls(
     format_: ToolFormat, reply: str, shown: str, calls: list[Call]
 ) -> None:
     assert read(handler_for(format_), reply) == (shown, calls)
 
 
 @pytest.mark.parametrize(("format_", "reply", "shown", "calls"), CASES.values(), ids=CASES)
-def test_character_by_character_it_is_the_same(format_: ToolFormat, reply: str, shown: str, calls: list[Call]) -> None:
+def test_a_reply_read_character_by_character_gives_the_same_result(
+    format_: ToolFormat, reply: str, shown: str, calls: list[Call]
+) -> None:
     reader = handler_for(format_).reader(TOOLS)
     pieces = [reader.feed(character) for character in reply]
     rest, found = reader.finish()
     assert ("".join(pieces) + rest, plain(found)) == (shown, calls)
 
 
-def test_what_a_model_thinks_is_reasoning() -> None:
+def test_the_thought_of_a_react_reply_is_reasoning() -> None:
     reader = ReActFormatHandler().reader(TOOLS)
     pieces = ("Thought: I", " know", ".\nFinal Ans", "wer: Noon.")
     assert [(reader.feed(piece), reader.reasoning()) for piece in pieces] == [
@@ -277,35 +279,35 @@ def test_what_a_model_thinks_is_reasoning() -> None:
 
 
 @pytest.mark.parametrize("format_", ToolFormat)
-def test_the_markup_that_was_shown_to_people_once_is_not(format_: ToolFormat) -> None:
+def test_call_markup_is_removed_from_the_visible_text(format_: ToolFormat) -> None:
     handler = handler_for(format_)
     assert handler.sanitize_response(DELETION) == "Done. Next I'm going to delete..."
     assert "tool_call" not in handler.parse_response(DELETION)[1]
 
 
 @pytest.mark.parametrize("handler", [ReActFormatHandler(), XMLFormatHandler()])
-def test_a_whole_reply_gives_its_calls_without_knowing_the_tools(handler: ToolFormatHandler) -> None:
+def test_calls_of_a_whole_reply_are_read_without_the_list_of_tools(handler: ToolFormatHandler) -> None:
     calls, remaining = handler.parse_response(DELETION)
     assert plain(calls) == [("delete_user_attribute", {"query": "qwen"}, None)]
     assert remaining == "Done. Next I'm going to delete... "
 
 
-def test_a_printed_call_is_not_taken_where_no_tools_are_known() -> None:
+def test_the_native_format_reads_no_printed_call_without_the_list_of_tools() -> None:
     assert NativeFormatHandler().parse_response(f"Hm. {TAGGED}") == ((), "Hm. ")
 
 
-def test_react_sanitizes_every_label() -> None:
+def test_react_removes_every_label() -> None:
     reply = 'Thought: a\nAction: get_time\nAction Input: {"tz": "UTC"}\nObservation: 12\nThought: b'
     assert ReActFormatHandler().sanitize_response(reply) == ""
     assert ReActFormatHandler().sanitize_response("Thought: a\nFinal Answer: Noon.\n") == "Noon."
 
 
-def test_calls_have_ids_of_their_own() -> None:
+def test_calls_have_unique_ids() -> None:
     calls, _ = XMLFormatHandler().parse_response(TAGGED * 5)
     assert len({call.id for call in calls}) == 5
 
 
-def test_a_reply_makes_a_bounded_number_of_calls() -> None:
+def test_the_number_of_calls_of_a_reply_is_bounded() -> None:
     calls, shown = XMLFormatHandler().parse_response(f"{TAGGED}\n" * 50 + "Bye")
     assert (len(calls), shown) == (MAX_CALLS, "Bye")
 
@@ -337,14 +339,14 @@ def test_an_answer_is_shown_while_it_is_written() -> None:
     assert [reader.feed(piece) for piece in pieces] == ["", "", "", "It", " is", "\nnoon", "", "\nObscure."]
 
 
-def test_json_that_is_no_call_is_shown_as_soon_as_that_is_known() -> None:
+def test_json_is_shown_as_soon_as_it_cannot_be_a_call() -> None:
     reader = NativeFormatHandler().reader(TOOLS)
     assert reader.feed('```json\n{"na') == ""
     assert reader.feed('me": "Bob",') == '```json\n{"name": "Bob",'
     assert reader.feed(' "age": 1}') == ' "age": 1}'
 
 
-def test_a_reader_that_is_over_says_nothing_more() -> None:
+def test_a_finished_reader_returns_no_more_text() -> None:
     reader = ReActFormatHandler().reader(TOOLS)
     reader.feed("Action: list_all\nAction Input: {}\nObservation: ")
     assert reader.feed("Final Answer: 12") == ""

@@ -1,4 +1,4 @@
-"""What functions that are tools can do while they run, and how they end."""
+"""Functions as tools: progress, questions to the user, cancellation and timeouts."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_function_asks_the_user() -> None:
 
 
 @virtual_time
-async def test_waiting_for_the_user_takes_no_time_from_a_function() -> None:
+async def test_waiting_for_the_user_does_not_count_towards_timeouts() -> None:
     async def elicit(question: Elicitation) -> ElicitationAnswer:
         await anyio.sleep(1000)
         return ElicitationAnswer("decline")
@@ -100,7 +100,7 @@ async def test_waiting_for_the_user_takes_no_time_from_a_function() -> None:
     assert (turn.tool_calls[0].result.content, turn.text) == ("decline {}", "Done.")
 
 
-async def test_without_a_callback_no_question_can_be_asked() -> None:
+async def test_eliciting_without_a_callback_is_an_error() -> None:
     result = await call(ask)
     assert result.content == "RuntimeError: the user cannot be asked: the client has no `Callbacks.elicit`"
 
@@ -118,13 +118,13 @@ async def _forever(context: Context) -> None:
 
 
 @virtual_time
-async def test_a_coroutine_that_takes_too_long_is_cancelled() -> None:
+async def test_a_coroutine_that_times_out_is_cancelled() -> None:
     tool = FunctionTool(_forever, name="forever")
     turn = await run(calls("forever"), "Done.", tools=[tool], limits=Limits(tool_timeout=5))
     assert turn.tool_calls[0].result.failure is Failure.TIMEOUT
 
 
-async def test_a_thread_that_takes_too_long_is_left_behind_and_can_know_it() -> None:
+async def test_a_thread_that_times_out_is_abandoned_and_can_detect_the_cancellation() -> None:
     begun, release, noticed = threading.Event(), threading.Event(), threading.Event()
 
     def block(context: Context) -> None:
@@ -136,7 +136,7 @@ async def test_a_thread_that_takes_too_long_is_left_behind_and_can_know_it() -> 
             noticed.set()
 
     try:
-        for timeout in (0.05, 0.5, 5, 50):  # on a busy machine the time may be over before the thread begins
+        for timeout in (0.05, 0.5, 5, 50):  # on a busy machine the timeout may elapse before the thread starts
             turn = await run(calls("block"), "Done.", tools=[block], limits=Limits(tool_timeout=timeout))
             assert (turn.tool_calls[0].result.failure, turn.text) == (Failure.TIMEOUT, "Done.")
             if begun.is_set():
@@ -146,7 +146,7 @@ async def test_a_thread_that_takes_too_long_is_left_behind_and_can_know_it() -> 
     assert await anyio.to_thread.run_sync(noticed.wait, 60)
 
 
-async def test_functions_of_one_round_run_side_by_side() -> None:
+async def test_functions_of_one_round_run_concurrently() -> None:
     barrier = threading.Barrier(2)
     both = anyio.Event()
     waiting: list[int] = []
@@ -169,7 +169,7 @@ async def test_functions_of_one_round_run_side_by_side() -> None:
     assert [record.result.content for record in turn.tool_calls] == ["met"] * 4
 
 
-async def test_a_function_may_return_something_to_await() -> None:
+async def test_a_function_may_return_an_awaitable() -> None:
     async def inner() -> str:
         return "awaited"
 

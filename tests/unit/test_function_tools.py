@@ -98,13 +98,13 @@ async def test_annotations_and_docstring_become_the_schema() -> None:
     assert schema["$defs"]["Kind"]["enum"] == ["short", "long"]
 
 
-async def test_arguments_arrive_as_their_annotations_say() -> None:
+async def test_arguments_are_converted_to_the_annotated_types() -> None:
     near = {"name": "b", "since": "2026-01-01"}
     result = await call(plan, place={"name": "a", "since": "2026-01-01", "near": [near]}, kind="long", days=1)
     assert result == ToolCallResult("call_1", success=True, content='{"day":"2026-01-02","kind":"long"}')
 
 
-async def test_arguments_that_only_the_annotations_refuse_go_back_to_the_model() -> None:
+async def test_arguments_that_only_the_annotations_refuse_are_reported_to_the_model() -> None:
     result = await call(plan, place={"name": "a", "since": "some day"})
     assert result.failure is Failure.BAD_ARGUMENTS
     assert "place.since: Input should be a valid date" in str(result.content)
@@ -124,29 +124,29 @@ class Counter:
         return self.increase(by)
 
 
-async def test_methods_objects_and_partials_are_functions_too() -> None:
+async def test_methods_callable_objects_and_partials_can_be_tools() -> None:
     counter = Counter()
     assert (await call(counter.increase, by=1)).content == "1"
     assert (await call(counter, by=1)).content == "2"
     assert (await call(partial(counter.increase), by=1)).content == "3"
     [spec] = DialClient(tools=[partial(add, b=40)]).tools
-    assert (spec.name, list(spec.input_schema["properties"])) == ("add", ["a"]), "what is set already is no parameter"
+    assert (spec.name, list(spec.input_schema["properties"])) == ("add", ["a"]), "a bound argument is no parameter"
     assert (await call(partial(add, b=40), a=2)).content == "42"
 
 
-async def test_names_that_models_of_pydantic_do_not_take_are_parameters_too() -> None:
+async def test_parameters_may_have_names_that_pydantic_models_reserve() -> None:
     def odd(schema: int, _a: int, model_config: int, /, copy: int, **rest: int) -> str:
         return f"{schema} {_a} {model_config} {copy} {rest}"
 
     assert (await call(odd, schema=1, _a=2, model_config=3, copy=4, more=5)).content == "1 2 3 4 {'more': 5}"
 
 
-async def test_only_the_annotations_of_parameters_have_to_be_known() -> None:
+async def test_an_unknown_return_annotation_is_allowed() -> None:
     @wraps(add)
-    def wrapped(*arguments: int, **named: int) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821 - the point
+    def wrapped(*arguments: int, **named: int) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821 - the missing name is the test
         return add(*arguments, **named)
 
-    def vague(a: "int") -> "Nowhere":  # type: ignore[name-defined]  # noqa: F821, UP037 - the point
+    def vague(a: "int") -> "Nowhere":  # type: ignore[name-defined]  # noqa: F821, UP037 - the missing name is the test
         return a
 
     assert (await call(vague, a=1)).content == "1"
@@ -160,51 +160,51 @@ def counting() -> Any:
     yield 1
 
 
-def unknown(place: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - that is the point
+def unknown(place: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - the missing name is the test
 
 
-def misspelled(place: datetime.dat) -> None: ...  # type: ignore[name-defined]  # that is the point
+def misspelled(place: datetime.dat) -> None: ...  # type: ignore[name-defined]  # the missing name is the test
 
 
 def hollow(thread: threading.Thread) -> None: ...
 
 
 NO_TOOLS: list[tuple[Any, str]] = [
-    (varying, "takes \\*numbers, which has no form in JSON: take a list in its place"),
-    (counting, "counting yields its results: a tool returns one"),
-    (unknown, "the annotation 'Nowhere' of unknown is not known"),
+    (varying, "takes \\*numbers, which has no JSON Schema: use a list parameter instead"),
+    (counting, "counting is a generator: a tool must return its result"),
+    (unknown, "the annotation 'Nowhere' of unknown is not defined"),
     (misspelled, "an annotation of misspelled cannot be read: .* has no attribute 'dat'"),
     (hollow, "a parameter of hollow has no JSON Schema"),
     (lambda: 1, "a lambda has no name"),
-    (max, "max does not tell its parameters"),
+    (max, "max has no signature"),
     (Place, "expected a function as a tool"),
     ("add", "expected a function as a tool, not 'add'"),
 ]
 
 
-async def test_what_can_be_no_tool_is_a_type_error_that_says_why() -> None:
+async def test_an_object_that_cannot_be_a_tool_is_a_type_error_with_the_reason() -> None:
     for function, problem in NO_TOOLS:
         with pytest.raises(TypeError, match=problem):
             DialClient(tools=[function])
     with pytest.raises(TypeError, match="there is a tool 'add' already"):
         DialClient(tools=[add, add])
     with pytest.raises(TypeError, match="tools takes a list of functions"):
-        DialClient(tools=add)  # type: ignore[arg-type]  # that is the point
+        DialClient(tools=add)  # type: ignore[arg-type]  # the wrong type is the test
 
 
-async def test_functions_in_place_of_servers_are_an_error_that_names_their_option() -> None:
+async def test_functions_in_place_of_servers_are_an_error_that_names_the_option_tools() -> None:
     for servers in (add, [add], {"add": add}):
         with pytest.raises(TypeError, match=r"functions are tools, DialClient\(…, tools=\["):
-            DialClient(servers)  # type: ignore[arg-type]  # that is the point
+            DialClient(servers)  # type: ignore[arg-type]  # the wrong type is the test
 
 
-async def test_no_server_has_the_name_of_the_functions() -> None:
+async def test_the_server_name_functions_is_reserved_if_there_are_function_tools() -> None:
     servers = {"functions": {"command": "x", "disabled": True}}
     assert DialClient(servers).notes == ()
-    with pytest.raises(ConfigError, match="a server is named 'functions'"):
+    with pytest.raises(ConfigError, match="no server can be named 'functions'"):
         DialClient(servers, tools=[add])
     async with DialClient(tools=[add]) as dial:
-        with pytest.raises(ConfigError, match="a server is named 'functions'"):
+        with pytest.raises(ConfigError, match="no server can be named 'functions'"):
             await dial.add_server("functions", {"command": "x", "disabled": True})
 
 
@@ -232,7 +232,7 @@ async def test_the_decorator_returns_the_function_and_offers_it_in_the_next_roun
     assert [len(request.tools) for request in model.requests] == [1, 2, 2]
 
 
-async def test_an_error_in_a_function_is_a_result_that_tells_its_text() -> None:
+async def test_an_exception_in_a_function_becomes_a_result_with_its_text() -> None:
     def fail(text: str) -> None:
         raise ValueError(text)
 
@@ -279,7 +279,7 @@ async def test_any_value_becomes_content() -> None:
     assert [to_content(value) for value, _ in VALUES] == [content for _, content in VALUES]
 
 
-async def test_a_value_that_holds_itself_is_a_failure() -> None:
+async def test_a_value_that_contains_itself_is_a_failure() -> None:
     def turn_in_circles() -> Any:
         circle: list[Any] = []
         circle.append(circle)
@@ -298,7 +298,7 @@ async def test_literals_and_optional_values_are_checked_before_the_call() -> Non
     assert (await call(choose, size="x")).failure is Failure.BAD_ARGUMENTS
 
 
-async def test_a_function_that_exits_is_a_failure_and_ends_no_program() -> None:
+async def test_a_function_that_exits_is_a_failure_and_does_not_end_the_program() -> None:
     def leave() -> None:
         sys.exit("no disk")
 
@@ -350,6 +350,6 @@ async def cancel_task() -> None:
     await task
 
 
-def test_no_function_no_revision() -> None:
+def test_function_tools_start_empty_at_revision_0() -> None:
     functions = FunctionTools()
     assert (functions.tools, functions.revision) == ((), 0)

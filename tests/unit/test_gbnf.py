@@ -1,4 +1,4 @@
-"""A schema becomes a grammar: what fits it can be written, and nothing else of its form."""
+"""A GBNF grammar of a JSON Schema accepts the values that fit the schema."""
 
 from __future__ import annotations
 
@@ -63,11 +63,13 @@ NESTED = object_of({"a": {"type": "integer"}, "b": STRING}, "a")
         (with_property({}), None, True),
     ],
 )
-def test_a_value_is_written_as_its_schema_says(schema: dict[str, Any], value: Any, is_accepted: bool) -> None:
+def test_a_grammar_accepts_a_value_that_fits_its_schema_and_no_other_value(
+    schema: dict[str, Any], value: Any, is_accepted: bool
+) -> None:
     assert accepts(grammar_of(schema), json.dumps({"x": value}, ensure_ascii=False)) is is_accepted
 
 
-def test_what_is_required_comes_first_and_the_rest_may_be_left_out() -> None:
+def test_required_properties_come_first_and_optional_properties_may_be_left_out() -> None:
     grammar = grammar_of(object_of({"a": STRING, "b": STRING, "c": STRING}, "b"))
     for text in ('{"b": "1"}', '{"b": "1", "a": "2"}', '{"b": "1", "c": "3"}', '{"b": "1", "a": "2", "c": "3"}'):
         assert accepts(grammar, text), text
@@ -75,20 +77,20 @@ def test_what_is_required_comes_first_and_the_rest_may_be_left_out() -> None:
         assert not accepts(grammar, text), text
 
 
-def test_where_nothing_is_required_any_may_be_given() -> None:
+def test_without_required_properties_any_property_may_be_present() -> None:
     grammar = grammar_of(object_of({"a": STRING, "b": STRING}))
     for text in ("{}", '{"a": "1"}', '{"b": "2"}', '{"a": "1", "b": "2"}'):
         assert accepts(grammar, text), text
     assert not accepts(grammar, '{, "b": "2"}')
 
 
-def test_a_tool_without_arguments_gets_none() -> None:
+def test_the_grammar_of_an_object_without_properties_accepts_only_an_empty_object() -> None:
     grammar = grammar_of({"type": "object"})
     assert accepts(grammar, "{}")
     assert not accepts(grammar, '{"a": 1}')
 
 
-def test_a_grammar_stays_small_whatever_the_schema_is() -> None:
+def test_the_size_of_a_grammar_is_bounded_for_deep_and_wide_schemas() -> None:
     deep: dict[str, Any] = STRING
     for _ in range(200):
         deep = with_property(deep)

@@ -1,4 +1,4 @@
-"""Terms of the glossary are linked on the site, and every abbreviation of the guides is explained there."""
+"""On the site, terms of the glossary are links, and the glossary explains every abbreviation of the guides."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from site_pages.root_pages import ROOT
 
 pytestmark = pytest.mark.once
 NO_ABBREVIATION = r"DC\d{3}|ACME|CONTRIBUTING|PX|README|FILE|HOST|PROMPT|S256"
-"""Codes of `doctor`, placeholders of commands, files, words of quoted questions, and a method that its row names."""
+"""Finding codes of `doctor`, placeholders of commands, file names, words of quoted questions, and `S256`."""
 
 
-def test_the_first_use_of_a_term_leads_to_the_glossary_and_the_second_is_plain() -> None:
+def test_only_the_first_use_of_a_term_is_linked_to_the_glossary() -> None:
     linked = link_terms("A durable turn, and one more durable turn, in the turn of a user.\n")
     assert linked == (
         "A [durable turn](glossary.md#durable-turn), and one more durable turn, "
@@ -33,11 +33,11 @@ def test_the_first_use_of_a_term_leads_to_the_glossary_and_the_second_is_plain()
         "    the turn\n",
     ],
 )
-def test_headings_code_links_tables_and_verbs_stay_as_they_are(text: str) -> None:
+def test_terms_in_headings_code_links_tables_and_verbs_are_not_linked(text: str) -> None:
     assert link_terms(text) == text
 
 
-def test_every_term_has_its_anchor_in_the_glossary() -> None:
+def test_every_term_has_an_anchor_in_the_glossary() -> None:
     page = add_anchors((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
     anchors = re.findall(r'<a id="([^"]+)"></a>', page)
     assert len(anchors) == len(set(anchors))

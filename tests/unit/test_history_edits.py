@@ -1,4 +1,4 @@
-"""What a conversation shows of the messages that are stored of it."""
+"""Edits of a conversation (undo, restore, summary), applied to its stored messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shown(conversation: Conversation) -> list[str]:
     return [message.text.splitlines()[-1] for message in apply_edits(conversation).messages]
 
 
-def test_an_exchange_is_taken_back_and_then_the_exchange_before_it() -> None:
+def test_an_exchange_is_undone_and_then_the_previous_exchange() -> None:
     messages = dialogue("q1", "a1", "q2", "a2")
     for expected in (["q1", "a1"], [], []):
         exchange = find_last_exchange(stored(*messages))
@@ -50,13 +50,13 @@ def test_an_undone_exchange_can_be_restored_until_the_next_message() -> None:
     assert edit is not None
     again = [*messages, build_removal((edit,))]
     assert shown(stored(*again)) == ["q1", "a1", "q2", "a2"]
-    assert find_edit(stored(*again), is_summary=False) is None, "there is nothing left to bring back"
+    assert find_edit(stored(*again), is_summary=False) is None, "nothing is left to restore"
     messages_after = [*messages, *dialogue("q3", "a3")]
     assert shown(stored(*messages_after)) == ["q1", "a1", "q3", "a3"]
     assert find_edit(stored(*messages_after), is_summary=False) is None
 
 
-def test_a_summary_stands_where_its_messages_stood_and_can_be_undone() -> None:
+def test_a_summary_replaces_its_messages_and_can_be_undone() -> None:
     messages = dialogue("q1", "a1", "q2", "a2", "q3", "a3")
     messages.append(build_summary("short", 4))
     assert shown(stored(*messages)) == ["short", "q3", "a3"]
@@ -70,20 +70,20 @@ def test_a_summary_stands_where_its_messages_stood_and_can_be_undone() -> None:
         assert shown(stored(*messages)) == expected
 
 
-def test_the_last_exchange_is_taken_back_behind_a_summary_and_the_summary_stays() -> None:
+def test_undo_after_a_summary_removes_the_last_exchange_and_keeps_the_summary() -> None:
     messages = [*dialogue("q1", "a1", "q2", "a2"), build_summary("short", 2)]
     messages.append(build_removal(find_last_exchange(stored(*messages))))
     assert shown(stored(*messages)) == ["short"]
     assert find_last_exchange(stored(*messages)) == ()
 
 
-def test_a_message_that_cannot_be_read_moves_no_edit() -> None:
+def test_an_unreadable_message_does_not_shift_the_positions_of_an_edit() -> None:
     messages = [*dialogue("q1", "a1", "q2", "a2"), Message(Role.SYSTEM, replaces=(2, 4))]
     del messages[0]
     assert shown(stored(*messages, unreadable=(0,))) == ["a1"]
 
 
-def test_in_another_conversation_an_edit_replaces_nothing() -> None:
+def test_an_edit_copied_to_another_conversation_replaces_nothing() -> None:
     summary = build_summary("short", 2)
     assert shown(stored(*map(detach, (summary, *dialogue("q", "a"))))) == ["short", "q", "a"]
 
@@ -92,7 +92,7 @@ SPAN = st.none() | st.tuples(st.integers(-3, 12), st.integers(-3, 10**9))
 
 
 @given(st.lists(st.tuples(st.sampled_from(Role), st.sampled_from(["", "x"]), SPAN), max_size=10))
-def test_whatever_is_stored_is_shown_without_an_error(rows: list[tuple[Role, str, object]]) -> None:
+def test_any_stored_messages_are_shown_without_an_error(rows: list[tuple[Role, str, object]]) -> None:
     messages = [Message(role, text, replaces=span) for role, text, span in rows]  # type: ignore[arg-type]
     positions = [item.position for item in find_shown(stored(*messages))]
     assert len(set(positions)) == len(positions)

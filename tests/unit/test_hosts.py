@@ -1,4 +1,4 @@
-"""Configurations of other hosts, written from their documents: they are imported without loss, and written back."""
+"""Configuration files of other hosts, as documented by their vendors: import, and export back."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ CASES: dict[HostName, tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = 
         },
         {
             "local": (
-                "${workspaceFolder} is here the folder of the configuration file",
-                "envFile: the path is relative, here to the folder of the configuration file",
+                "here ${workspaceFolder} is the folder of the configuration file",
+                "envFile: here a relative path begins at the folder of the configuration file",
             )
         },
     ),
@@ -107,12 +107,10 @@ CASES: dict[HostName, tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = 
         {
             "perplexity": (
                 f"dev: {NO_SETTING}",
-                "${input:region} is asked for there: set REGION",
-                "${input:perplexity-key} is asked for there (Perplexity API Key): set PERPLEXITY_KEY",
+                "the other host asks for ${input:region}: set REGION",
+                "the other host asks for ${input:perplexity-key} (Perplexity API Key): set PERPLEXITY_KEY",
             ),
-            "picked": (
-                "${command:pickProcess} has no meaning here: write a value in its place, then enable the server",
-            ),
+            "picked": ("${command:pickProcess} is not supported here: replace it by a value, then enable the server",),
         },
     ),
     HostName.WINDSURF: (
@@ -149,8 +147,8 @@ CASES: dict[HostName, tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = 
         },
         {
             "python": (
-                'trust: there all calls run without approval; here "autoApprove": ["*"] does that',
-                "cwd: the path is relative, here to the folder of the configuration file",
+                'trust: it lets all calls run without approval; here "autoApprove": ["*"] does that',
+                "cwd: here a relative path begins at the folder of the configuration file",
             ),
             "http": (f"oauth.redirectUri: {NO_SETTING}",),
             "google": (f"authProviderType: {NO_SETTING}",),
@@ -211,7 +209,7 @@ CASES: dict[HostName, tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = 
             },
         },
         {
-            "developer": ("it is a part of goose (builtin), and not a server",),
+            "developer": ("it is a part of goose (builtin), not a server",),
             "gdrive": ("the values of GDRIVE_KEY are in the keyring of goose: set variables of these names",),
         },
     ),
@@ -232,8 +230,8 @@ CASES: dict[HostName, tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = 
 }
 
 
-def installed(host: HostName, home: Path) -> Path:
-    """Put the sample of a host where the host keeps it, in this home folder, and return the place."""
+def install_sample(host: HostName, home: Path) -> Path:
+    """Copy the sample of a host to the usual path of the host below `home`, and return the path."""
     path = next(user_paths(HOSTS[host], {"HOME": str(home), "USERPROFILE": str(home)}, sys.platform))
     path.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(FILES / CASES[host][0], path)
@@ -243,9 +241,9 @@ def installed(host: HostName, home: Path) -> Path:
 
 
 @pytest.mark.parametrize("host", CASES)
-def test_a_configuration_is_imported_without_loss_and_its_rest_is_listed(tmp_path: Path, host: HostName) -> None:
+def test_a_host_configuration_is_imported_and_its_losses_are_listed(tmp_path: Path, host: HostName) -> None:
     _, entries, losses = CASES[host]
-    found = read_host_file(installed(host, tmp_path), host, tmp_path)
+    found = read_host_file(install_sample(host, tmp_path), host, tmp_path)
     assert {server.name: server.entry for server in found} == entries
     assert {server.name: server.losses for server in found if server.losses} == losses
     text = json.dumps({"mcpServers": {server.name: server.entry for server in found if server.entry}})
@@ -258,7 +256,7 @@ def test_a_configuration_is_imported_without_loss_and_its_rest_is_listed(tmp_pat
 
 def test_the_files_of_all_hosts_are_found_and_recognized(tmp_path: Path) -> None:
     for host in CASES:
-        installed(host, tmp_path)
+        install_sample(host, tmp_path)
     (tmp_path / "project" / ".vscode").mkdir(parents=True)
     (tmp_path / "project" / ".vscode" / "mcp.json").write_text("{}")
     home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
@@ -285,7 +283,7 @@ def test_the_files_of_all_hosts_are_found_and_recognized(tmp_path: Path) -> None
         ("linux", HostName.CODEX, "/h/.codex/config.toml"),
     ],
 )
-def test_each_system_has_its_places(platform: str, host: HostName, path: str) -> None:
+def test_the_paths_of_a_host_depend_on_the_operating_system(platform: str, host: HostName, path: str) -> None:
     assert next(user_paths(HOSTS[host], {"HOME": "/h", "USERPROFILE": "/h"}, platform)) == Path(path)
 
 
@@ -299,7 +297,7 @@ def test_each_system_has_its_places(platform: str, host: HostName, path: str) ->
         ("a.yaml", "- a", "expected a mapping"),
     ],
 )
-def test_a_file_that_is_not_in_order_is_one_error(tmp_path: Path, name: str, text: str, problem: str) -> None:
+def test_an_invalid_file_is_a_config_error(tmp_path: Path, name: str, text: str, problem: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=problem):
         read_host_file(tmp_path / name, None, tmp_path)
@@ -321,13 +319,13 @@ MERGED_ALIASES = "a0: &a0 {x: 1}\n" + NESTED_ALIASES.partition("\n")[2].replace(
     ],
     ids=["aliases of aliases", "merged aliases", "an alias of itself", "depth", "size"],
 )
-def test_a_yaml_file_without_an_end_is_one_error(tmp_path: Path, text: str) -> None:
+def test_a_yaml_file_that_expands_without_bound_is_a_config_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"too large|too deep|at most"):
         read_host_file(tmp_path / "config.yaml", HostName.GOOSE, tmp_path)
 
 
-def test_keys_dates_and_aliases_of_yaml_are_values_of_json(tmp_path: Path) -> None:
+def test_keys_dates_and_aliases_of_yaml_become_json_values(tmp_path: Path) -> None:
     text = "base: &base {type: stdio, cmd: foo}\nextensions:\n  5: {<<: *base, args: [2026-01-02]}\n"
     (tmp_path / "config.yaml").write_text(text)
     (server,) = read_host_file(tmp_path / "config.yaml", HostName.GOOSE, tmp_path)
@@ -344,7 +342,7 @@ ENTRIES = st.dictionaries(st.sampled_from(KEYS.split()), JSON, max_size=4)
 
 
 @given(st.sampled_from(list(HostName)), ENTRIES)
-def test_no_entry_of_a_host_makes_more_than_a_sentence(host: HostName, entry: dict[str, Any]) -> None:
+def test_any_entry_of_a_host_is_imported_as_a_valid_entry_or_left_out(host: HostName, entry: dict[str, Any]) -> None:
     key = "extensions" if host is HostName.GOOSE else "mcpServers"
     for server in read_servers(host, {key: {"a/b": entry}, "inputs": [{"id": "x"}]}, Path()):
         assert server.name == "a-b"
@@ -365,7 +363,7 @@ REMOTE = {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer $
 
 
 @pytest.mark.parametrize("host", HostName)
-def test_what_was_exported_is_imported_again(tmp_path: Path, host: HostName) -> None:
+def test_an_exported_configuration_can_be_imported_again(tmp_path: Path, host: HostName) -> None:
     text, losses = write_host_text(host, {"local": ENTRY, "remote": REMOTE})
     suffix = {HostName.CODEX: "toml", HostName.GOOSE: "yaml"}.get(host, "json")
     path = tmp_path / f"exported.{suffix}"
@@ -381,7 +379,7 @@ def test_what_was_exported_is_imported_again(tmp_path: Path, host: HostName) -> 
     assert (remote.url, dict(remote.headers)) == (REMOTE["url"], {"Authorization": "Bearer k", "X-Id": "7"})
 
 
-def test_codex_gets_the_names_of_variables_and_not_their_values() -> None:
+def test_the_export_for_codex_has_the_names_of_variables_and_not_their_values() -> None:
     text, _ = write_host_text(HostName.CODEX, {"a.b": ENTRY, "r": REMOTE})
     assert tomllib.loads(text)["mcp_servers"] == {
         "a.b": {

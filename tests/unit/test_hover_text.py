@@ -1,4 +1,4 @@
-"""Hovering over a public name shows what it takes, gives and raises: each test lists its offenders."""
+"""Docstrings of public names describe parameters, results and errors; each test lists its offenders."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dial_client import testing
 pytestmark = pytest.mark.once
 
 REFERENCE = re.compile(r"\b(?:[Aa]s|of|than|See|what) `\w")
-"""The docstring refers to another one for the rest: ``Raises as `run` ``."""
+"""Matches a docstring that refers to another docstring, as in ``Raises as `run` ``."""
 RESULT = re.compile(r"\b(?:return|yield|make|read|give)", re.IGNORECASE)
 MANY = 2
-"""Parameters that a sentence can tell without a list."""
+"""Number of parameters up to which a docstring need not name them."""
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., Any], bool]]:
@@ -58,7 +58,7 @@ def test_every_public_name_has_a_docstring() -> None:
     assert [name for name, value in types if inspect.isclass(value) and not value.__doc__] == []
 
 
-def test_a_docstring_names_the_parameters_where_there_are_many() -> None:
+def test_a_docstring_names_its_parameters_if_there_are_more_than_two() -> None:
     offenders = [
         f"{name}: {parameter}"
         for name, function in METHODS
@@ -71,7 +71,7 @@ def test_a_docstring_names_the_parameters_where_there_are_many() -> None:
     assert offenders == []
 
 
-def test_a_docstring_says_what_is_returned() -> None:
+def test_a_docstring_describes_the_result() -> None:
     offenders = [
         name
         for name, function in METHODS

@@ -1,4 +1,4 @@
-"""Images are shown where the terminal can, and saved elsewhere."""
+"""Images are drawn in a terminal that has an image protocol, and saved as files otherwise."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ KITTY, ITERM = ImageProtocol.KITTY, ImageProtocol.ITERM
 
 
 def png(width: int, height: int, size: int = 0) -> ImagePart:
-    """Return the beginning of a PNG: the rest is not read."""
+    """Return an image with the header of a PNG; the data after the header is not read."""
     head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + width.to_bytes(4) + height.to_bytes(4)
     return ImagePart(base64.b64encode(head + bytes(size)).decode(), "image/png")
 
 
-def test_the_environment_names_the_protocol() -> None:
+def test_the_environment_determines_the_image_protocol() -> None:
     for environment, protocol in (
         ({"TERM": "xterm-kitty"}, KITTY),
         ({"TERM_PROGRAM": "ghostty"}, KITTY),
@@ -40,7 +40,7 @@ def test_a_png_is_drawn_within_its_columns_and_rows() -> None:
     assert "height=15;" in (draw(png(100, 400), ITERM, 81) or "")
 
 
-def test_a_large_image_is_sent_in_chunks_that_add_up_to_it() -> None:
+def test_a_large_image_is_sent_in_chunks() -> None:
     image = png(400, 100, 20_000)
     drawn = draw(image, KITTY, 81) or ""
     chunks = re.findall(r"\x1b_G([^;]*);([A-Za-z0-9+/=]*)\x1b\\", drawn)
@@ -49,7 +49,7 @@ def test_a_large_image_is_sent_in_chunks_that_add_up_to_it() -> None:
     assert [keys[-3:] for keys, _ in chunks] == ["m=1"] * (len(chunks) - 1) + ["m=0"]
 
 
-def test_what_is_no_image_or_too_large_is_not_sent_to_the_terminal(tmp_path: Path) -> None:
+def test_an_invalid_or_too_large_image_is_not_sent_to_the_terminal(tmp_path: Path) -> None:
     evil = ImagePart("AAAA\x1b\\\x1b]0;owned\x07", "image/png")
     for image in (evil, ImagePart("", "image/png"), png(100_000, 5), png(0, 0), png(9, 9, 5_000_001)):
         assert draw(image, KITTY, 80) is None
@@ -58,7 +58,7 @@ def test_what_is_no_image_or_too_large_is_not_sent_to_the_terminal(tmp_path: Pat
     assert save(evil, tmp_path) is None
 
 
-def test_an_image_is_saved_under_a_name_of_the_program(tmp_path: Path) -> None:
+def test_an_image_is_saved_under_a_generated_name(tmp_path: Path) -> None:
     image = png(9, 9)
     path = save(image, tmp_path / "images")
     assert path is not None

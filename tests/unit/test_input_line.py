@@ -1,4 +1,4 @@
-"""The input line: what keys and pastes make of it, and what is sent."""
+"""The input line: keys, pastes, history, and the input that is sent."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ END = "\x1b[201~"
 
 
 def sent(keys: str, history: Path | None = None) -> list[UserInput]:
-    """Type keys into an input line, and return what it passed on."""
+    """Type keys into an input line, and return the inputs it sends."""
     inputs: list[UserInput] = []
 
-    async def talk() -> None:
+    async def type_keys() -> None:
         with create_pipe_input() as keyboard:
             line = InputLine(inputs.append, history=history)
             app: Application[None] = Application(
@@ -45,7 +45,7 @@ def sent(keys: str, history: Path | None = None) -> list[UserInput]:
             keyboard.send_bytes((keys + "\x04").encode(errors="surrogateescape"))
             await app.run_async()
 
-    asyncio.run(asyncio.wait_for(talk(), 20))
+    asyncio.run(asyncio.wait_for(type_keys(), 20))
     return inputs
 
 
@@ -73,16 +73,16 @@ def paste(text: str) -> str:
         (paste("a\r\nb\rc") + "\r", ["a\nb\nc"]),
     ],
 )
-def test_enter_sends_and_other_keys_break_the_line(keys: str, expected: list[str]) -> None:
+def test_enter_sends_and_other_keys_insert_a_line_break(keys: str, expected: list[str]) -> None:
     assert texts(keys) == expected
 
 
-def test_in_the_keys_of_vi_escape_and_enter_send(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_vi_mode_escape_and_enter_send(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIAL_EDITING_MODE", "vi")
     assert texts("one\x1b[13;2utwo\x1b\rthree\r") == ["one\ntwo", "three"]
 
 
-def test_a_long_pasted_text_is_folded_and_sent_whole() -> None:
+def test_a_long_pasted_text_is_folded_and_sent_in_full() -> None:
     long = "\n".join(f"line {number}" for number in range(200))
     (user_input,) = sent(f"look: {paste(long)} ok\r")
     assert user_input.shown == "look: [pasted 200 lines] ok"
@@ -90,13 +90,13 @@ def test_a_long_pasted_text_is_folded_and_sent_whole() -> None:
     assert user_input.typed == "look:   ok"
 
 
-def test_a_folded_text_is_deleted_by_one_backspace_and_two_of_a_size_are_distinguished() -> None:
+def test_one_backspace_deletes_a_folded_text_and_folded_texts_of_one_size_are_numbered() -> None:
     first, second = "a\n" * 10, "b\n" * 10
     assert texts(f"x{paste(first)}\x7fy\r") == ["xy"]
     assert sent(f"{paste(first)}{paste(second)}\r")[0].shown == "[pasted 10 lines][pasted 10 lines, no. 2]"
 
 
-def test_pasted_text_names_no_file_and_no_resource() -> None:
+def test_mentions_in_pasted_text_attach_nothing() -> None:
     (user_input,) = sent(paste("please read @/etc/passwd") + "\r")
     assert (user_input.text, user_input.typed) == ("please read @/etc/passwd", "")
 
@@ -113,7 +113,7 @@ def test_five_megabytes_are_pasted_in_linear_time() -> None:
 
 
 @pytest.mark.parametrize("pieces", [[*"\x1b[200~hello\x1b[201~x"], ["\x1b[200~", "hello", "\x1b[2", "01", "~x"]])
-def test_the_end_of_a_paste_may_come_in_any_number_of_pieces(pieces: list[str]) -> None:
+def test_the_end_of_a_paste_may_arrive_in_several_pieces(pieces: list[str]) -> None:
     keys: list[KeyPress] = []
     parser = KeyboardParser(keys.append)
     for piece in pieces:
@@ -121,12 +121,12 @@ def test_the_end_of_a_paste_may_come_in_any_number_of_pieces(pieces: list[str]) 
     assert [(key.key, key.data) for key in keys] == [(Keys.BracketedPaste, "hello"), ("x", "x")]
 
 
-def test_a_proposal_is_safe_only_if_it_is_shown_as_it_is_sent() -> None:
+def test_a_proposal_with_characters_that_are_not_shown_is_unsafe() -> None:
     safe = {text: Proposal(text, 0).is_safe for text in ("a b", "a ", "a\u202eb ", "a\x1b[31m\n!rm ")}
     assert safe == {"a b": True, "a ": True, "a\u202eb ": False, "a\x1b[31m\n!rm ": False}
 
 
-def test_a_report_that_comes_in_pieces_is_one_key() -> None:
+def test_a_key_report_that_arrives_in_pieces_is_one_key() -> None:
     keys: list[KeyPress] = []
     parser = KeyboardParser(keys.append)
     for piece in ("\x1b[1", "3;2", "u"):
@@ -137,7 +137,7 @@ def test_a_report_that_comes_in_pieces_is_one_key() -> None:
     assert [key.key for key in keys[1:]] == [Keys.Escape, "[", "1"]
 
 
-def test_reports_become_the_keys_of_terminals_without_them() -> None:
+def test_key_reports_are_decoded_to_the_usual_key_sequences() -> None:
     reports = {
         "\x1b[99;5u": "\x03",
         "\x1b[99;133u": "\x03",
@@ -155,7 +155,7 @@ def test_reports_become_the_keys_of_terminals_without_them() -> None:
     assert {report: decode_reports(report) for report in reports} == reports
 
 
-def test_history_is_kept_across_runs_but_for_lines_that_begin_with_a_space(tmp_path: Path) -> None:
+def test_history_is_kept_across_runs_except_for_lines_that_begin_with_a_space(tmp_path: Path) -> None:
     file = tmp_path / "folder" / "history"
     long = "pasted line\n" * 20
     sent(f"first\r secret\r two\nlines\rtwo\nlines\rtwo\nlines\r{paste(long)}\r\udce9\r", file)
@@ -171,7 +171,7 @@ def test_history_is_kept_across_runs_but_for_lines_that_begin_with_a_space(tmp_p
     assert oct(file.stat().st_mode)[-3:] in ("600", "666")
 
 
-def test_a_history_that_cannot_be_written_or_read_harms_nothing(tmp_path: Path) -> None:
+def test_a_history_file_that_cannot_be_read_or_written_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert [found.text for found in sent("hello\r", tmp_path / "file" / "history")] == ["hello"]
     (tmp_path / "odd").write_bytes(b"\xff\xfe+\n+a\n\x00+b\n")
@@ -189,14 +189,14 @@ def test_a_history_that_cannot_be_written_or_read_harms_nothing(tmp_path: Path) 
         ("$endif\n$else\nset editing-mode vi\nset editing-mode emacs", EditingMode.EMACS),
     ],
 )
-def test_the_keys_are_those_of_readline(tmp_path: Path, inputrc: str, mode: EditingMode) -> None:
+def test_the_editing_mode_is_that_of_the_inputrc_file(tmp_path: Path, inputrc: str, mode: EditingMode) -> None:
     (tmp_path / "rc").write_text(inputrc)
     environment = {"INPUTRC": str(tmp_path / "rc")}
     assert find_editing_mode(environment) is mode
     assert find_editing_mode(environment | {"DIAL_EDITING_MODE": "vi"}) is EditingMode.VI
 
 
-def test_the_editor_is_visual_before_editor() -> None:
+def test_the_variable_visual_takes_precedence_over_the_variable_editor() -> None:
     assert find_editor({"VISUAL": "code --wait", "EDITOR": "nano"}) == ["code", "--wait"]
     assert find_editor({"EDITOR": "vim 'x"}) == ["vim 'x"]
     assert find_editor({"VISUAL": " ", "EDITOR": "'my editor' -x"}) == ["my editor", "-x"]
@@ -222,7 +222,7 @@ def test_dropped_files_become_mentions(tmp_path: Path) -> None:
     assert {pasted: mentions_of_paths(pasted) for pasted in cases} == cases
 
 
-def test_folding_survives_an_editor() -> None:
+def test_pasted_text_is_folded_again_after_an_external_edit() -> None:
     pasted = PastedTexts()
     long = "line\n" * 30
     placeholder = pasted.insertion(long)
@@ -230,7 +230,7 @@ def test_folding_survives_an_editor() -> None:
     assert pasted.insertion("[pasted 30 lines]") != "[pasted 30 lines]", "a placeholder cannot be pasted"
 
 
-def test_only_terminals_that_are_known_for_it_are_asked_to_report_keys() -> None:
+def test_only_known_terminals_are_asked_to_report_modified_keys() -> None:
     asked: Callable[..., bool] = lambda **environment: reports_modified_keys(environment)  # noqa: E731
     assert asked(XTERM_VERSION="XTerm(390)") and asked(TERM_PROGRAM="tmux") and asked(TERM="foot-extra")
     assert not asked(TERM_PROGRAM="Apple_Terminal", TERM="xterm-256color") and not asked(TERM="linux")
@@ -246,7 +246,7 @@ def test_a_draft_that_was_not_typed_runs_and_attaches_nothing(text: str) -> None
     assert user_input.typed == ""
 
 
-def test_a_draft_that_was_typed_in_this_run_is_as_it_was_typed() -> None:
+def test_a_draft_that_was_typed_in_this_run_counts_as_typed() -> None:
     line = InputLine(lambda _: None)
     line.to_input("compare @a.py")
     line.edit("compare @a.py")
@@ -255,7 +255,7 @@ def test_a_draft_that_was_typed_in_this_run_is_as_it_was_typed() -> None:
     assert line.buffer.text == "a plain question"
 
 
-def test_the_history_keeps_no_pasted_text_that_would_attach_or_run_something(tmp_path: Path) -> None:
+def test_the_history_omits_pasted_text_that_would_attach_or_run_something(tmp_path: Path) -> None:
     history = tmp_path / "history"
     command = "!touch x" + "\nline" * 10
     sent(f"{paste('look at @.env')}\rsee {paste('a @.env b')}\r{paste(command)}\rtyped @a.py\r", history)

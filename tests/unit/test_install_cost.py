@@ -1,4 +1,4 @@
-"""The tables of what dependencies cost: what a requirement brings, and where tables are written."""
+"""The tables of installation sizes: the dependencies of a requirement, and the tables in the documents."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ INSTALLED = Installed(
 )
 
 
-def test_a_requirement_brings_what_it_needs_with_its_extras_on_this_python() -> None:
+def test_the_closure_of_a_requirement_includes_its_extras_and_dependencies() -> None:
     assert INSTALLED.find_closure([Requirement("sql")]) == {"sql", "shared"}
     assert INSTALLED.find_closure([Requirement("SQL[async]")]) == {"sql", "sql-async", "shared"}
     assert INSTALLED.find_closure(INSTALLED.direct_requirements()) == {"sql", "sql-async", "http", "shared"}
 
 
-def test_requirements_of_an_extra_are_apart() -> None:
+def test_requirements_of_an_extra_are_listed_separately() -> None:
     assert [required.name for required in INSTALLED.direct_requirements()] == ["sql", "http"]
     assert [required.name for required in INSTALLED.direct_requirements("local")] == ["extra-part"]
 

@@ -1,4 +1,4 @@
-"""The form in which the embedded model calls tools: what it is told, and how its reply is read."""
+"""The prompt format in which the embedded model calls tools: signatures of tools, and parsing of replies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dial_client.local.json_prompt_format import (
 from dial_client.messages.message import Message, ToolSpec
 
 
-def test_a_tool_is_a_line_that_says_what_it_takes() -> None:
+def test_the_signature_of_a_tool_describes_its_arguments() -> None:
     properties: dict[str, Any] = {
         "path": {"type": "string", "description": "The file. It must exist."},
         "unit": {"enum": ["km", "mi"], "default": "km"},
@@ -49,7 +49,7 @@ def test_a_decision_names_a_tool_or_none() -> None:
     assert not is_unknown('{"answer"}')
 
 
-def test_only_a_whole_call_is_a_call() -> None:
+def test_an_incomplete_call_is_not_parsed() -> None:
     call = parse_call('{"tool": "measure", "arguments": {"room": "office"}}')
     assert call is not None
     assert (call.name, call.arguments) == ("measure", {"room": "office"})
@@ -58,6 +58,6 @@ def test_only_a_whole_call_is_a_call() -> None:
     assert parse_call('{"answer"}') is None
 
 
-def test_a_long_answer_of_an_earlier_turn_is_shown_by_its_beginning() -> None:
+def test_a_long_answer_of_an_earlier_turn_is_shortened() -> None:
     (history,) = conversation([Message.assistant("word " * 1000)])
     assert len(history.text) < MAX_ANSWER_CHARS + 50

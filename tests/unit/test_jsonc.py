@@ -1,3 +1,5 @@
+"""JSON with comments: values, places of errors, and typed access to values."""
+
 from __future__ import annotations
 
 import json
@@ -25,7 +27,7 @@ def error_of(text: str | bytes) -> ConfigError:
 
 @given(JSON, st.booleans(), st.sampled_from([None, 2]))
 @settings(deadline=None)
-def test_what_json_writes_is_read_back(value: Any, ascii_only: bool, indent: int | None) -> None:
+def test_any_json_value_is_read_back(value: Any, ascii_only: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert read(text).value == value
     assert read(text.encode()).value == value
@@ -47,12 +49,12 @@ def test_what_json_writes_is_read_back(value: Any, ascii_only: bool, indent: int
         ("/**/null", None),
     ],
 )
-def test_what_people_write_is_accepted(text: str, value: Any) -> None:
+def test_comments_and_trailing_commas_are_accepted(text: str, value: Any) -> None:
     assert read(text).value == value
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
-def test_the_encodings_that_editors_save_in_are_read(encoding: str) -> None:
+def test_the_usual_unicode_encodings_are_read(encoding: str) -> None:
     assert read('{"name": "Ünï"}'.encode(encoding)).value == {"name": "Ünï"}
 
 
@@ -71,23 +73,23 @@ SYNTAX = [
     ('{"a": 1 "b": 2}', 1, 9, "expected ',' or '}', found '\"'", "comma missing"),
     ('{\n  "a": 1\n  "b": 2\n}', 3, 3, "expected ',' or '}', found '\"'", "comma missing"),
     ('{"a": [1, 2}', 1, 12, "expected ',' or ']', found '}'", ""),
-    ('{"a" 1}', 1, 6, "expected ':' behind the key, found '1'", ""),
+    ('{"a" 1}', 1, 6, "expected ':' after the key, found '1'", ""),
     ('{"a": }', 1, 7, "expected a value, found '}'", ""),
     ("[1,,2]", 1, 4, "expected a value, found ','", "one comma too many"),
     ("{,}", 1, 2, "expected a key in double quotes or '}', found ','", "one comma too many"),
     ('{"a": 1,, "b": 2}', 1, 9, "expected a key in double quotes, found ','", "one comma too many"),
-    ("{'a': 1}", 1, 2, "expected a key in double quotes", "strings stand in double quotes"),
-    ("{\"a\": 'x'}", 1, 7, 'expected a value, found "\'"', "strings stand in double quotes"),
+    ("{'a': 1}", 1, 2, "expected a key in double quotes", "strings are written in double quotes"),
+    ("{\"a\": 'x'}", 1, 7, 'expected a value, found "\'"', "strings are written in double quotes"),
     ("{a: 1}", 1, 2, "expected a key in double quotes or '}', found 'a'", ""),
     ("{“a”: 1}", 1, 2, "found '“'", "typographic quotes"),
     ('{"a":\u00a01}', 1, 6, "expected a value, found U+00A0", "no-break space"),
-    ('{"a": 1} # the end', 1, 10, "there is text behind the end", "one object"),
+    ('{"a": 1} # the end', 1, 10, "there is text after the end", "one object"),
     ('{# a\n"a": 1}', 1, 2, "found '#'", "comments begin with //"),
     ('{"a": True}', 1, 7, "expected a value, found 'T'", "JSON writes true"),
     ('{"a": None}', 1, 7, "expected a value, found 'N'", "JSON writes null"),
     ('{"a": NaN}', 1, 7, "expected a value", "no such number"),
     ('{"a": -Infinity}', 1, 7, "expected a value", "no such number"),
-    ('{"a": tok}', 1, 7, "expected a value, found 't'", "text stands in double quotes"),
+    ('{"a": tok}', 1, 7, "expected a value, found 't'", "text is written in double quotes"),
     ('{"a": .5}', 1, 7, "expected a value, found '.'", "a number is written like"),
     ('{"a": 01}', 1, 7, "expected a value, found '0'", "a number is written like"),
     ('{"a": 1e999}', 1, 7, "this number is too large", ""),
@@ -104,8 +106,8 @@ SYNTAX = [
     ("\0", 1, 1, "expected a value, found U+0000", ""),
     ('{"a": "\\ud800"}', 1, 7, "half of a surrogate pair", ""),
     ('{"a": "\ud800"}', 1, 8, "half of a surrogate pair", ""),
-    ('{"a": 1, "b": 2,\n "a": 3}', 2, 2, "the key 'a' stands twice in one object", "first in line 1"),
-    ('{"a": 1} {"b": 2}', 1, 10, "there is text behind the end", "one object"),
+    ('{"a": 1, "b": 2,\n "a": 3}', 2, 2, "the key 'a' occurs twice in one object", "first in line 1"),
+    ('{"a": 1} {"b": 2}', 1, 10, "there is text after the end", "one object"),
     ("{} /* x", 1, 4, "a comment is not closed", "*/"),
     ("[" * 5000, 1, MAX_DEPTH + 2, "nested more than 100 deep", ""),
     ('{"a":' * 5000, 1, 5 * (MAX_DEPTH + 1) + 1, "nested more than 100 deep", ""),
@@ -115,7 +117,9 @@ SYNTAX = [
 
 
 @pytest.mark.parametrize(("text", "line", "column", "problem", "hint"), SYNTAX)
-def test_a_mistake_is_named_with_its_place(text: str | bytes, line: int, column: int, problem: str, hint: str) -> None:
+def test_a_syntax_error_is_reported_with_its_place(
+    text: str | bytes, line: int, column: int, problem: str, hint: str
+) -> None:
     error = error_of(text)
     assert (error.path, error.line, error.column) == ("servers.json", line, column)
     assert problem in error.problem
@@ -133,7 +137,7 @@ def places(node: Node) -> list[Node]:
 
 @given(JSON, st.sampled_from([None, 2]))
 @settings(deadline=None)
-def test_every_value_is_found_where_it_stands(value: Any, indent: int | None) -> None:
+def test_the_place_of_every_value_is_its_position_in_the_text(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
     lines = text.split("\n")
     for node in places(read(text)):
@@ -145,7 +149,7 @@ def test_every_value_is_found_where_it_stands(value: Any, indent: int | None) ->
             assert lines[line - 1][column - 1 :].startswith(json.dumps(node.keys[-1]) + ":")
 
 
-def test_what_is_not_in_the_file_is_placed_at_what_encloses_it() -> None:
+def test_the_place_of_a_missing_value_is_that_of_its_container() -> None:
     source = read('{"mcpServers":\n  {"time": {"args": ["a", "b"]}}}').source
     assert source.place(("mcpServers", "time", "args", 1)) == (2, 27)
     assert source.place(("mcpServers", "time"), at_name=True) == (2, 4)
@@ -153,7 +157,7 @@ def test_what_is_not_in_the_file_is_placed_at_what_encloses_it() -> None:
     assert source.place(("nothing", 3, "known")) == (1, 1)
 
 
-def test_a_value_made_in_python_has_no_place() -> None:
+def test_an_error_about_a_value_made_in_python_has_no_place() -> None:
     error = Node([1], ("time", "args")).elements()[0].wrong("a string")
     assert str(error) == "time.args[0]: expected a string, found a number"
 
@@ -203,7 +207,7 @@ def test_a_value_of_the_wrong_type_is_an_error(ask: Any, value: Any, problem: st
     assert caught.value.problem == problem
 
 
-def test_values_are_given_as_the_type_that_is_asked_for() -> None:
+def test_values_are_converted_to_the_requested_type() -> None:
     assert Node(Path("a") / "b").string() == str(Path("a") / "b")
     assert Node(("a", "b")).strings() == ("a", "b")
     assert Node(2.0).count() == 2
@@ -215,7 +219,7 @@ def test_values_are_given_as_the_type_that_is_asked_for() -> None:
     }
 
 
-def test_a_list_that_holds_itself_is_an_error() -> None:
+def test_a_list_that_contains_itself_is_an_error() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(ConfigError, match="nested more than"):
@@ -228,14 +232,14 @@ def test_strings_are_replaced_at_every_depth_and_keep_their_places() -> None:
     assert node.children()["a"].elements()[2].source.place(("a", 2, "b")) == (1, 22)
 
 
-def test_keys_are_known_by_any_spelling() -> None:
+def test_keys_are_recognized_in_camel_case_snake_case_and_upper_case() -> None:
     node = Node({"auto_approve": ["a"], "URL": "x", "ENV": None, "other": 1, "none": None})
     found, unknown = node.known(("autoApprove", "url", "env"), {})
     assert {key: child.value for key, child in found.items()} == {"autoApprove": ["a"], "url": "x"}
     assert list(unknown) == ["other", "none"]
 
 
-def test_two_names_of_one_key_have_to_agree() -> None:
+def test_the_values_of_two_names_of_one_key_must_agree() -> None:
     assert (
         Node({"type": "http", "transport": "http"}).known(("type",), {"transport": "type"})[0]["type"].value == "http"
     )
@@ -255,7 +259,7 @@ def test_a_word_must_be_a_known_value() -> None:
     assert caught.value.hint == 'did you mean "streamable-http"?'
 
 
-def test_only_what_is_near_is_suggested() -> None:
+def test_only_a_similar_name_is_suggested() -> None:
     assert did_you_mean("comand", ("command", "args")) == 'did you mean "command"?'
     assert did_you_mean("colour", ("command", "args")) == ""
     assert did_you_mean("x" * 1_000_000, ("command", "args")) == ""
@@ -273,18 +277,18 @@ def test_any_input_gives_a_value_or_a_config_error(text: str | bytes) -> None:
 
 @given(st.text(st.sampled_from("{}[]\",:\\/*\n 1etru'ud8"), max_size=60))
 @settings(max_examples=500, deadline=None)
-def test_what_looks_like_json_gives_what_json_gives_or_a_config_error(text: str) -> None:
+def test_text_similar_to_json_gives_the_value_of_the_json_module_or_a_config_error(text: str) -> None:
     try:
         value = read(text).value
     except ConfigError:
-        with pytest.raises((ValueError, AssertionError)):  # what is refused is refused by json too, or stands twice
-            json.loads(text, object_pairs_hook=no_key_twice)
+        with pytest.raises((ValueError, AssertionError)):  # json refuses the text too, or a key is duplicated
+            json.loads(text, object_pairs_hook=refuse_duplicate_keys)
     else:
         if not set("/,") & set(text):  # neither comments nor trailing commas
             assert json.loads(text) == value
 
 
-def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     assert len(dict(pairs)) == len(pairs)
     return dict(pairs)
 
@@ -292,7 +296,7 @@ def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "piece", ["//\n", "/**/", "/*", " ", '"', "\\", '{"":', "[", "[],", "1", "-", '"a":1,', '\\"', "\\u00e9"]
 )
-def test_large_input_takes_one_pass(piece: str) -> None:
+def test_large_input_is_read_in_linear_time(piece: str) -> None:
     many = piece * 200_000
     for text in (many, f"[{many}", f'"{many}', f'{{"a": "{many}"}}'):
         try:

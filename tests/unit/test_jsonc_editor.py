@@ -1,4 +1,4 @@
-"""Edits of a configuration as text: the edit is right, and nothing else changes."""
+"""Edits of the text of a configuration: the edited value changes, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GAPS = st.sampled_from(["", " ", "\n", "\r\n", "\t", "  \n    ", "/* a, } */", '
 
 @st.composite
 def documents(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
-    """Draw an object, and a text of it with comments, blanks and trailing commas anywhere."""
+    """Draw an object, and its JSON text with comments, blanks and trailing commas in any place."""
     value = draw(OBJECTS)
     mark = draw(st.sampled_from(["", "\ufeff"]))
     return mark + draw(GAPS) + written(draw, value) + draw(GAPS), value
@@ -47,7 +47,7 @@ def written(draw: st.DrawFn, value: Any) -> str:
 
 
 def paths(value: Any) -> list[tuple[str, ...]]:
-    """Return the path of every member of every object that is reached through objects."""
+    """Return the paths of all members of an object and of its nested objects."""
     if not isinstance(value, dict):
         return []
     return [(key, *rest) for key, child in value.items() for rest in [(), *paths(child)]]
@@ -55,7 +55,9 @@ def paths(value: Any) -> list[tuple[str, ...]]:
 
 @given(documents(), st.data())
 @settings(deadline=None)
-def test_a_value_is_set_as_in_the_object_itself(document: tuple[str, dict[str, Any]], data: st.DataObject) -> None:
+def test_setting_a_value_in_the_text_equals_setting_the_value_in_the_object(
+    document: tuple[str, dict[str, Any]], data: st.DataObject
+) -> None:
     text, value = document
     objects = [(), *(path for path in paths(value) if isinstance(at(value, path), dict))]
     path = (*data.draw(st.sampled_from(objects)), data.draw(NAMES | st.sampled_from(["a"])))
@@ -71,7 +73,9 @@ def test_a_value_is_set_as_in_the_object_itself(document: tuple[str, dict[str, A
 
 @given(documents(), st.data())
 @settings(deadline=None)
-def test_a_member_is_removed_as_in_the_object_itself(document: tuple[str, dict[str, Any]], data: st.DataObject) -> None:
+def test_removing_a_member_from_the_text_equals_removing_the_member_from_the_object(
+    document: tuple[str, dict[str, Any]], data: st.DataObject
+) -> None:
     text, value = document
     if not paths(value):
         return
@@ -85,7 +89,7 @@ def test_a_member_is_removed_as_in_the_object_itself(document: tuple[str, dict[s
 
 @given(documents(), NAMES, JSON)
 @settings(deadline=None)
-def test_what_was_added_and_removed_leaves_the_same_values(
+def test_adding_and_removing_a_member_restores_the_values(
     document: tuple[str, dict[str, Any]], name: str, new: Any
 ) -> None:
     text, value = document
@@ -100,7 +104,7 @@ def at(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def ordered(value: Any) -> Any:
-    """Return a value in which the order of members counts, and true is not 1."""
+    """Convert a value for a comparison that respects the order of members and the types of scalars."""
     if isinstance(value, dict):
         return [(key, ordered(child)) for key, child in value.items()]
     return [ordered(child) for child in value] if isinstance(value, list) else (type(value).__name__, value)
@@ -128,7 +132,7 @@ FILE = """\
 """
 
 
-def test_a_new_member_is_written_like_its_neighbours() -> None:
+def test_a_new_member_is_written_in_the_style_of_its_siblings() -> None:
     edited = set_value(FILE, ["mcpServers", "git"], {"command": "git-mcp", "args": ["--repository", "."], "env": {}})
     assert edited == FILE.replace(
         "        // nothing behind this\n",
@@ -148,7 +152,7 @@ def test_a_member_of_an_object_on_one_line_stays_on_the_line() -> None:
     assert set_value(FILE, ["defaultModel"], "gpt") == FILE.replace('"local"', '"gpt"')
 
 
-def test_comments_stay_where_a_member_goes() -> None:
+def test_comments_stay_when_their_member_is_removed() -> None:
     removed = remove_value(FILE, ["mcpServers", "time"])
     entry = '"time": {"command": "uvx", "args": ["mcp-server-time"]}, '
     assert removed == FILE.replace(entry, "")
@@ -169,7 +173,7 @@ def test_comments_stay_where_a_member_goes() -> None:
         ('\ufeff{\r\n  "a": {\r\n    "b": 2\r\n  }\n}', '\ufeff{\r\n  "a": {\r\n    "b": 1\r\n  }\n}'),
     ],
 )
-def test_missing_objects_are_made_in_the_style_of_the_text(text: str, edited: str) -> None:
+def test_missing_objects_are_created_in_the_style_of_the_text(text: str, edited: str) -> None:
     assert set_value(text, ["a", "b"], 1) == edited
 
 
@@ -185,11 +189,11 @@ def test_missing_objects_are_made_in_the_style_of_the_text(text: str, edited: st
         ('{\n  "b": 2, // two\n  "a": 1 // one\n}', '{\n  "b": 2 // two\n  // one\n}'),
     ],
 )
-def test_a_removed_member_takes_its_line_and_its_comma_along(text: str, edited: str) -> None:
+def test_the_line_and_the_comma_of_a_removed_member_are_removed(text: str, edited: str) -> None:
     assert remove_value(text, ["a"]) == edited
 
 
-def test_what_cannot_be_edited_is_an_error() -> None:
+def test_an_impossible_edit_is_an_error() -> None:
     with pytest.raises(ConfigError, match="expected an object"):
         set_value('{"a": 1}', ["a", "b"], 1)
     with pytest.raises(ConfigError):

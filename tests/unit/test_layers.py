@@ -1,4 +1,4 @@
-"""Budgets and habits of the code, read from its syntax trees. The numbers may only go down."""
+"""Budgets and import rules of the code, read from its syntax trees. The numbers may only go down."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "dial_client"
 FILES = sorted(PACKAGE.rglob("*.py"))
-BESIDE = sorted(
+OTHER_FILES = sorted(
     path for folder in ("tests", "evals", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
 )
 
 MAX_FILE = 400
 MAX_FUNCTION = 50
 MAX_RESOLUTION = 60
-MAX_ROOMS = 30
-MAX_ARROWS = 200
+MAX_PARTS = 30
+MAX_DEPENDENCIES = 200
 VAGUE_NAMES = {"utils", "helpers", "base", "types", "common", "misc"}
 HEAVY = (
     "openai",
@@ -45,7 +45,7 @@ HEAVY = (
 
 @cache
 def trees() -> dict[Path, ast.Module]:
-    """The syntax tree of each module; parsed when a test asks, not whenever tests are collected."""
+    """Return the syntax tree of each module; parsed on first use, not when tests are collected."""
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
@@ -60,7 +60,7 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 
 def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines from ``def`` to the end, the docstring apart."""
+    """Return the number of lines of a function, without its docstring."""
     doc = function.body[0]
     is_doc = isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant) and isinstance(doc.value.value, str)
     doc_lines = (doc.end_lineno or 0) - doc.lineno + 1 if is_doc else 0
@@ -68,19 +68,18 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_every_file_keeps_to_its_budget() -> None:
-    lines = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES + BESIDE}
+    lines = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES + OTHER_FILES}
     assert {file: count for file, count in lines.items() if count > MAX_FILE} == {}
     assert lines["dial_client/turns/resolution.py"] <= MAX_RESOLUTION
     assert [file for file in lines if Path(file).stem in VAGUE_NAMES] == []
 
 
 def test_every_function_keeps_to_its_budget() -> None:
-    # The command line's signature is its list of options: one line an option.
     lengths = {f"{name(path)}: {f.name}": length(f) for path, tree in trees().items() for f in functions(tree)}
     assert {function: count for function, count in lengths.items() if count > MAX_FUNCTION} == {}
 
 
-# No module imports these at the top: a link loads them when its server is being connected.
+# No module imports these at its top: they are loaded when a server connects.
 LOADED_LATE = {
     PACKAGE / "servers" / "transports" / f"{name}.py"
     for name in (
@@ -111,7 +110,7 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
     assert at_the_top == []
 
 
-def test_type_checking_imports_are_for_other_peoples_packages_only() -> None:
+def test_type_checking_imports_are_for_third_party_packages_only() -> None:
     ours = [
         f"{name(path)}: {imported.module}"
         for path, tree in trees().items()
@@ -123,20 +122,20 @@ def test_type_checking_imports_are_for_other_peoples_packages_only() -> None:
     assert ours == []
 
 
-def list_arrows() -> set[tuple[str, str]]:
-    """Return which file or folder at the top of the package imports which other one."""
-    arrows = set()
+def list_dependencies() -> set[tuple[str, str]]:
+    """Return each pair of an importing and an imported file or folder at the top of the package."""
+    dependencies = set()
     for path, tree in trees().items():
-        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         for node in ast.walk(tree):
             imported = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
             if imported[:1] == ["dial_client"]:
                 targets = imported[1:2] or [alias.name for alias in node.names]  # type: ignore[attr-defined]
-                arrows |= {(room, target) for target in targets}
-    return {(room, to) for room, to in arrows if room not in (to, "__init__") and not to.startswith("__")}
+                dependencies |= {(part, target) for target in targets}
+    return {(part, to) for part, to in dependencies if part not in (to, "__init__") and not to.startswith("__")}
 
 
-def test_the_top_of_the_package_has_few_rooms_and_few_arrows_between_them() -> None:
-    arrows = list_arrows()
-    assert len({room for arrow in arrows for room in arrow}) <= MAX_ROOMS
-    assert len(arrows) <= MAX_ARROWS
+def test_the_top_level_of_the_package_has_few_parts_and_few_dependencies() -> None:
+    dependencies = list_dependencies()
+    assert len({part for dependency in dependencies for part in dependency}) <= MAX_PARTS
+    assert len(dependencies) <= MAX_DEPENDENCIES

@@ -1,4 +1,4 @@
-"""When a turn stops: limits that make sense, and a clock that stands still while a person is waited for."""
+"""Limits of a turn, and a deadline that pauses while a person is asked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.fakes import virtual_time
     ],
     ids=str,
 )
-def test_a_limit_that_makes_no_sense_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
+def test_an_invalid_limit_is_an_error_that_names_the_limit(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Limits(**wrong)
 
@@ -44,7 +44,7 @@ def test_a_limit_that_makes_no_sense_is_refused_by_its_name(wrong: dict[str, Any
     [{}, {"max_depth": 0}, {"max_depth": 100}, {"timeout": math.inf}, {"timeout": 0.5}, {"max_result_chars": 1}],
     ids=str,
 )
-def test_a_limit_at_the_edge_is_taken(right: dict[str, Any]) -> None:
+def test_the_extreme_values_of_a_limit_are_valid(right: dict[str, Any]) -> None:
     assert Limits(**right).max_parallel == 8
 
 
@@ -56,7 +56,7 @@ def test_every_limit_has_a_default() -> None:
 
 def test_a_limit_cannot_be_changed_while_a_turn_runs() -> None:
     with pytest.raises(FrozenInstanceError):
-        Limits().timeout = 5  # type: ignore[misc]  # what is tested
+        Limits().timeout = 5  # type: ignore[misc]  # the assignment is the test
 
 
 def test_every_stop_reason_has_a_sentence() -> None:
@@ -71,20 +71,20 @@ def test_every_stop_reason_has_a_sentence() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_scope_that_runs_has_no_end_while_a_person_is_waited_for() -> None:
+async def test_a_scope_has_no_deadline_while_a_person_is_asked() -> None:
     deadline = Deadline(60)
     with deadline.scope() as scope:
         before = scope.deadline
         with deadline.waiting_for_a_person():
             assert (scope.deadline, deadline.remaining()) == (math.inf, math.inf)
-            with deadline.scope() as begun_meanwhile:
-                assert begun_meanwhile.deadline == math.inf
+            with deadline.scope() as inner:
+                assert inner.deadline == math.inf
         assert before <= scope.deadline < before + 60
         assert 0 < deadline.remaining() <= 60
 
 
 @pytest.mark.anyio
-async def test_a_scope_that_is_over_is_moved_no_more() -> None:
+async def test_the_deadline_of_a_finished_scope_is_not_changed() -> None:
     deadline = Deadline(60)
     with deadline.scope() as scope:
         pass
@@ -93,7 +93,7 @@ async def test_a_scope_that_is_over_is_moved_no_more() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_wait_that_breaks_off_starts_the_clock_again() -> None:
+async def test_the_clock_continues_after_a_wait_that_failed() -> None:
     deadline = Deadline(60)
     with pytest.raises(ZeroDivisionError), deadline.waiting_for_a_person():
         raise ZeroDivisionError
@@ -102,7 +102,7 @@ async def test_a_wait_that_breaks_off_starts_the_clock_again() -> None:
 
 @virtual_time
 @pytest.mark.anyio
-async def test_what_runs_when_the_time_is_over_is_cancelled() -> None:
+async def test_work_that_runs_at_the_deadline_is_cancelled() -> None:
     deadline = Deadline(5)
     began = anyio.current_time()
     with deadline.scope() as scope:
@@ -114,7 +114,7 @@ async def test_what_runs_when_the_time_is_over_is_cancelled() -> None:
 
 @virtual_time
 @pytest.mark.anyio
-async def test_what_begins_when_the_time_is_over_is_cancelled_at_once() -> None:
+async def test_work_that_begins_after_the_deadline_is_cancelled_at_once() -> None:
     deadline = Deadline(5)
     await anyio.sleep(6)
     with deadline.scope() as scope:
@@ -137,7 +137,7 @@ async def test_time_spent_waiting_for_a_person_does_not_count() -> None:
 
 
 WAITS: list[tuple[str, list[tuple[float, float]], float]] = [
-    ("one in another", [(0, 10), (3, 5)], 10),
+    ("one within another", [(0, 10), (3, 5)], 10),
     ("the first ends first", [(0, 5), (3, 10)], 10),
     ("three that overlap in a row", [(0, 4), (3, 8), (7, 11)], 11),
     ("one after the other", [(0, 2), (4, 6)], 4),
@@ -147,8 +147,8 @@ WAITS: list[tuple[str, list[tuple[float, float]], float]] = [
 
 @virtual_time
 @pytest.mark.anyio
-@pytest.mark.parametrize(("waits", "stood_still"), [w[1:] for w in WAITS], ids=[w[0] for w in WAITS])
-async def test_waits_at_the_same_time_count_once(waits: list[tuple[float, float]], stood_still: float) -> None:
+@pytest.mark.parametrize(("waits", "paused"), [w[1:] for w in WAITS], ids=[w[0] for w in WAITS])
+async def test_overlapping_waits_count_once(waits: list[tuple[float, float]], paused: float) -> None:
     deadline = Deadline(100)
     began = anyio.current_time()
 
@@ -160,5 +160,5 @@ async def test_waits_at_the_same_time_count_once(waits: list[tuple[float, float]
     async with anyio.create_task_group() as group:
         for since, until in waits:
             group.start_soon(wait, since, until)
-    gone = anyio.current_time() - began
-    assert deadline.remaining() == pytest.approx(100 - gone + stood_still)
+    elapsed = anyio.current_time() - began
+    assert deadline.remaining() == pytest.approx(100 - elapsed + paused)

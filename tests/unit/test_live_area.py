@@ -31,7 +31,7 @@ def lines_of(state: LiveState, columns: int = 80, rows: int = 10, now: float = 1
     return [plain(line) for line in render(state, columns, rows, now)]
 
 
-def test_the_live_line_says_what_goes_on_how_long_and_how_to_stop_it() -> None:
+def test_the_live_line_shows_the_activity_its_duration_and_the_key_to_stop() -> None:
     state = LiveState(activity=Activity("Analyzing request…", since=2.0, tokens=1234))
     [line] = lines_of(state)
     assert line.endswith("Analyzing request… 10 s · about 1,234 tokens · Ctrl-C stops")
@@ -39,7 +39,7 @@ def test_the_live_line_says_what_goes_on_how_long_and_how_to_stop_it() -> None:
     assert line.endswith("about 1 token · Ctrl-C stops")
 
 
-def test_every_line_fits_into_every_terminal() -> None:
+def test_no_line_is_wider_than_the_terminal() -> None:
     calls = {str(at): RunningCall("日本" * 20, 'text="' + "長い" * 90, 1.0, 3, 7, EVIL * 9) for at in range(30)}
     state = LiveState(
         lambda rows: "\n".join(["draft"] * rows),
@@ -57,19 +57,19 @@ def test_every_line_fits_into_every_terminal() -> None:
             assert not re.search("[\x1b\r\u202e\u200b]", "".join(lines))
 
 
-def test_the_line_of_a_call_in_question_is_shortened_in_its_arguments_alone() -> None:
+def test_only_the_arguments_of_a_call_that_waits_for_permission_are_shortened() -> None:
     call = RunningCall("files.write_file", 'path="notes.md", content="umbrella and coat"', 1.0, waits=True)
     for columns in (60, 80, 200):
         [line] = lines_of(LiveState(calls={"1": call}), columns)
         assert line.endswith(") waits for permission")
 
 
-def test_the_draft_gets_the_rows_that_are_left() -> None:
+def test_the_draft_gets_the_remaining_rows() -> None:
     state = LiveState(lambda rows: "\n".join(map(str, range(20)[-rows:])), activity=Activity("Writing", 0.0))
     assert lines_of(state, rows=4)[:3] == ["17", "18", "19"]
 
 
-def test_the_clock_of_the_turn_stands_while_a_question_waits() -> None:
+def test_the_live_line_is_hidden_while_a_question_is_open() -> None:
     state = LiveState(activity=Activity("Using Echo…", 0.0), queued=["later"], is_asking=True)
     assert [line for line in lines_of(state) if "Ctrl-C stops" in line] == []
 
@@ -86,7 +86,7 @@ def test_a_finished_call_shows_its_size_and_the_first_lines_of_its_result() -> N
     ]
 
 
-def test_the_preview_of_json_leaves_out_brackets_that_stand_alone() -> None:
+def test_the_preview_of_json_leaves_out_lines_with_only_brackets() -> None:
     def preview(content: str) -> list[str]:
         result = ToolCallResult("1", success=True, content=content)
         return [plain(line) for line in finished_lines("a.b", "", result, 1, 60, MONO)][1:]
@@ -129,7 +129,7 @@ def test_the_banner_counts_servers_by_their_states() -> None:
     assert cell_width(banner.folder_line("/a/very/long/" + "path/" * 50, 60)) < 60
 
 
-def test_the_hint_of_the_banner_is_whole_or_left_out() -> None:
+def test_the_hint_of_the_banner_is_shortened_or_left_out_if_there_is_no_room() -> None:
     assert banner.program_line("qwen3", 80).endswith(" · model qwen3 · /help lists the commands")
     assert banner.program_line("qwen3", 50).endswith(" · model qwen3 · /help")
     assert banner.program_line("qwen3" * 5, 50).endswith("qwen3qwen3")
@@ -139,7 +139,7 @@ def test_the_hint_of_the_banner_is_whole_or_left_out() -> None:
     ("widths", "column", "columns", "cursor"),
     [((), 2, 60, (2, 0)), ((119, 60, 0, 61), 2, 60, (2, 6)), ((10,), 75, 60, (15, 2))],
 )
-def test_the_area_begins_above_the_rows_that_the_terminal_has_wrapped(
+def test_the_cursor_position_accounts_for_rows_that_the_terminal_wrapped(
     widths: tuple[int, ...], column: int, columns: int, cursor: tuple[int, int]
 ) -> None:
     assert find_cursor(widths, column, columns) == cursor
@@ -155,7 +155,7 @@ def test_the_area_begins_above_the_rows_that_the_terminal_has_wrapped(
         ({"VTE_VERSION": "7200", "STY": "1.host"}, False),
     ],
 )
-def test_rows_are_taken_as_wrapped_only_where_the_terminal_is_known(environment: dict[str, str], wraps: bool) -> None:
+def test_wrapped_rows_are_assumed_only_for_known_terminals(environment: dict[str, str], wraps: bool) -> None:
     assert wraps_rows(environment) is wraps
 
 

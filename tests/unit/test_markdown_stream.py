@@ -1,6 +1,6 @@
 """Answers in Markdown, rendered for a terminal while they stream."""
 
-# ruff: noqa: RUF001 - formulas are made of such characters
+# ruff: noqa: RUF001 - formulas contain such characters
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def shown(text: str, columns: int = 80) -> list[str]:
 
 
 @given(MARKDOWN, st.data())
-def test_an_answer_looks_the_same_however_it_was_split(text: str, data: st.DataObject) -> None:
+def test_the_output_does_not_depend_on_how_the_answer_was_split(text: str, data: st.DataObject) -> None:
     stream = MarkdownStream(lambda: 60, DARK)
     printed, at = "", 0
     while at < len(text):
@@ -115,7 +115,7 @@ def test_an_answer_looks_the_same_however_it_was_split(text: str, data: st.DataO
 
 
 @given(MARKDOWN, st.integers(40, 300))
-def test_nothing_leaves_its_line(text: str, columns: int) -> None:
+def test_no_style_or_control_character_leaves_its_line(text: str, columns: int) -> None:
     stream = MarkdownStream(lambda: columns, DARK)
     printed = stream.feed(text)
     draft = stream.draft(7)
@@ -135,7 +135,7 @@ def test_nothing_leaves_its_line(text: str, columns: int) -> None:
     st.lists(st.text(alphabet=st.sampled_from("ab(){}[]\"'/*#`<>!-\\ \t=$日é"), max_size=40), max_size=12),
     st.sampled_from(("python", "js", "c", "html", "yaml", "no-such", "")),
 )
-def test_code_is_printed_as_it_was_written(lines: list[str], language: str) -> None:
+def test_code_is_printed_unchanged(lines: list[str], language: str) -> None:
     lines = [line for line in lines if "~~~" not in line]
     printed = shown("~~~~" + language + "\n" + "".join(f"{line}\n" for line in lines) + "~~~~\n")
     assert printed[1:-1] == lines
@@ -163,7 +163,7 @@ def test_blocks_are_printed_as_soon_as_they_cannot_change() -> None:
     assert plain(stream.finish()) == "\nEnd\n"
 
 
-def test_a_draft_shows_the_end_of_what_is_unfinished() -> None:
+def test_a_draft_shows_the_end_of_the_unfinished_block() -> None:
     stream = MarkdownStream(lambda: 40, MONO)
     stream.feed("```\n" + "x" * 500)
     assert stream.draft(3).splitlines() == ["x" * 40, "x" * 40, "x" * 20]
@@ -178,7 +178,7 @@ def test_a_very_long_table_is_printed_row_by_row() -> None:
     assert plain(rows[-1]) == "99 │ words\n"
 
 
-def test_lists_quotes_and_tasks() -> None:
+def test_lists_quotes_and_tasks_are_rendered() -> None:
     text = "1. one\n   - nested\n     more\n10. ten\n- [ ] open\n- [x] done\n\n> quoted\n> - item\n>\n> end\n\ntext\n"
     assert shown(text) == [
         *("1. one", "   • nested", "     more", "10. ten", "☐ open", "☑ done", ""),
@@ -186,15 +186,15 @@ def test_lists_quotes_and_tasks() -> None:
     ]
 
 
-def test_careless_indentation_nests() -> None:
+def test_list_items_with_irregular_indentation_are_nested() -> None:
     assert shown("1. one\n  - two\n      - three\n2. four\n") == ["1. one", "   • two", "     ◦ three", "2. four"]
 
 
-def test_a_number_in_prose_begins_no_list() -> None:
+def test_a_number_at_the_start_of_a_line_of_prose_begins_no_list() -> None:
     assert shown("That was in\n1986. A good year.\n") == ["That was in", "1986. A good year."]
 
 
-def test_text_that_only_looks_like_markdown_stays() -> None:
+def test_text_that_only_looks_like_markdown_is_unchanged() -> None:
     for text in (
         "2*3*4 = 24",
         "a*b*c",
@@ -211,7 +211,7 @@ def test_text_that_only_looks_like_markdown_stays() -> None:
     assert shown("中*文*中") == ["中文中"]
 
 
-def test_tables_fit_and_their_columns_stand_below_each_other() -> None:
+def test_tables_fit_the_width_and_their_columns_are_aligned() -> None:
     text = "| Name | 説明 | n |\n|:--|:-:|--:|\n| a | 日本語のとても長いテキスト | 1 |\n| emoji 👩‍👩‍👧 | x | 22 |\n"
     for columns in (40, 60, 80, 200, 300):
         lines = shown(text, columns)
@@ -239,7 +239,7 @@ def test_the_host_of_a_link_is_visible() -> None:
     assert LINK.findall(render("[a](https://a.example/b) [b](mailto:c@d.example)")) == ["https://a.example/b", ""]
 
 
-def test_formulas_are_readable() -> None:
+def test_formulas_are_converted_to_unicode() -> None:
     for source, expected in {
         r"$\frac{-b \pm \sqrt{b^2-4ac}}{2a}$": "(-b ± √(b²-4ac))/(2a)",
         r"\(x_{ij}^{k+1} \le \alpha\)": "xᵢⱼᵏ⁺¹ ≤ α",
@@ -256,7 +256,7 @@ def test_formulas_are_readable() -> None:
     assert to_unicode("{" * 1000 + "\\frac" * 1000)
 
 
-def test_a_comment_over_several_lines_has_the_colour_of_a_comment() -> None:
+def test_a_multi_line_comment_has_the_colour_of_comments() -> None:
     comment = f"\x1b[{DARK.tokens['Comment']}m"
     printed = render("```js\nlet a = 1; /* one\ntwo */ let b = '/*';\nlet c\n```\n", theme=DARK).splitlines()
     assert f"{comment}/* one" in printed[1]
@@ -264,7 +264,7 @@ def test_a_comment_over_several_lines_has_the_colour_of_a_comment() -> None:
     assert comment not in printed[3]
 
 
-def test_unbalanced_fences_end_with_the_answer() -> None:
+def test_an_unclosed_fence_ends_with_its_list_item_or_the_answer() -> None:
     assert shown("```\ncode **x**")[1] == "code **x**"
     assert shown("- a\n  ```\n  code\n- b")[2:] == ["code", "- b", "─" * 60]
 
@@ -279,6 +279,6 @@ def test_unbalanced_fences_end_with_the_answer() -> None:
         ({"TERM": "xterm-256color", "NO_COLOR": "1"}, "mono"),
     ],
 )
-def test_the_theme_suits_the_terminal(environment: dict[str, str], expected: str) -> None:
+def test_the_environment_determines_the_theme(environment: dict[str, str], expected: str) -> None:
     assert choose_theme("auto", environment).name == expected
     assert all(choose_theme(name, environment).name == name for name in THEMES)

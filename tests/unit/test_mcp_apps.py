@@ -1,4 +1,4 @@
-"""The data of MCP Apps: origins that may be declared, the policy made of them, and results that are bounded."""
+"""MCP Apps: declared origins, the content security policy made of the origins, and bounded results."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def test_an_origin_may_be_declared(source: str) -> None:
         f"https://{'a' * 300}.test",
     ],
 )
-def test_what_is_no_origin_is_left_out_of_the_policy(source: str) -> None:
+def test_an_invalid_origin_is_left_out_of_the_policy(source: str) -> None:
     meta = {"ui": {"csp": {"connectDomains": [source], "resourceDomains": [source]}}}
     resource = parse_resource("maps", APP.uri, "", meta)
     assert resource.policy == AppPolicy()
     assert resource.left_out == (source,)
 
 
-def test_without_declared_origins_the_policy_lets_nothing_out() -> None:
+def test_without_declared_origins_the_policy_allows_no_connection() -> None:
     header = AppPolicy().header
     directives = dict(part.partition(" ")[::2] for part in header.split("; "))
     for name in ("default-src", "connect-src", "frame-src", "object-src", "base-uri", "form-action"):
@@ -74,7 +74,7 @@ def test_without_declared_origins_the_policy_lets_nothing_out() -> None:
     assert "'self'" not in header.replace("frame-ancestors 'self'", "")
 
 
-def test_each_list_of_origins_is_for_its_own_purpose() -> None:
+def test_each_list_of_origins_applies_to_its_own_directives() -> None:
     policy = parse_policy({"connect": ["https://c.test"], "resource": ["https://r.test"], "frame": ["https://f.test"]})
     directives = dict(part.partition(" ")[::2] for part in policy.header.split("; "))
     assert directives["connect-src"] == "https://c.test"
@@ -97,13 +97,13 @@ def test_each_list_of_origins_is_for_its_own_purpose() -> None:
         ({"ui": "odd"}, "", True, True),
     ],
 )
-def test_the_metadata_of_a_tool_says_its_app_and_who_may_call_it(
+def test_the_metadata_of_a_tool_determines_its_app_and_its_visibility(
     meta: Any, uri: str, for_model: bool, for_app: bool
 ) -> None:
     assert (parse_app_uri(meta), is_for_model(meta), is_for_app(meta)) == (uri, for_model, for_app)
 
 
-def test_an_app_is_read_back_as_it_was_written() -> None:
+def test_an_app_round_trips_through_json() -> None:
     app = APP.with_result({"content": [], "structuredContent": {"a": None}})
     assert App.from_dict(app.to_dict()) == app
     assert App.from_dict(APP.to_dict()) == APP
@@ -115,7 +115,7 @@ def test_an_app_that_cannot_be_read_is_none(data: Any) -> None:
 
 
 @pytest.mark.parametrize("result", [{"content": "x" * (MAX_RESULT + 1)}, {"content": {1, 2}}])
-def test_a_result_that_is_too_large_or_no_json_is_an_error_for_the_app(result: Any) -> None:
+def test_a_result_that_is_too_large_or_not_json_becomes_an_error_for_the_app(result: Any) -> None:
     given = APP.with_result(result).result
     assert given is not None
     assert given["isError"] is True

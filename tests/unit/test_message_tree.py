@@ -1,4 +1,4 @@
-"""The versions of a conversation, computed from the messages and entries that are stored of it."""
+"""The versions of a conversation, computed from its stored messages and entries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stored(*texts: str) -> Conversation:
     return Conversation("id", "", NOW, NOW, messages, message_count=len(messages))
 
 
-def asked(conversation: Conversation, turn_input: object, *answer: str) -> Conversation:
+def add_turn(conversation: Conversation, turn_input: object, *answer: str) -> Conversation:
     """Return the conversation after a turn with these answers."""
     added = build_first_messages(conversation, turn_input)  # type: ignore[arg-type]
     return extend(conversation, (*added, *map(Message.assistant, answer)))
@@ -45,7 +45,7 @@ def versions(conversation: Conversation) -> list[tuple[int, bool, tuple[int, ...
 
 def test_a_question_is_answered_again_and_both_answers_are_kept() -> None:
     first = stored("q1", "a1")
-    second = asked(first, Regeneration(), "b1")
+    second = add_turn(first, Regeneration(), "b1")
     assert shown(second) == ["q1", "b1"]
     assert versions(second) == [(1, True, (1, 3), 1)]
     back = extend(second, build_switch(second, 1))
@@ -54,10 +54,10 @@ def test_a_question_is_answered_again_and_both_answers_are_kept() -> None:
     assert build_switch(back, 1) == (), "it is shown already"
 
 
-def test_an_edited_question_begins_a_version_that_goes_on_by_itself() -> None:
+def test_an_edited_question_begins_a_separate_version() -> None:
     first = stored("q1", "a1", "q2", "a2")
-    edited = asked(first, EditedMessage(2, "p2"), "b2")
-    longer = asked(edited, "p3", "b3")
+    edited = add_turn(first, EditedMessage(2, "p2"), "b2")
+    longer = add_turn(edited, "p3", "b3")
     assert shown(longer) == ["q1", "a1", "p2", "b2", "p3", "b3"]
     assert versions(longer) == [(2, False, (2, 5), 1)]
     back = extend(longer, build_switch(longer, 2))
@@ -66,42 +66,42 @@ def test_an_edited_question_begins_a_version_that_goes_on_by_itself() -> None:
     assert shown(forth) == shown(longer), "a version is shown as it was last continued"
 
 
-def test_the_first_question_has_versions_too() -> None:
-    edited = asked(stored("q1", "a1"), EditedMessage(0, "p1"), "b1")
+def test_the_first_question_can_be_edited_too() -> None:
+    edited = add_turn(stored("q1", "a1"), EditedMessage(0, "p1"), "b1")
     assert shown(edited) == ["p1", "b1"]
     assert versions(edited) == [(0, False, (0, 3), 1)]
 
 
-def test_an_edited_question_keeps_the_taint_of_what_it_had() -> None:
+def test_an_edited_question_keeps_the_taint_of_the_original() -> None:
     first = replace(Message.user("of a server"), taint="books")
     conversation = Conversation("id", "", NOW, NOW, (first, Message.assistant("a1")), message_count=2)
     assert [message.taint for message in build_first_messages(conversation, EditedMessage(0, "new"))][-1] == "books"
 
 
 def test_an_earlier_answer_is_regenerated_by_the_position_of_any_of_its_messages() -> None:
-    again = asked(stored("q1", "a1", "q2", "a2"), Regeneration(1), "b1")
+    again = add_turn(stored("q1", "a1", "q2", "a2"), Regeneration(1), "b1")
     assert shown(again) == ["q1", "b1"]
     assert versions(again) == [(1, True, (1, 5), 1)]
 
 
-def test_an_answer_that_never_came_can_be_switched_back_from() -> None:
+def test_a_failed_regeneration_keeps_the_earlier_answer_as_a_version() -> None:
     failed = extend(stored("q1", "a1"), build_first_messages(stored("q1", "a1"), Regeneration()))
     assert shown(failed) == ["q1"]
     assert versions(failed) == [(0, True, (1,), None)]
-    assert shown(asked(failed, Regeneration(), "b1")) == ["q1", "b1"], "no further entry is needed"
+    assert shown(add_turn(failed, Regeneration(), "b1")) == ["q1", "b1"], "no further entry is needed"
 
 
-def test_a_summary_still_stands_for_the_messages_before_a_new_version() -> None:
+def test_a_summary_still_replaces_the_messages_before_a_new_version() -> None:
     long = stored("q1", "a1", "q2", "a2", "q3", "a3")
     compacted = extend(long, (build_summary("short", 4),))
-    again = asked(compacted, Regeneration(), "b3")
+    again = add_turn(compacted, Regeneration(), "b3")
     assert shown(again) == ["short", "q3", "b3"]
     assert versions(again) == [(2, True, (5, 9), 1)]
-    assert shown(asked(compacted, Regeneration(1), "b1")) == ["q1", "b1"], "the summary stands for later messages too"
+    assert shown(add_turn(compacted, Regeneration(1), "b1")) == ["q1", "b1"], "the summary covers later messages too"
 
 
 def test_a_removed_answer_is_in_no_version_and_the_other_version_is_shown() -> None:
-    again = asked(stored("q1", "a1"), Regeneration(), "b1")
+    again = add_turn(stored("q1", "a1"), Regeneration(), "b1")
     removed = extend(again, build_deletion(again, 3))
     assert shown(removed) == ["q1", "a1"]
     assert versions(removed) == []
@@ -111,16 +111,16 @@ def test_a_removed_answer_is_in_no_version_and_the_other_version_is_shown() -> N
         build_deletion(nothing, 1)
 
 
-def test_a_question_is_removed_with_all_its_answers_and_what_follows_stays() -> None:
-    again = asked(stored("q1", "a1"), Regeneration(), "b1")
-    longer = asked(again, "q2", "a2")
+def test_a_question_is_removed_with_all_its_answers_and_later_messages_stay() -> None:
+    again = add_turn(stored("q1", "a1"), Regeneration(), "b1")
+    longer = add_turn(again, "q2", "a2")
     removed = extend(longer, build_deletion(longer, 0))
     assert shown(removed) == ["q2", "a2"]
     assert [found["position"] for found in list_messages(removed)] == [4, 5]
-    assert shown(asked(removed, "q3", "a3")) == ["q2", "a2", "q3", "a3"]
+    assert shown(add_turn(removed, "q3", "a3")) == ["q2", "a2", "q3", "a3"]
 
 
-def test_what_is_not_there_is_refused() -> None:
+def test_a_position_that_does_not_exist_is_an_error() -> None:
     conversation = stored("q1", "a1")
     for turn_input in (EditedMessage(1, "x"), EditedMessage(7, "x"), Regeneration(9)):
         with pytest.raises(ConfigError):
@@ -133,7 +133,7 @@ def test_what_is_not_there_is_refused() -> None:
         build_switch(conversation, 5)
 
 
-def test_wrong_entries_and_those_of_newer_releases_have_no_effect() -> None:
+def test_invalid_entries_and_entries_of_newer_releases_have_no_effect() -> None:
     wrong = [
         build_entry(EntryKind.BRANCH, {"head": 99}),
         build_entry(EntryKind.BRANCH, {"head": "x"}),
@@ -142,10 +142,10 @@ def test_wrong_entries_and_those_of_newer_releases_have_no_effect() -> None:
         Message.system("").from_dict({"role": "system", "entry": {"kind": "of-tomorrow", "data": {}}}),
     ]
     conversation = extend(stored("q1", "a1"), tuple(wrong))
-    assert shown(asked(conversation, "q2", "a2")) == ["q1", "a1", "q2", "a2"]
+    assert shown(add_turn(conversation, "q2", "a2")) == ["q1", "a1", "q2", "a2"]
 
 
-def test_an_entry_is_stored_with_its_message_and_none_comes_with_an_import() -> None:
+def test_an_entry_is_stored_with_its_message_and_dropped_by_an_import() -> None:
     entry = build_entry(EntryKind.SETTINGS, {"model": "x"})
     assert Message.from_dict(entry.to_dict()) == entry
     assert entry.entry == StoredEntry("settings", {"model": "x"})
@@ -159,7 +159,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["ask", "edit", "regenerate", "switch
 
 
 @given(STEPS)
-def test_whatever_is_done_the_shown_version_is_a_path_and_nothing_is_lost(steps: list[tuple[str, int]]) -> None:
+def test_after_any_edits_the_shown_version_is_a_path_and_no_message_is_lost(steps: list[tuple[str, int]]) -> None:
     conversation = stored("q", "a")
     for kind, number in steps:
         questions = [node.position for node in build_tree(conversation).messages.values() if node.is_question]
@@ -168,11 +168,11 @@ def test_whatever_is_done_the_shown_version_is_a_path_and_nothing_is_lost(steps:
         try:
             match kind:
                 case "ask":
-                    conversation = asked(conversation, f"q{number}", "a")
+                    conversation = add_turn(conversation, f"q{number}", "a")
                 case "edit":
-                    conversation = asked(conversation, EditedMessage(position, "p"), "b")
+                    conversation = add_turn(conversation, EditedMessage(position, "p"), "b")
                 case "regenerate":
-                    conversation = asked(conversation, Regeneration(position), "c")
+                    conversation = add_turn(conversation, Regeneration(position), "c")
                 case "switch":
                     conversation = extend(conversation, build_switch(conversation, position))
                 case _:
@@ -188,6 +188,6 @@ def test_whatever_is_done_the_shown_version_is_a_path_and_nothing_is_lost(steps:
             assert found.current is None or found.positions[found.current] in path
 
 
-def test_a_branch_to_where_the_conversation_is_stores_nothing() -> None:
+def test_a_branch_at_the_current_message_stores_nothing() -> None:
     conversation = stored("q1", "a1")
     assert build_branch(conversation, build_tree(conversation), 1) == ()

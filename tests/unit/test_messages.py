@@ -1,4 +1,4 @@
-"""What is said: frozen, and the same after a trip through JSON."""
+"""Messages, tool calls and results: immutable, and unchanged by a JSON round trip."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dial_client.turn_data.token_usage import Usage
 from tests.support.fakes import unhurried
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)
-"""Lone surrogates, control characters and all."""
+"""Any text, with lone surrogates and control characters."""
 NUMBERS = st.integers() | st.floats(allow_nan=False)
 JSON = st.recursive(
     st.none() | st.booleans() | NUMBERS | ANY_TEXT,
@@ -69,32 +69,32 @@ RESULTS = st.builds(
 
 @unhurried
 @given(MESSAGES)
-def test_any_message_comes_back_from_json_as_it_was(message: Message) -> None:
+def test_any_message_round_trips_through_json(message: Message) -> None:
     assert Message.from_dict(json.loads(json.dumps(message.to_dict()))) == message
 
 
 @unhurried
 @given(MESSAGES)
-def test_a_message_in_json_is_of_json_types_only(message: Message) -> None:
+def test_the_dict_of_a_message_has_only_json_types(message: Message) -> None:
     data = message.to_dict()
     assert json.loads(json.dumps(data)) == data
 
 
 @unhurried
 @given(CALLS)
-def test_any_call_comes_back_from_json_as_it_was(call: ToolCallRequest) -> None:
+def test_any_call_round_trips_through_json(call: ToolCallRequest) -> None:
     assert ToolCallRequest.from_dict(json.loads(json.dumps(call.to_dict()))) == call
 
 
 @unhurried
 @given(RESULTS)
-def test_any_result_comes_back_from_json_as_it_was(result: ToolCallResult) -> None:
+def test_any_result_round_trips_through_json(result: ToolCallResult) -> None:
     assert ToolCallResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
 
 
 @unhurried
 @given(JSON)
-def test_whatever_is_no_message_is_a_value_error_and_nothing_else(data: Any) -> None:
+def test_any_json_that_is_no_message_raises_only_a_value_error(data: Any) -> None:
     with pytest.raises(ValueError, match="not a"):
         Message.from_dict(data)
 
@@ -103,7 +103,7 @@ def calling(arguments: Any) -> dict[str, Any]:
     return {"role": "assistant", "tool_calls": [{"id": "1", "name": "a", "arguments": arguments}]}
 
 
-HOLES: list[tuple[str, Any]] = [
+INVALID_MESSAGES: list[tuple[str, Any]] = [
     ("not a mapping", []),
     ("no role", {"content": "hello"}),
     ("an unknown role", {"role": "narrator", "content": "hello"}),
@@ -126,7 +126,7 @@ HOLES: list[tuple[str, Any]] = [
     ("a call whose arguments are pairs", calling([["x", 1]])),
     ("a call whose arguments are no JSON", calling("{")),
     ("a call whose arguments are a JSON list", calling("[]")),
-    ("a call whose arguments are nested without end", calling("[" * 100_000)),
+    ("a call whose arguments are nested very deeply", calling("[" * 100_000)),
     ("an id that is an object", {"role": "tool", "content": "", "tool_call_id": {}}),
     ("a name that is a number", {"role": "tool", "content": "", "name": 5}),
     ("an echo that is a string", {"role": "assistant", "echo": "signature"}),
@@ -134,13 +134,13 @@ HOLES: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("data", [data for _, data in HOLES], ids=[name for name, _ in HOLES])
-def test_what_is_no_message_is_refused(data: Any) -> None:
+@pytest.mark.parametrize("data", [data for _, data in INVALID_MESSAGES], ids=[name for name, _ in INVALID_MESSAGES])
+def test_an_invalid_message_is_a_value_error(data: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         Message.from_dict(data)
 
 
-def test_openais_form_of_a_conversation_is_read_too() -> None:
+def test_messages_in_the_format_of_chat_completions_are_read() -> None:
     data = {
         "role": "assistant",
         "content": None,
@@ -154,11 +154,11 @@ def test_openais_form_of_a_conversation_is_read_too() -> None:
     )
 
 
-def test_what_is_empty_is_left_out_of_the_json() -> None:
+def test_empty_fields_are_left_out_of_the_json() -> None:
     assert Message.user("hello").to_dict() == {"role": "user", "content": "hello"}
 
 
-def test_the_result_of_a_call_goes_back_under_its_id_and_name() -> None:
+def test_the_message_of_a_result_has_the_id_and_the_name_of_its_call() -> None:
     call = ToolCallRequest("call_1", "add", {"a": 1})
     good = Message.tool(call, ToolCallResult("call_1", success=True, content="2"))
     bad = Message.tool(call, ToolCallResult.failed("call_1", Failure.TIMEOUT, "too slow"))
@@ -168,7 +168,7 @@ def test_the_result_of_a_call_goes_back_under_its_id_and_name() -> None:
     assert (bad.content, bad.is_error) == ("too slow", True)
 
 
-def test_a_failure_says_the_same_to_the_model_and_to_the_program() -> None:
+def test_a_failure_has_the_same_text_for_the_model_and_for_the_program() -> None:
     result = ToolCallResult.failed("call_1", Failure.DENIED, "not allowed")
     assert result.to_dict() == {
         "tool_call_id": "call_1", "success": False, "content": "not allowed", "error": "not allowed",
@@ -179,10 +179,10 @@ def test_a_failure_says_the_same_to_the_model_and_to_the_program() -> None:
 
 def test_a_message_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
-        Message.user("hello").content = "bye"  # type: ignore[misc]  # what is tested
+        Message.user("hello").content = "bye"  # type: ignore[misc]  # the assignment is the test
 
 
-def test_without_its_echo_a_message_says_the_same() -> None:
+def test_removing_the_echo_keeps_the_content_of_a_message() -> None:
     plain = Message.assistant("hello")
     echoing = Message(Role.ASSISTANT, "hello", echo=Echo("openai", {"id": "rs_1"}))
     assert echoing.without_echo() == plain
@@ -190,7 +190,7 @@ def test_without_its_echo_a_message_says_the_same() -> None:
     assert "rs_1" not in repr(echoing)
 
 
-def test_the_bytes_of_an_image_are_not_printed() -> None:
+def test_the_data_of_images_and_files_is_not_in_the_repr() -> None:
     message = Message(Role.TOOL, (ImagePart("AAAA" * 1_000, "image/png"), FilePart("BBBB", "application/pdf", "a.pdf")))
     printed = repr(message)
     assert "image/png" in printed
@@ -198,13 +198,13 @@ def test_the_bytes_of_an_image_are_not_printed() -> None:
     assert not ("AAAA" in printed or "BBBB" in printed)
 
 
-def test_the_text_of_parts_is_that_of_its_text_parts() -> None:
+def test_the_text_of_content_is_that_of_its_text_parts() -> None:
     parts = (TextPart("one"), ImagePart("AA==", "image/png"), TextPart("two"))
     assert text_of(parts) == "one\ntwo"
     assert content_to_json(parts)[1] == {"type": "image", "data": "AA==", "mime_type": "image/png"}
 
 
-def test_a_document_is_written_with_its_name_and_read_with_none() -> None:
+def test_a_document_is_written_with_its_name_and_may_be_read_without_a_name() -> None:
     written = {"type": "file", "data": "AA==", "mime_type": "application/pdf", "name": "a.pdf"}
     nameless = {"role": "user", "content": [{"type": "file", "data": "AA==", "mime_type": "application/pdf"}]}
 
@@ -213,7 +213,7 @@ def test_a_document_is_written_with_its_name_and_read_with_none() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"data": 1}, {"mime_type": None}, {"name": 2}])
-def test_what_is_no_document_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_document_part_is_a_value_error(wrong: dict[str, Any]) -> None:
     part = {"type": "file", "data": "AA==", "mime_type": "application/pdf"} | wrong
 
     with pytest.raises(ValueError, match="not a message"):
@@ -231,7 +231,7 @@ def test_what_is_no_document_is_refused(wrong: dict[str, Any]) -> None:
         (";", ""),
     ],
 )
-def test_a_mime_type_is_read_whatever_its_case_and_parameters(mime_type: str, meant: str) -> None:
+def test_a_mime_type_is_normalized_without_case_and_parameters(mime_type: str, meant: str) -> None:
     assert media_type(mime_type) == meant
 
 
@@ -248,11 +248,11 @@ def test_an_image_or_a_document_is_described_in_one_line(part: ImagePart | FileP
     assert describe(part) == description
 
 
-def test_a_description_is_short_whatever_a_server_sends() -> None:
+def test_the_length_of_a_description_is_bounded() -> None:
     assert len(describe(FilePart("", "x" * 10_000, "y" * 10_000))) < 300
 
 
-def test_usages_add_up_count_by_count() -> None:
+def test_usages_are_added_field_by_field() -> None:
     assert Usage(1, 2, 3, 4) + Usage(10, 20, 30, 40) == Usage(11, 22, 33, 44)
     assert Usage(1, 2, 3, 4).to_dict() == {
         "input_tokens": 1, "output_tokens": 2, "cached_tokens": 3, "reasoning_tokens": 4,
@@ -260,12 +260,12 @@ def test_usages_add_up_count_by_count() -> None:
 
 
 @pytest.mark.parametrize("content", [42, None, b"Hi", {"text": "Hi"}, [TextPart("Hi"), 3]])
-def test_a_content_that_is_none_is_a_type_error(content: Any) -> None:
+def test_invalid_content_is_a_type_error(content: Any) -> None:
     with pytest.raises(TypeError, match="the content of a message is a text or parts, such as TextPart, not"):
         Message.user(content)
 
 
-def test_a_role_may_be_its_word_and_parts_a_list() -> None:
+def test_a_role_may_be_a_string_and_parts_may_be_a_list() -> None:
     role: Any = "user"
     parts: Any = [TextPart("Hi")]
     assert Message(role, parts) == Message(Role.USER, (TextPart("Hi"),))

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.anyio
 # --- the order ------------------------------------------------------------------------------------
 
 
-async def test_the_first_of_the_list_is_outermost() -> None:
+async def test_the_first_middleware_of_the_list_is_the_outermost() -> None:
     lines: list[str] = []
     dial, _, _ = open_client([Notebook("a", lines), Notebook("b", lines)])
     async with dial:
@@ -71,7 +71,7 @@ async def test_the_first_of_the_list_is_outermost() -> None:
     assert (turn.text, turn.depth, turn.notes) == ("It is 8.", 1, ())
 
 
-async def test_a_middleware_that_only_passes_on_changes_no_event() -> None:
+async def test_a_middleware_that_only_calls_next_changes_no_event() -> None:
     plain, _, _ = open_client([])
     around, _, _ = open_client([Notebook("a", [])])
     async with plain, around:
@@ -88,11 +88,11 @@ async def test_a_middleware_that_only_passes_on_changes_no_event() -> None:
     [
         ([Notebook], r"takes objects, not classes: middleware=\[Notebook\(…\)\]"),
         (Notebook("a", []), r"takes a list: middleware=\[Notebook\(…\)\]"),
-        ([object()], "object is no middleware: make it a subclass of Middleware"),
+        ([object()], "object is not a middleware: make it a subclass of Middleware"),
         ([type("Cache", (Middleware,), {"around_tool": None})()], "'around_tool': did you mean 'around_tool_call'"),
     ],
 )
-def test_what_is_no_middleware_is_refused_when_the_client_is_made(middleware: Any, problem: str) -> None:
+def test_an_invalid_middleware_is_a_type_error_when_the_client_is_created(middleware: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
         DialClient({}, middleware=middleware)
 
@@ -115,7 +115,7 @@ async def test_a_request_and_its_reply_can_be_changed() -> None:
     assert turn.messages == (Message.assistant("Hello, Jane."),)
 
 
-async def test_a_reply_of_a_middlewares_own_is_streamed_and_its_calls_are_made() -> None:
+async def test_a_reply_created_by_a_middleware_is_streamed_and_its_calls_are_run() -> None:
     class Planner(Middleware):
         async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
             if len(request.messages) > 1:
@@ -132,7 +132,7 @@ async def test_a_reply_of_a_middlewares_own_is_streamed_and_its_calls_are_made()
     assert len({record.call.id for record in finished.turn.tool_calls}) == 2
 
 
-async def test_calls_that_a_middleware_takes_out_of_a_reply_are_not_made() -> None:
+async def test_calls_that_a_middleware_removes_from_a_reply_are_not_run() -> None:
     class NoCalls(Middleware):
         async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
             reply = await call_next(request)
@@ -142,16 +142,16 @@ async def test_calls_that_a_middleware_takes_out_of_a_reply_are_not_made() -> No
     async with dial:
         turn = await dial.run("go on")
     assert (turn.text, tools.numbers, turn.stop_reason) == ("No tools today.", [], StopReason.ANSWERED)
-    assert turn.message.role is Role.ASSISTANT, "whatever role the middleware gave it"
+    assert turn.message.role is Role.ASSISTANT, "the role that the middleware set is ignored"
 
 
-async def test_a_request_can_be_sent_again() -> None:
-    class Stubborn(Middleware):
+async def test_a_middleware_can_send_a_request_again() -> None:
+    class Retrying(Middleware):
         async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
             reply = await call_next(request)
             return reply if reply.message.text else await call_next(request)
 
-    dial, model, _ = open_client([Stubborn()], "", "Here I am.")
+    dial, model, _ = open_client([Retrying()], "", "Here I am.")
     async with dial:
         turn = await dial.run("go on")
     assert (turn.text, len(model.requests), len(turn.request_usages)) == ("Here I am.", 2, 2)
@@ -170,31 +170,31 @@ async def test_a_refused_model_call_is_a_provider_error() -> None:
     assert (caught.value.code, model.requests) == ("refused_by_middleware", [])
 
 
-async def test_an_error_of_the_model_goes_through_a_middleware_as_it_is() -> None:
+async def test_a_provider_error_passes_through_a_middleware_unchanged() -> None:
     dial, _, _ = open_client([Notebook("a", [])], {"error": {"status": 500, "message": "down"}})
     async with dial:
         with pytest.raises(ProviderError, match="down"):
             await dial.run("go on")
 
 
-async def test_an_exception_in_a_model_call_names_the_middleware_and_keeps_the_cause() -> None:
-    class Torn(Middleware):
+async def test_the_error_for_an_exception_in_a_model_call_names_the_middleware_and_keeps_the_cause() -> None:
+    class Failing(Middleware):
         @override
         async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
             raise ZeroDivisionError
 
-    dial, _, _ = open_client([Notebook("a", []), Torn()])
+    dial, _, _ = open_client([Notebook("a", []), Failing()])
     async with dial:
-        with pytest.raises(MiddlewareError, match="the middleware Torn raised ZeroDivisionError") as caught:
+        with pytest.raises(MiddlewareError, match="the middleware Failing raised ZeroDivisionError") as caught:
             await dial.run("go on")
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
-        assert caught.value.middleware == "Torn"
+        assert caught.value.middleware == "Failing"
 
 
 # --- turns ----------------------------------------------------------------------------------------
 
 
-async def test_a_turn_can_have_other_messages_limits_and_instructions() -> None:
+async def test_a_middleware_can_change_the_messages_limits_and_instructions_of_a_turn() -> None:
     class Memory(Middleware):
         async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
             messages = (Message.user("I live in Oslo."), Message.assistant("Noted."), *request.messages)
@@ -211,24 +211,26 @@ async def test_a_turn_can_have_other_messages_limits_and_instructions() -> None:
     assert (turn.stop_reason, tools.numbers) == (StopReason.MAX_DEPTH, [])
 
 
-async def test_a_refused_turn_ends_in_the_reason() -> None:
-    class Shut(Middleware):
+async def test_a_refused_turn_ends_with_the_reason_as_its_answer() -> None:
+    class Refusing(Middleware):
         @override
         async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
             refuse("You have used your questions of today.")
 
-    dial, model, _ = open_client([Shut()])
+    dial, model, _ = open_client([Refusing()])
     async with dial:
         events = await read_events(dial)
     *_, finished = events
     assert isinstance(finished, Finished)
     assert finished.turn.text == "You have used your questions of today."
     assert (finished.turn.stop_reason, finished.turn.messages) == (StopReason.REFUSED, (finished.turn.message,))
-    assert events[:2] == [RoundStarted(0), TextDelta(finished.turn.text)], "readers see it as any other answer"
+    assert events[:2] == [RoundStarted(0), TextDelta(finished.turn.text)], (
+        "readers receive the reason like an answer of the model"
+    )
     assert model.requests == []
 
 
-async def test_a_turn_that_is_refused_at_its_end_keeps_what_it_cost() -> None:
+async def test_a_turn_refused_after_its_answer_keeps_its_messages_and_calls() -> None:
     class Guard(Middleware):
         async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
             turn = await call_next(request)
@@ -243,7 +245,7 @@ async def test_a_turn_that_is_refused_at_its_end_keeps_what_it_cost() -> None:
     assert [message.text for message in turn.messages] == ["", "8", "This cannot be said."]
 
 
-async def test_a_refused_typed_answer_is_no_output() -> None:
+async def test_a_refused_turn_has_no_typed_output() -> None:
     class Guard(Middleware):
         async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
             await call_next(request)
@@ -256,7 +258,7 @@ async def test_a_refused_typed_answer_is_no_output() -> None:
     assert (caught.value.turn.output, caught.value.turn.text) == (None, "This cannot be said.")
 
 
-async def test_a_middleware_may_give_the_typed_answer() -> None:
+async def test_a_middleware_may_return_the_typed_output() -> None:
     class Answers(Middleware):
         @override
         async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
@@ -269,7 +271,7 @@ async def test_a_middleware_may_give_the_typed_answer() -> None:
     assert (turn.output, turn.text, model.requests) == (8, "8", [])
 
 
-async def test_a_turn_can_be_answered_from_an_earlier_turn() -> None:
+async def test_a_middleware_can_return_an_earlier_turn() -> None:
     class Answers(Middleware):
         def __init__(self) -> None:
             self.turns: dict[str, Turn] = {}
@@ -287,7 +289,7 @@ async def test_a_turn_can_be_answered_from_an_earlier_turn() -> None:
     assert again == first
 
 
-async def test_a_turn_runs_once() -> None:
+async def test_calling_next_twice_around_a_turn_is_an_error() -> None:
     class Twice(Middleware):
         async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
             await call_next(request)

@@ -1,4 +1,4 @@
-"""Middleware around tool calls: changed, answered, refused and failed ones."""
+"""Middleware around tool calls: changed, answered, refused and failed calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Incremented(Middleware):
         return await call_next(call.with_arguments({"number": call.arguments["number"] + 1}))
 
 
-async def test_a_changed_call_is_what_is_approved_audited_and_made() -> None:
+async def test_a_changed_call_is_approved_audited_and_run_as_changed() -> None:
     asked: list[object] = []
     audit = Auditor()
 
@@ -63,7 +63,7 @@ async def test_a_changed_call_is_what_is_approved_audited_and_made() -> None:
     assert model.requests[1].messages[-1].text == "10"
 
 
-async def test_a_changed_call_is_checked_like_the_models() -> None:
+async def test_a_changed_call_is_validated() -> None:
     class Misled(Middleware):
         async def around_tool_call(self, call: ToolCall, call_next: NextToolCall) -> ToolCallResult:
             return await call_next(call.with_arguments({"number": "many"}))
@@ -74,7 +74,7 @@ async def test_a_changed_call_is_checked_like_the_models() -> None:
     assert (result.failure, tools.numbers) == (Failure.BAD_ARGUMENTS, [])
 
 
-async def test_a_call_that_goes_to_another_tool_is_approved_and_recorded_as_that() -> None:
+async def test_a_redirected_call_is_approved_and_recorded_as_a_call_of_the_new_tool() -> None:
     class Redirected(Middleware):
         async def around_tool_call(self, call: ToolCall, call_next: NextToolCall) -> ToolCallResult:
             return await call_next(replace(call, request=ToolCallRequest("other", "half", {"number": 4})))
@@ -117,7 +117,7 @@ class Cache(Middleware):
         return self.results[key]
 
 
-async def test_a_call_can_be_answered_without_being_made() -> None:
+async def test_a_middleware_can_answer_a_call_without_running_the_tool() -> None:
     audit = Auditor()
     dial, model, tools = open_client([Cache()], DOUBLE, "8", DOUBLE, "8 again", audit=audit)
     async with dial:
@@ -155,11 +155,11 @@ async def test_a_refused_call_is_a_result_with_the_reason() -> None:
     assert tools.numbers == []
     assert model.requests[1].messages[-1].text == "Not run: the shop is closed"
     assert (turn.tool_calls[0].denied, turn.text) == (True, "It is 8.")
-    assert [result.failure for result in seen] == [Failure.DENIED], "what is outside sees the refusal as a result"
+    assert [result.failure for result in seen] == [Failure.DENIED], "an outer middleware sees the refusal as a result"
     assert [(entry.decision, entry.decided_by) for entry in audit.entries][:1] == [("denied", "middleware")]
 
 
-async def test_a_task_group_around_the_rest_hides_neither_a_refusal_nor_an_error() -> None:
+async def test_a_task_group_in_a_middleware_does_not_hide_a_refusal() -> None:
     class Grouped(Middleware):
         async def around_tool_call(self, call: ToolCall, call_next: NextToolCall) -> ToolCallResult:
             async with anyio.create_task_group():
@@ -179,7 +179,7 @@ class Broken(Middleware):
         return await call_next(call)
 
 
-async def test_an_exception_fails_that_call_alone_and_names_the_middleware() -> None:
+async def test_an_exception_of_a_middleware_fails_only_its_call_and_names_the_middleware() -> None:
     both = {"tool_calls": [*DOUBLE["tool_calls"], *calling("double", number=5)["tool_calls"]]}
     dial, model, tools = open_client([Broken()], both, "Only one.")
     async with dial:
@@ -192,9 +192,9 @@ async def test_an_exception_fails_that_call_alone_and_names_the_middleware() -> 
     assert turn.stop_reason is StopReason.ANSWERED
 
 
-async def test_a_forgotten_return_is_named() -> None:
+async def test_a_middleware_that_returns_none_is_named_in_the_error() -> None:
     class Forgetful(Middleware):
-        async def around_tool_call(  # type: ignore[return]  # that is the mistake
+        async def around_tool_call(  # type: ignore[return]  # the missing return is the test
             self, call: ToolCall, call_next: NextToolCall
         ) -> ToolCallResult:
             await call_next(call)
@@ -205,7 +205,7 @@ async def test_a_forgotten_return_is_named() -> None:
     assert result.error == "The call failed: the middleware Forgetful returned NoneType, not a ToolCallResult."
 
 
-async def test_the_time_of_a_turn_counts_for_a_middleware_too() -> None:
+async def test_the_timeout_of_a_turn_applies_to_a_middleware() -> None:
     class Slow(Middleware):
         async def around_tool_call(self, call: ToolCall, call_next: NextToolCall) -> ToolCallResult:
             await anyio.sleep_forever()

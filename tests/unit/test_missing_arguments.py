@@ -1,4 +1,4 @@
-"""A required argument counts as said only if its value has a source."""
+"""A required argument counts as missing unless its value has a source in the conversation or the schema."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def missing(tool: ToolSpec, *texts: str, **arguments: Any) -> list[str]:
     return list(find_missing(ToolCallRequest("c1", tool.name, arguments), tool, messages, "\n".join(texts)))
 
 
-def test_the_name_of_a_thing_that_shares_no_word_with_the_conversation_is_missing() -> None:
+def test_a_name_without_a_source_in_the_conversation_is_missing() -> None:
     assert missing(WEATHER, "Hello", "What will the weather be tomorrow?", city="New York") == ["city"]
     assert missing(ROOM, "How warm is the room?", room="living room") == ["room"]
     assert missing(ROOM, "How warm is the room?", room="room") == ["room"]
@@ -38,7 +38,7 @@ def test_the_name_of_a_thing_that_shares_no_word_with_the_conversation_is_missin
     assert missing(SEND, "Tell my sister that the soup is ready.", to="Anna", text="Soup!") == ["to"]
 
 
-def test_a_name_may_be_in_another_spelling_or_another_language() -> None:
+def test_a_name_may_have_a_different_spelling_or_language() -> None:
     assert missing(WEATHER, "whats the weather in lisbon like", city="Lisbon") == []
     assert missing(WEATHER, "How is the weather in Lissabon?", city="Lisbon") == []
     assert missing(WEATHER, "Wie wird das Wetter morgen in Wien?", city="Vienna") == []

@@ -1,4 +1,4 @@
-"""One exchange with a model: what is asked, what is shown as it comes, and what the reply means."""
+"""One model call: the request, the streamed events, and the meaning of the reply."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def calling(*ids: str) -> list[Step]:
 
 
 @pytest.mark.anyio
-async def test_an_answer_is_shown_as_it_comes_and_is_left_to_be_completed() -> None:
+async def test_an_answer_is_streamed_and_its_message_is_not_yet_completed() -> None:
     exchange = Exchange([TextChunk("It is "), ReasoningChunk("hm"), TextChunk("noon."), STOP])
     reply = await exchange.ask()
     assert reply == Reply(Message.assistant("It is noon."), StopReason.ANSWERED)
@@ -45,9 +45,7 @@ async def test_an_answer_is_shown_as_it_comes_and_is_left_to_be_completed() -> N
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("depth", "before"), [(0, status_text.ANALYZING), (1, status_text.PROCESSING)])
-async def test_with_the_first_text_of_a_round_the_user_hears_once_that_it_is_being_written(
-    depth: int, before: str
-) -> None:
+async def test_the_first_text_of_a_round_sets_the_status_once(depth: int, before: str) -> None:
     exchange = Exchange([ReasoningChunk("hm"), TextChunk("It is "), TextChunk("noon."), STOP])
     await exchange.ask(depth=depth)
     assert [event.text for event in exchange.heard.of(StatusChanged)] == [before, status_text.FORMULATING]
@@ -56,7 +54,7 @@ async def test_with_the_first_text_of_a_round_the_user_hears_once_that_it_is_bei
 
 
 @pytest.mark.anyio
-async def test_where_there_are_calls_behind_the_text_tools_are_being_selected_after_all() -> None:
+async def test_calls_after_text_set_the_status_to_selecting_tools() -> None:
     exchange = Exchange([TextChunk("Let me see."), *calling("1"), STOP], [*calling("1"), STOP])
     await exchange.ask()
     await exchange.ask()
@@ -68,7 +66,7 @@ async def test_where_there_are_calls_behind_the_text_tools_are_being_selected_af
 
 
 @pytest.mark.anyio
-async def test_a_message_with_calls_is_complete_and_goes_on() -> None:
+async def test_a_reply_with_calls_is_a_completed_message_without_a_stop_reason() -> None:
     exchange = Exchange(
         [TextChunk("Let me see."), *calling("1", "2"), Completion(FinishReason.TOOL_CALLS, echo={"k": 1})]
     )
@@ -81,7 +79,7 @@ async def test_a_message_with_calls_is_complete_and_goes_on() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_model_gets_the_whole_conversation_and_the_tools_of_the_moment() -> None:
+async def test_the_model_gets_the_whole_conversation_and_the_current_tools() -> None:
     exchange = Exchange([STOP], [STOP], stream=False)
     await exchange.ask(0, QUESTION, Message.assistant("Why?"), Message.user("Because."))
     exchange.tools = ()
@@ -95,24 +93,27 @@ async def test_the_model_gets_the_whole_conversation_and_the_tools_of_the_moment
 ENDINGS: list[tuple[str, list[Step], StopReason | None, str]] = [
     ("answered", [TextChunk("noon"), STOP], StopReason.ANSWERED, "noon"),
     ("empty", [STOP], StopReason.ANSWERED, ""),
-    ("calls, and says stop", [*calling("1"), STOP], None, ""),
-    ("says calls, and has none", [TextChunk("noon"), Completion(FinishReason.TOOL_CALLS)], StopReason.ANSWERED, "noon"),
-    ("too long", [TextChunk("no"), Completion(FinishReason.LENGTH)], StopReason.TRUNCATED, "no"),
-    ("too long, with calls", [*calling("1"), Completion(FinishReason.LENGTH)], StopReason.TRUNCATED, ""),
+    ("calls, with the finish reason stop", [*calling("1"), STOP], None, ""),
+    (
+        "no calls, with the finish reason tool_calls",
+        [TextChunk("noon"), Completion(FinishReason.TOOL_CALLS)],
+        StopReason.ANSWERED,
+        "noon",
+    ),
+    ("length limit", [TextChunk("no"), Completion(FinishReason.LENGTH)], StopReason.TRUNCATED, "no"),
+    ("length limit, with calls", [*calling("1"), Completion(FinishReason.LENGTH)], StopReason.TRUNCATED, ""),
     ("refused", [TextChunk("I will not."), Completion(FinishReason.REFUSED)], StopReason.REFUSED, "I will not."),
     ("refused, with calls", [*calling("1"), Completion(FinishReason.REFUSED)], StopReason.REFUSED, ""),
     ("cut off", [TextChunk("no"), Completion(FinishReason.CUT)], StopReason.TRUNCATED, "no"),
     ("cut off, with calls", [*calling("1"), Completion(FinishReason.CUT)], StopReason.TRUNCATED, ""),
-    ("ends without an end", [TextChunk("no"), *calling("1")], StopReason.TRUNCATED, "no"),
-    ("says nothing at all", [], StopReason.TRUNCATED, ""),
+    ("no completion", [TextChunk("no"), *calling("1")], StopReason.TRUNCATED, "no"),
+    ("an empty stream", [], StopReason.TRUNCATED, ""),
 ]
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("reply", "reason", "text"), [case[1:] for case in ENDINGS], ids=[case[0] for case in ENDINGS])
-async def test_only_a_reply_that_came_to_its_end_has_calls(
-    reply: list[Step], reason: StopReason | None, text: str
-) -> None:
+async def test_only_a_complete_reply_has_calls(reply: list[Step], reason: StopReason | None, text: str) -> None:
     exchange = Exchange(reply)
     answered = await exchange.ask()
     assert (answered.stop_reason, answered.message.text) == (reason, text)
@@ -122,13 +123,13 @@ async def test_only_a_reply_that_came_to_its_end_has_calls(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("finish", [FinishReason.LENGTH, FinishReason.CUT, FinishReason.REFUSED])
-async def test_what_a_provider_wants_back_of_a_broken_reply_is_not_sent_back(finish: FinishReason) -> None:
+async def test_an_incomplete_reply_has_no_echo(finish: FinishReason) -> None:
     reply = await Exchange([TextChunk("no"), Completion(finish, echo={"k": 1})]).ask()
     assert reply.message.echo is None
 
 
 @pytest.mark.anyio
-async def test_tokens_and_notes_are_remembered() -> None:
+async def test_usage_and_notes_are_recorded() -> None:
     exchange = Exchange([Completion(FinishReason.STOP, Usage(10, 5), notes=("temperature was dropped",))])
     await exchange.ask()
     turn = exchange.recorder.turn(StopReason.ANSWERED)
@@ -144,7 +145,9 @@ async def test_tokens_and_notes_are_remembered() -> None:
         (Completion(FinishReason.CUT), ()),
     ],
 )
-async def test_an_answer_that_met_its_limit_of_length_says_so(completion: Completion, notes: tuple[str, ...]) -> None:
+async def test_an_answer_that_reached_its_length_limit_gets_a_note(
+    completion: Completion, notes: tuple[str, ...]
+) -> None:
     exchange = Exchange([TextChunk("no"), completion])
     await exchange.ask()
     assert exchange.recorder.turn(StopReason.TRUNCATED).notes == notes
@@ -172,7 +175,7 @@ async def test_calls_with_the_same_id_are_all_kept() -> None:
 
 
 @pytest.mark.anyio
-async def test_in_a_text_format_tools_ride_in_the_text() -> None:
+async def test_a_text_format_offers_tools_and_reads_calls_as_text() -> None:
     markup = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
     exchange = Exchange([TextChunk("I look. " + markup[:20]), TextChunk(markup[20:]), STOP], handler=XMLFormatHandler())
     reply = await exchange.ask()
@@ -186,49 +189,49 @@ async def test_in_a_text_format_tools_ride_in_the_text() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_wires_own_calls_win_over_those_in_the_text() -> None:
+async def test_calls_of_the_api_take_precedence_over_calls_in_the_text() -> None:
     markup = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
     reply = await Exchange([TextChunk(markup), *calling("1"), STOP]).ask()
     assert [call.id for call in reply.message.tool_calls] == ["1"]
 
 
 @pytest.mark.anyio
-async def test_what_looked_like_the_beginning_of_a_call_and_was_none_is_shown_at_the_end() -> None:
+async def test_text_that_resembles_an_unfinished_call_is_shown_at_the_end() -> None:
     exchange = Exchange([TextChunk("Is 1 <tool"), STOP])
     reply = await exchange.ask()
     assert reply == Reply(Message.assistant("Is 1 <tool"), StopReason.ANSWERED)
     assert "".join(event.text for event in exchange.heard.of(TextDelta)) == "Is 1 <tool"
 
 
-# --- an answer in words ---------------------------------------------------------------------------
+# --- an answer without calls ---------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
-async def test_a_request_for_words_names_tools_but_forbids_calls() -> None:
+async def test_a_request_for_an_answer_offers_tools_but_forbids_calls() -> None:
     exchange = Exchange([TextChunk("noon"), STOP])
-    assert await exchange.in_words() == Reply(Message.assistant("noon"), StopReason.ANSWERED)
+    assert await exchange.ask_for_answer() == Reply(Message.assistant("noon"), StopReason.ANSWERED)
     [request] = exchange.model.requests
     assert (request.tools, request.tool_choice) == ((NOW,), ToolChoice.NONE)
 
 
 @pytest.mark.anyio
-async def test_a_request_for_words_in_a_text_format_names_no_tool() -> None:
+async def test_a_request_for_an_answer_in_a_text_format_offers_no_tool() -> None:
     exchange = Exchange([TextChunk("noon"), STOP], handler=XMLFormatHandler())
-    await exchange.in_words()
+    await exchange.ask_for_answer()
     [request] = exchange.model.requests
     assert "now" not in "".join((request.instruction_text, *(message.text for message in request.messages)))
 
 
 @pytest.mark.anyio
-async def test_calls_of_a_model_that_must_answer_in_words_are_not_run() -> None:
+async def test_calls_in_the_reply_to_a_request_for_an_answer_are_dropped() -> None:
     exchange = Exchange([TextChunk("noon"), *calling("1"), Completion(FinishReason.TOOL_CALLS, echo={"k": 1})])
-    assert await exchange.in_words() == Reply(Message.assistant("noon"), StopReason.ANSWERED)
+    assert await exchange.ask_for_answer() == Reply(Message.assistant("noon"), StopReason.ANSWERED)
     assert exchange.heard.of(MessageCompleted) == []
 
 
 @pytest.mark.anyio
-async def test_the_end_of_an_answer_in_words_is_an_event_too() -> None:
-    reply = await Exchange([TextChunk("no"), Completion(FinishReason.LENGTH)]).in_words()
+async def test_the_reply_to_a_request_for_an_answer_may_be_truncated() -> None:
+    reply = await Exchange([TextChunk("no"), Completion(FinishReason.LENGTH)]).ask_for_answer()
     assert reply == Reply(Message.assistant("no"), StopReason.TRUNCATED)
 
 
@@ -237,7 +240,7 @@ async def test_the_end_of_an_answer_in_words_is_an_event_too() -> None:
 
 @virtual_time
 @pytest.mark.anyio
-async def test_when_the_time_is_over_the_text_so_far_is_kept_and_nothing_is_called() -> None:
+async def test_at_the_timeout_the_text_so_far_is_kept_and_no_call_is_run() -> None:
     exchange = Exchange(
         [TextChunk("It is "), *calling("1"), lambda: anyio.sleep(100), TextChunk("noon"), STOP], seconds=5
     )
@@ -248,13 +251,13 @@ async def test_when_the_time_is_over_the_text_so_far_is_kept_and_nothing_is_call
 
 @virtual_time
 @pytest.mark.anyio
-async def test_a_model_that_never_begins_is_given_up() -> None:
+async def test_a_model_that_never_replies_ends_with_a_timeout() -> None:
     exchange = Exchange([anyio.sleep_forever], seconds=5)
     assert await exchange.ask() == Reply(Message.assistant(""), StopReason.TIMEOUT)
 
 
 @pytest.mark.anyio
-async def test_an_error_of_the_model_comes_out_and_the_stream_is_closed() -> None:
+async def test_a_provider_error_is_raised_and_the_stream_is_closed() -> None:
     exchange = Exchange([TextChunk("It is "), ProviderError("gone", code="cut")])
     with pytest.raises(ProviderError, match="gone"):
         await exchange.ask()
@@ -262,7 +265,7 @@ async def test_an_error_of_the_model_comes_out_and_the_stream_is_closed() -> Non
 
 
 @pytest.mark.anyio
-async def test_a_cancelled_exchange_closes_the_stream() -> None:
+async def test_a_cancelled_model_call_closes_the_stream() -> None:
     speaking = anyio.Event()
 
     async def begins_and_hangs() -> None:
@@ -279,7 +282,7 @@ async def test_a_cancelled_exchange_closes_the_stream() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_deepest_turn_there_may_be_fits_on_the_stack_with_a_real_asker() -> None:
+async def test_a_turn_of_the_maximum_depth_fits_on_the_stack_with_a_model_caller() -> None:
     exchange = Exchange(*([*calling("1"), STOP] for _ in range(101)))
 
     async def call_tools(calls: Sequence[ToolCallRequest], emit: object) -> list[Message]:
@@ -289,7 +292,7 @@ async def test_the_deepest_turn_there_may_be_fits_on_the_stack_with_a_real_asker
     assert (outcome.stop_reason, outcome.context.depth) == (StopReason.MAX_DEPTH, 100)
 
 
-# --- what is going on, in words -------------------------------------------------------------------
+# --- status texts -------------------------------------------------------------------
 
 
 USING: list[tuple[str, ToolSpec | None, str]] = [
@@ -301,5 +304,7 @@ USING: list[tuple[str, ToolSpec | None, str]] = [
 
 
 @pytest.mark.parametrize(("name", "spec", "sentence"), USING, ids=[name for name, _, _ in USING])
-def test_the_use_of_a_tool_is_shown_with_its_title_or_its_name(name: str, spec: ToolSpec | None, sentence: str) -> None:
+def test_the_status_of_a_call_contains_the_title_or_the_name_of_the_tool(
+    name: str, spec: ToolSpec | None, sentence: str
+) -> None:
     assert status_text.describe_tool(ToolCallRequest("1", name, {}), spec) == sentence

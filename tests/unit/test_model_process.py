@@ -1,4 +1,4 @@
-"""What is said where the process of the embedded model could not be started."""
+"""The hint of the error for an embedded model whose process does not start."""
 
 from __future__ import annotations
 

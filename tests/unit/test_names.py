@@ -1,4 +1,4 @@
-"""Names and sizes that a newcomer can rely on, read from the package's syntax trees; each test lists its offenders."""
+"""Rules for names and sizes, checked on the syntax trees of the package; each test lists its offenders."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.test_layers import BESIDE, PACKAGE, ROOT, functions, length, name, trees
+from tests.unit.test_layers import OTHER_FILES, PACKAGE, ROOT, functions, length, name, trees
 
 pytestmark = pytest.mark.once
 
 POSITIONS = {"one", "other", "others", "said", "told", "wanted"}
-"""What these name is not to be seen from the name."""
+"""Names of a position or an event, which say nothing about the content."""
 PRONOUN = r"_(ones|one_(that|which|who|is|has|can)|(the|no|any)_others|(another|earlier|later|next|other)_one)_"
-"""A pronoun in the name of a test. Before a noun, `one` is a number and `other` an adjective."""
+"""Pronouns in the names of tests. Before a noun, `one` is a number and `other` an adjective."""
 METAPHORS = {
     "badge",
     "courier",
@@ -33,7 +33,7 @@ METAPHORS = {
     "vault",
     "witness",
 }
-"""MCP, OAuth, HTTP and databases have words for what these once named."""
+"""Metaphors. MCP, OAuth, HTTP and databases have standard terms."""
 VERB_NOUNS = {
     "grammar_tool_calling",
     "policy_listing",
@@ -97,7 +97,7 @@ def is_data(node: ast.ClassDef) -> bool:
     return not has_methods and any("dataclass" in part or part == "TypedDict" for part in declared)
 
 
-def test_a_module_name_stands_for_one_module() -> None:
+def test_module_names_are_unique() -> None:
     stems = Counter(path.stem for path in trees() if not path.stem.startswith("__"))
     assert [stem for stem, count in stems.items() if count > 1] == []
 
@@ -115,14 +115,14 @@ def test_a_module_is_named_by_a_noun() -> None:
 def test_no_docstring_begins_with_give() -> None:
     offenders = [
         f"{path.relative_to(ROOT)}: {line}"
-        for path in (*trees(), *BESIDE)
+        for path in (*trees(), *OTHER_FILES)
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.match(r'\s*"""Gives? ', line)
     ]
     assert offenders == []
 
 
-def test_names_say_what_they_hold_and_not_where_it_stands() -> None:
+def test_names_describe_content_and_not_a_position() -> None:
     offenders = [
         f"{name(path)}:{line}: {bound}"
         for path, tree in trees().items()
@@ -132,10 +132,10 @@ def test_names_say_what_they_hold_and_not_where_it_stands() -> None:
     assert offenders == []
 
 
-def test_the_names_of_tests_have_nouns_and_no_pronouns() -> None:
+def test_names_of_tests_have_no_pronouns() -> None:
     offenders = [
         f"{name(path)}:{line}: {bound}"
-        for path in BESIDE
+        for path in OTHER_FILES
         if path.relative_to(ROOT).parts[0] == "tests"
         for line, bound in bound_names(ast.parse(path.read_text(encoding="utf-8")))
         if bound.strip("_") in POSITIONS or (bound.startswith("test_") and re.search(PRONOUN, f"{bound}_"))
@@ -143,7 +143,7 @@ def test_the_names_of_tests_have_nouns_and_no_pronouns() -> None:
     assert offenders == []
 
 
-def test_names_are_the_words_of_the_specifications() -> None:
+def test_names_have_no_metaphors() -> None:
     offenders = [
         f"{name(path)}:{line}: {bound}"
         for path, tree in trees().items()
@@ -153,7 +153,7 @@ def test_names_are_the_words_of_the_specifications() -> None:
     assert offenders == []
 
 
-def test_no_class_of_the_core_is_too_large_to_know() -> None:
+def test_classes_of_the_core_have_few_attributes_and_methods() -> None:
     offenders = [
         f"{name(path)}: {node.name} has {len(attributes)} attributes and {methods} methods"
         for path, tree in trees().items()
@@ -167,12 +167,12 @@ def test_no_class_of_the_core_is_too_large_to_know() -> None:
     assert offenders == []
 
 
-def test_nineteen_functions_of_twenty_fit_into_25_lines() -> None:
+def test_functions_up_to_the_95th_percentile_have_at_most_25_lines() -> None:
     lengths = sorted(length(function) for tree in trees().values() for function in functions(tree))
     assert lengths[len(lengths) * 95 // 100] <= MAX_P95
 
 
-def test_objects_are_asked_by_their_types_and_not_by_probes() -> None:
+def test_getattr_is_rarely_used_to_probe_objects() -> None:
     offenders = [
         f"{name(path)}:{node.lineno}: {ast.unparse(node)}"
         for path, tree in trees().items()

@@ -10,7 +10,7 @@ from dial_client.servers.observable import Observable
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_value_that_is_right_is_not_waited_for() -> None:
+async def test_a_value_that_fulfils_the_predicate_is_returned_at_once() -> None:
     assert await Observable(3).wait_until(lambda value: value == 3) == 3
 
 
@@ -31,7 +31,7 @@ async def test_every_waiting_task_sees_the_value_it_waits_for() -> None:
     assert seen == [1, 2, 2]
 
 
-async def test_a_predicate_is_looked_at_again_when_an_equal_value_is_set() -> None:
+async def test_a_predicate_is_evaluated_again_when_an_equal_value_is_set() -> None:
     value, is_right = Observable("same"), False
     async with anyio.create_task_group() as group:
         group.start_soon(value.wait_until, lambda _: is_right)

@@ -1,4 +1,4 @@
-"""The types of typed answers: the schemas that models read, and the answers that are taken."""
+"""Output types: the schemas that models read, and the answers that are accepted."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_an_answer_becomes_a_value_of_its_type(type_: Any, text: str, value: Any
         '{"a": "1"}',
     ],
 )
-def test_an_answer_may_stand_between_words_or_in_a_fence(text: str) -> None:
+def test_an_answer_may_be_surrounded_by_text_or_a_fence(text: str) -> None:
     assert build_output_type(SCHEMA).parse(text).json == {"a": 1}
 
 
@@ -148,7 +148,7 @@ def test_a_string_needs_no_quotation_marks(type_: Any, text: str, value: Any) ->
     assert build_output_type(type_).parse(text).value == value
 
 
-def test_null_for_a_property_with_a_default_is_no_value() -> None:
+def test_null_for_a_property_with_a_default_means_the_default() -> None:
     found = build_output_type(Person).parse('{"name": "Ada", "home": {"street": "M", "number": 1}, "nick": null}')
     assert found.value.nick == ""
     assert "nick" not in found.json
@@ -168,12 +168,12 @@ def test_null_for_a_property_with_a_default_is_no_value() -> None:
         ({"type": "string", "format": "date"}, '{"result": "soon"}', 'result: "soon" is not a "date"'),
     ],
 )
-def test_an_invalid_answer_is_described_with_its_place(type_: Any, text: str, error: str) -> None:
+def test_the_error_for_an_invalid_answer_names_the_place(type_: Any, text: str, error: str) -> None:
     with pytest.raises(InvalidOutput, match=error):
         build_output_type(type_).parse(text)
 
 
-def test_a_validator_that_breaks_makes_an_answer_invalid() -> None:
+def test_a_validator_that_raises_makes_an_answer_invalid() -> None:
     class Broken(BaseModel):
         a: int
 
@@ -187,7 +187,7 @@ def test_a_validator_that_breaks_makes_an_answer_invalid() -> None:
 
 
 @pytest.mark.parametrize("type_", ["int", 3, None, b"", [int], (int, str), object()])
-def test_what_is_no_type_is_a_type_error(type_: Any) -> None:
+def test_an_invalid_output_type_is_a_type_error(type_: Any) -> None:
     with pytest.raises(TypeError, match="output_type"):
         build_output_type(type_)
 
@@ -200,8 +200,8 @@ def test_a_type_without_a_schema_is_a_type_error() -> None:
         build_output_type(Opaque)
 
 
-def test_an_invalid_schema_is_an_error_of_the_configuration() -> None:
-    with pytest.raises(ConfigError, match="no valid JSON Schema"):
+def test_an_invalid_schema_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="not a valid JSON Schema"):
         build_output_type({"type": "objekt"})
 
 
@@ -211,7 +211,7 @@ def test_the_name_of_a_schema_is_valid_at_every_api() -> None:
     assert build_output_type({"title": "Städte & Länder", **SCHEMA}).format.name == "St_dte_L_nder"
 
 
-def test_a_type_is_built_once() -> None:
+def test_an_output_type_is_built_once() -> None:
     assert build_output_type(list[Person]) is build_output_type(list[Person])
 
 
@@ -222,7 +222,7 @@ def partial(output: OutputType[Any], text: str) -> Any:
         return None
 
 
-def test_an_answer_that_is_still_being_written_is_read_as_soon_as_it_is_valid() -> None:
+def test_a_partial_answer_is_parsed_as_soon_as_it_is_valid() -> None:
     text = '{"value": 1, "children": [{"value": 2}, {"value": 3}]}'
     seen = [partial(build_output_type(Node), text[:end]) for end in range(len(text) + 1)]
     values = [value for at, value in enumerate(seen) if value is not None and value != seen[at - 1]]
@@ -235,7 +235,7 @@ def test_an_answer_that_is_still_being_written_is_read_as_soon_as_it_is_valid() 
 
 
 @pytest.mark.parametrize("text", ["`" * 200_000, "{" * 200_000, '```json\n{"a":' * 20_000, "[" * 100_000 + "{}"])
-def test_a_long_answer_without_a_value_costs_little(text: str) -> None:
+def test_a_long_answer_without_a_value_is_refused_quickly(text: str) -> None:
     began = time.process_time()
     with pytest.raises(InvalidOutput):
         build_output_type(SCHEMA).parse(text)

@@ -1,4 +1,4 @@
-"""A server that is still being downloaded is recognised by its command and what the program writes."""
+"""The download of a server's package is recognized by the command and the output of the program."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ DOCKER = server("docker", "run", "-i", "--rm", "mcp/fetch")
         (None, ["Downloading lxml (4.8MiB)"], ""),
     ],
 )
-def test_a_download_is_named_until_it_is_over(settings: ServerSettings | None, lines: list[str], sentence: str) -> None:
+def test_a_download_is_described_until_it_is_finished(
+    settings: ServerSettings | None, lines: list[str], sentence: str
+) -> None:
     assert describe_download(settings, lines) == sentence
 
 
@@ -62,11 +64,11 @@ def test_the_package_is_found_among_the_arguments(settings: ServerSettings, pack
 @pytest.mark.parametrize(
     "args", [("--from", "git+https://jane:ghp_1@x.test/y", "serve"), ("--directory", "/home/jane/x", "run", "a.py")]
 )
-def test_a_download_names_no_password_and_no_path(args: tuple[str, ...]) -> None:
+def test_the_description_of_a_download_contains_no_password_and_no_path(args: tuple[str, ...]) -> None:
     assert describe_download(server("uv", *args), ["Downloading lxml (4.8MiB)"]) == "uv is downloading its packages"
 
 
-def test_a_program_has_no_folder_and_no_extension() -> None:
+def test_the_name_of_a_program_has_no_folder_and_no_extension() -> None:
     assert [program_name(server(command)) for command in ("C:\\a\\Npx.CMD", "/usr/bin/uvx", "python3.11")] == [
         "npx",
         "uvx",

@@ -27,7 +27,7 @@ def lines_of(picker: Picker, columns: int = 60, rows: int = 6) -> list[str]:
 
 
 @pytest.mark.anyio
-async def test_what_is_typed_filters_the_list_and_the_arrows_move_through_it() -> None:
+async def test_typed_text_filters_the_list_and_arrow_keys_move_the_selection() -> None:
     picker = Picker(find, MONO, lambda: None)
     async with anyio.create_task_group() as group:
         group.start_soon(picker.follow)
@@ -56,7 +56,7 @@ async def test_what_is_typed_filters_the_list_and_the_arrows_move_through_it() -
 
 
 @pytest.mark.anyio
-async def test_enter_takes_an_item_of_the_words_that_were_typed_last() -> None:
+async def test_enter_selects_from_the_results_of_the_latest_search() -> None:
     picker = Picker(find, MONO, lambda: None)
     await picker.update()
     picker.move(3)
@@ -66,7 +66,7 @@ async def test_enter_takes_an_item_of_the_words_that_were_typed_last() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_list_fits_into_every_terminal() -> None:
+async def test_the_list_fits_into_the_terminal() -> None:
     async def find_long(_: str) -> list[Choice]:
         return [Choice(str(at), "日本\x1b]0;owned\x07\n> forged " * 40) for at in range(50)]
 
@@ -80,7 +80,7 @@ async def test_the_list_fits_into_every_terminal() -> None:
             assert max(map(len, lines)) <= columns
 
 
-def test_the_pager_is_that_of_the_person_and_gets_what_is_longer_than_the_screen() -> None:
+def test_the_environment_determines_the_pager_for_texts_longer_than_the_screen() -> None:
     assert find_pager({"PAGER": "less -S"}) == ["less", "-S"]
     assert find_pager({"PAGER": ""}) == []
     assert find_pager({"PAGER": "less -P'x"}) == ["less -P'x"]

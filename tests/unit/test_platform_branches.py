@@ -1,4 +1,4 @@
-"""The branches for other systems, taken on this one; docs/platforms.md lists the modules that have them."""
+"""Branches for Windows and macOS, run with a patched `sys.platform`; docs/platforms.md lists their modules."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.once,
-    pytest.mark.skipif(sys.platform == "win32", reason="the branches for Windows are the usual ones there"),
+    pytest.mark.skipif(sys.platform == "win32", reason="on Windows all other tests run these branches"),
 ]
 
 
@@ -52,21 +52,21 @@ def macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
 
 
-def test_every_module_that_asks_for_the_system_is_in_the_table_of_platforms() -> None:
-    question = re.compile(r"sys\.platform|os\.name\b|platform\.system\(")
-    asking = {
+def test_every_module_that_checks_the_platform_is_in_the_table_of_platforms() -> None:
+    check = re.compile(r"sys\.platform|os\.name\b|platform\.system\(")
+    checking = {
         path.relative_to(ROOT / "dial_client").as_posix()
         for path in (ROOT / "dial_client").rglob("*.py")
-        if question.search(path.read_text(encoding="utf-8"))
+        if check.search(path.read_text(encoding="utf-8"))
     }
     table = re.findall(
         r"^\| `([\w/]+\.py)` \|", (ROOT / "docs" / "platforms.md").read_text(encoding="utf-8"), re.MULTILINE
     )
-    assert table == sorted(asking)
+    assert table == sorted(checking)
 
 
 @pytest.mark.usefixtures("windows")
-def test_a_command_of_the_shell_runs_in_the_shell_of_windows() -> None:
+def test_a_shell_command_runs_in_the_shell_of_comspec() -> None:
     assert shell_command.shell_arguments("dir", {"COMSPEC": r"C:\Windows\cmd.exe"}) == [
         r"C:\Windows\cmd.exe", "/d", "/c", "dir",
     ]  # fmt: skip
@@ -96,7 +96,7 @@ def test_a_dropped_file_is_mentioned_by_its_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("windows")
-def test_an_attached_file_is_read_as_usual(tmp_path: Path) -> None:
+def test_an_attached_file_is_read_on_windows(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("noon")
     assert file_attachments._read(tmp_path / "notes.txt") == b"noon"
 
@@ -108,16 +108,16 @@ def test_the_console_moves_the_cursor_without_the_variable_term(monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("windows")
-def test_enter_is_not_awaited_beside_other_work() -> None:
+def test_waiting_for_enter_during_other_work_is_not_possible_on_windows() -> None:
     assert not tty.can_wait_for_enter()
 
 
 @pytest.mark.usefixtures("windows")
-def test_powershell_is_the_shell_where_none_is_named() -> None:
+def test_powershell_is_the_default_shell_on_windows() -> None:
     assert shell_script.choose_shell(None, {}) == "powershell"
 
 
-async def test_no_signal_is_awaited_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_signal_is_awaited_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with anyio.move_on_after(60) as scope:
         await process_runner.Interrupts().listen()
@@ -147,25 +147,27 @@ def test_a_browser_is_expected_without_the_variable_display(system: str, monkeyp
 
 
 @pytest.mark.usefixtures("windows")
-def test_files_of_the_user_keep_the_modes_that_the_system_gives(tmp_path: Path) -> None:
+def test_file_modes_are_not_changed_on_windows(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     path.touch(0o644)
     assert private_file(path).stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.usefixtures("windows")
-def test_a_file_without_owner_and_modes_counts_as_the_users(tmp_path: Path) -> None:
-    assert grants._is_ours(tmp_path / "missing.json")
+def test_a_file_without_owner_and_mode_counts_as_a_file_of_the_user(tmp_path: Path) -> None:
+    assert grants._is_owned_by_user(tmp_path / "missing.json")
 
 
 @pytest.mark.usefixtures("windows")
-def test_the_home_folder_has_the_variable_of_windows() -> None:
+def test_the_home_folder_is_that_of_userprofile_on_windows() -> None:
     text = '{"mcpServers": {"it": {"command": "${userHome}/run"}}}'
     file = parse(text, environ={"USERPROFILE": "C:/Users/ada", "HOME": "/home/ada"})
     assert file.servers["it"].command == "C:/Users/ada/run"
 
 
-async def test_the_modes_of_files_with_secrets_are_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_modes_of_files_with_secrets_are_not_checked_on_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     file = tmp_path / "servers.json"
     text = '{"mcpServers": {"it": {"command": "x", "env": {"API_KEY": "sk-live-4f9a8b7c6d5e4f3a2b1c"}}}}'
@@ -176,12 +178,12 @@ async def test_the_modes_of_files_with_secrets_are_not_checked(tmp_path: Path, m
 
 
 @pytest.mark.usefixtures("windows")
-def test_a_process_of_a_server_is_run_by_the_sdk() -> None:
+def test_the_process_of_a_server_is_started_by_the_sdk_on_windows() -> None:
     (transport,) = transports_for(ServerSettings("it", Transport.STDIO, command="run"))
     assert type(transport) is WindowsStdioTransportFactory
 
 
-async def test_a_stopped_program_needs_no_care(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_handler_for_sigcont_is_installed_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     application: Application[None] = Application(input=DummyInput(), output=DummyOutput())
     monkeypatch.setattr(sys, "platform", "win32")
     before = signal.getsignal(signal.SIGCONT)
@@ -190,7 +192,9 @@ async def test_a_stopped_program_needs_no_care(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("system", ["win32", "darwin"])
-def test_a_bundle_is_for_the_systems_it_names(system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_runs_only_on_the_platforms_it_names(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = {"command": "server/tool", "platform_overrides": {system: {"args": ["--here"]}}}
     manifest = {"name": "it", "server": {"mcp_config": config}, "compatibility": {"platforms": [system]}}
     path = tmp_path / "it.mcpb"
@@ -206,7 +210,7 @@ def test_a_bundle_is_for_the_systems_it_names(system: str, tmp_path: Path, monke
     assert entry["command"] == (str(tmp_path / "server" / "tool.exe") if system == "win32" else "server/tool")
 
 
-def test_the_console_decodes_keys_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_parser_is_not_replaced_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     with create_pipe_input() as keyboard:
         assert isinstance(keyboard, PosixPipeInput)
         parser = keyboard.vt100_parser

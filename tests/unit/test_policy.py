@@ -1,4 +1,4 @@
-"""PolicyRules of a policy: what they match, which of them decides, and how they are written."""
+"""Policy rules: what they match, which rule decides, and their syntax."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ DECISIONS: list[tuple[list[Any], tuple[str, str] | None]] = [
 
 
 @pytest.mark.parametrize(("rules", "expected"), DECISIONS, ids=[json.dumps(rules) for rules, _ in DECISIONS])
-def test_the_first_rule_that_matches_decides_and_a_deny_wins_wherever_it_stands(
+def test_the_first_matching_rule_decides_and_any_matching_deny_wins(
     rules: list[Any], expected: tuple[str, str] | None
 ) -> None:
     assert decides(rules, proposed()) == expected
 
 
-def test_what_no_rule_matches_is_left_to_the_other_ways_of_allowing() -> None:
+def test_auto_approve_and_options_decide_if_no_rule_matches() -> None:
     approved = {"auto_approve": {"files": ("read",)}}
     assert decides([], proposed(), **approved) == ("allow", "autoApprove of files")
     assert decides([], proposed(), allow=("files/*",)) == ("allow", "--allow files/*")
@@ -66,25 +66,25 @@ def test_what_no_rule_matches_is_left_to_the_other_ways_of_allowing() -> None:
     assert decides([{"allow": "*"}], proposed(), deny=("read",)) == ("deny", "--deny read")
 
 
-def test_a_rule_has_no_say_about_the_hosts_own_tools_and_an_option_has() -> None:
+def test_rules_do_not_apply_to_the_hosts_own_tools_but_options_do() -> None:
     own = ProposedCall(ToolSpec("read_result", "", {}, tool="read_result"))
     assert decides([{"deny": "*"}, {"ask": "*"}], own) is None
     assert decides([], own, deny=("read_result",)) == ("deny", "--deny read_result")
 
 
-def test_an_ask_without_a_person_is_a_denial_with_its_reason() -> None:
+def test_an_ask_without_an_approver_is_a_denial_with_a_reason() -> None:
     rules = PolicyRules(policy=policy_from([{"ask": "files/*", "reason": "somebody should look"}]), allow=("*",))
     known = ApprovalChecker(rules, None).decide(proposed().spec)
     assert known is not None
     assert known.decision is Decision.DENY
     assert known.decided_by == "no approver"
-    assert known.reason == "policy rule 1 asks: somebody should look, and nobody is there to be asked"
+    assert known.reason == "policy rule 1 asks: somebody should look, and there is no approver"
 
 
 # --- arguments --------------------------------------------------------------------------------------
 
 MATCHES: list[tuple[dict[str, Any], Any, bool, bool]] = [
-    # the condition, the argument's value, whether an allow matches, whether a deny does
+    # condition, value of the argument, whether an allow rule matches, whether a deny rule matches
     ({"to": "*@a.example"}, "me@a.example", True, True),
     ({"to": "*@a.example"}, "me@b.example", False, False),
     ({"to": ["x", "y"]}, "y", True, True),
@@ -111,7 +111,7 @@ MATCHES: list[tuple[dict[str, Any], Any, bool, bool]] = [
 
 
 @pytest.mark.parametrize(("condition", "value", "allows", "denies"), MATCHES, ids=str)
-def test_an_allow_needs_every_value_to_fit_and_a_deny_a_single_value(
+def test_an_allow_matches_if_every_value_fits_and_a_deny_if_any_value_fits(
     condition: dict[str, Any], value: Any, allows: bool, denies: bool
 ) -> None:
     call = proposed({"to": value})
@@ -120,13 +120,13 @@ def test_an_allow_needs_every_value_to_fit_and_a_deny_a_single_value(
     assert is_matched({"ask": "files/*", "arguments": condition}, call) == denies
 
 
-def test_a_missing_argument_fits_nothing() -> None:
+def test_a_missing_argument_matches_no_condition() -> None:
     for effect in Effect:
         assert not is_matched({effect.value: "files/*", "arguments": {"to": "*"}}, proposed({"cc": "x"}))
         assert not is_matched({effect.value: "files/*", "paths": {"path": "/"}}, proposed({"to": "/x"}))
 
 
-def test_all_conditions_of_a_rule_have_to_hold() -> None:
+def test_all_conditions_of_a_rule_must_hold() -> None:
     rule = {"allow": "files/*", "arguments": {"a": "1", "b": "2"}, "tainted": False}
     assert is_matched(rule, proposed({"a": "1", "b": "2"}))
     assert not is_matched(rule, proposed({"a": "1", "b": "3"}))
@@ -136,7 +136,7 @@ def test_all_conditions_of_a_rule_have_to_hold() -> None:
 # --- annotations and taint --------------------------------------------------------------------------
 
 
-def test_annotations_count_for_trusted_servers_and_untrusted_servers_are_taken_at_worst() -> None:
+def test_annotations_count_only_for_trusted_servers() -> None:
     trusted = ServerSettings("files", Transport.STDIO, "x", trusted=True)
     allow, deny = {"allow": "*", "annotations": READ_ONLY}, {"deny": "*", "annotations": {"destructiveHint": True}}
     reading: dict[str, Any] = {"read_only": True, "destructive": False}
@@ -147,16 +147,18 @@ def test_annotations_count_for_trusted_servers_and_untrusted_servers_are_taken_a
     assert not is_matched(deny, proposed(entry=trusted, **reading))
     assert not is_matched(deny, proposed(entry=trusted, destructive=False))
     assert is_matched(deny, proposed(entry=trusted)), "MCP's default"
-    assert is_matched(deny, proposed(**reading)), "a claim nobody believes"
+    assert is_matched(deny, proposed(**reading)), "the claim of an untrusted server does not count"
     assert not is_matched({"allow": "*", "annotations": {"readOnlyHint": False}}, proposed())
 
 
 @pytest.mark.parametrize(("condition", "taint", "holds"), [(True, "w", True), (True, "", False), (False, "w", False)])
-def test_a_rule_can_be_for_tainted_or_for_clean_conversations_only(condition: bool, taint: str, holds: bool) -> None:
+def test_a_rule_can_be_limited_to_tainted_or_to_untainted_conversations(
+    condition: bool, taint: str, holds: bool
+) -> None:
     assert is_matched({"deny": "*", "tainted": condition}, proposed(taint=taint)) == holds
 
 
-# --- how it is written ------------------------------------------------------------------------------
+# --- syntax ------------------------------------------------------------------------------
 
 WRONG: list[tuple[str, str]] = [
     ('{"policy": {}}', "1:12: policy: expected a list, found an object"),
@@ -169,7 +171,7 @@ WRONG: list[tuple[str, str]] = [
         "1:31: policy[0].allow[1]: a pattern that allows a tool must name its server",
     ),
     ('{"policy": [{"deny": []}]}', "1:22: policy[0].deny: expected a pattern of tools"),
-    ('{"policy": [{"deny": "a/b", "argument": {}}]}', "has no 'argument' (did you mean \"arguments\"?)"),
+    ('{"policy": [{"deny": "a/b", "argument": {}}]}', "has no key 'argument' (did you mean \"arguments\"?)"),
     ('{"policy": [{"deny": "a/b", "arguments": {}}]}', "policy[0].arguments: expected at least one argument"),
     ('{"policy": [{"deny": "a/b", "arguments": {"x": []}}]}', "policy[0].arguments: expected at least one argument"),
     ('{"policy": [{"deny": "a/b", "arguments": {"x": {}}}]}', "arguments.x: expected a glob, or a list of globs"),
@@ -179,18 +181,18 @@ WRONG: list[tuple[str, str]] = [
         '{"policy": [{"deny": "a/b", "paths": {"p": "${NOT_SET_ANYWHERE}"}}]}',
         "the variable NOT_SET_ANYWHERE is not set",
     ),
-    ('{"mcpServers": {"git/evil": {"command": "x"}}}', "1:17: mcpServers.git/evil: the name of a server holds no /"),
+    ('{"mcpServers": {"git/evil": {"command": "x"}}}', "1:17: mcpServers.git/evil: a server's name cannot contain /"),
 ]
 
 
 @pytest.mark.parametrize(("text", "problem"), WRONG, ids=[text for text, _ in WRONG])
-def test_mistakes_are_reported_with_their_place(text: str, problem: str) -> None:
+def test_an_invalid_rule_is_reported_with_its_place(text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse(text, path="servers.json")
     assert problem in str(error.value)
 
 
-def test_rules_are_named_by_their_number_and_file(tmp_path: Path) -> None:
+def test_the_name_of_a_rule_contains_its_number_and_file(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     file.write_text('{"mcpServers": {}, "policy": [{"deny": "*"}, {"_why": "a remark", "ask": "a/*"}]}')
     assert [rule.name for rule in policy_from(file)] == ["rule 1 (servers.json)", "rule 2 (servers.json)"]
@@ -201,12 +203,12 @@ def test_rules_are_named_by_their_number_and_file(tmp_path: Path) -> None:
     assert policy_from({"mcpServers": {}}) == ()
 
 
-def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_policy_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         policy_from(tmp_path / "none.json")
 
 
-def test_folders_are_those_of_the_file_and_of_the_user(tmp_path: Path) -> None:
+def test_relative_paths_of_rules_start_at_the_folder_of_the_file(tmp_path: Path) -> None:
     text = '{"policy": [{"deny": "*", "paths": {"*": ["~/.ssh", "src", "${workspaceFolder}/x", "/etc", "**/.env"]}}]}'
     (rule,) = parse(text, path=str(tmp_path / "servers.json"), environ={"HOME": "/home/ada"}).policy
     assert rule.paths["*"] == ("/home/ada/.ssh", f"{tmp_path}/src", f"{tmp_path}/x", "/etc", "**/.env")

@@ -1,4 +1,4 @@
-"""The page on policies holds: its configuration is read, and its examples come out as it says."""
+"""The configuration of docs/policy.md is valid, and its examples give the decisions that the page states."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return parse(CONFIGURATION, path=str(project / "servers.json"), environ={"HOME": str(tmp_path)})
 
 
-def test_there_are_examples() -> None:
+def test_the_page_has_seven_examples() -> None:
     assert len(EXAMPLES) == 7
 
 
 @pytest.mark.parametrize(("words", "expected"), EXAMPLES)
-def test_an_example_comes_out_as_the_page_says(settings: Settings, words: str, expected: str) -> None:
+def test_an_example_gives_the_decision_that_the_page_states(settings: Settings, words: str, expected: str) -> None:
     name, arguments, *more = shlex.split(words)
     server, tool = name.split("/")
     taint = ("web/fetch",) if more == ["--tainted"] else ()
@@ -43,7 +43,7 @@ def test_an_example_comes_out_as_the_page_says(settings: Settings, words: str, e
     assert ("deny" if is_denied else "ask" if is_asked else "allow") == expected
 
 
-def test_what_the_page_says_of_read_only_tools_of_trusted_servers_is_so(settings: Settings) -> None:
+def test_read_only_tools_of_trusted_servers_are_allowed_as_the_page_states(settings: Settings) -> None:
     spec = ToolSpec("read_file", "", {}, "files", "read_file", read_only=True)
     call = ProposedCall(spec, {"path": "src/a.py"}, settings.servers["files"])
     verdict = PolicyRules(policy=settings.policy).verdict(call)

@@ -1,4 +1,4 @@
-"""What a turn costs, where that is known."""
+"""The cost of turns, summaries, sampling and status texts, if the prices are known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPENAI = "https://api.openai.com/v1"
 GPT = ModelInfo("gpt", "gpt-5.4", OPENAI)
 
 
-def test_a_known_model_has_a_price_and_reading_from_the_cache_is_cheaper() -> None:
+def test_cached_tokens_of_a_known_model_cost_less() -> None:
     fresh = cost_usd(Usage(1000, 100), GPT)
     cached = cost_usd(Usage(1000, 100, cached_tokens=900), GPT)
     assert fresh is not None
@@ -33,7 +33,7 @@ def test_a_known_model_has_a_price_and_reading_from_the_cache_is_cheaper() -> No
     assert 0 < cached < fresh
 
 
-def test_writing_the_cache_has_a_price_of_its_own() -> None:
+def test_cache_writes_have_a_separate_price() -> None:
     claude = ModelInfo("claude", "claude-sonnet-5-5", "https://api.anthropic.com")
     plain, written = cost_usd(Usage(1000, 1), claude), cost_usd(Usage(1000, 1, cache_write_tokens=1000), claude)
     assert plain is not None
@@ -50,9 +50,9 @@ def test_writing_the_cache_has_a_price_of_its_own() -> None:
         (Usage(1000, 100), ModelInfo("x", "gpt-5.4")),
         (Usage(), GPT),
     ],
-    ids=["an unknown model", "an unknown endpoint", "counts that cannot be", "no endpoint", "nothing counted"],
+    ids=["an unknown model", "an unknown endpoint", "impossible counts", "no endpoint", "nothing counted"],
 )
-def test_what_is_not_known_has_no_price(usage: Usage, info: ModelInfo) -> None:
+def test_usage_without_a_known_price_has_no_cost(usage: Usage, info: ModelInfo) -> None:
     assert cost_usd(usage, info) is None
 
 
@@ -64,7 +64,7 @@ CALL = {"tool_calls": [{"name": "nobody_offers_this", "arguments": {}}], "usage"
 
 
 @pytest.mark.anyio
-async def test_a_turn_costs_what_its_rounds_cost_together() -> None:
+async def test_the_cost_of_a_turn_is_the_sum_of_its_rounds() -> None:
     model = Billed([CALL, {"text": "Done.", "usage": {"input_tokens": 2000, "output_tokens": 50}}])
     async with DialClient({}, model) as dial:
         turn = await dial.run([Message.user("Go.")])
@@ -75,7 +75,7 @@ async def test_a_turn_costs_what_its_rounds_cost_together() -> None:
 
 
 class Relay(ScriptedProvider):
-    """Another model answers than the one of `info`, as fallback models do."""
+    """A provider whose replies name a different model than `info`, as with fallback models."""
 
     info = ModelInfo("relay", "nobody-knows-this-model", OPENAI)
 
@@ -95,7 +95,7 @@ async def test_a_summary_has_the_price_of_the_model_that_wrote_it() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_answer_to_a_server_has_the_price_of_the_model_that_wrote_it() -> None:
+async def test_a_reply_to_a_sampling_request_has_the_price_of_the_model_that_wrote_it() -> None:
     spent: list[float | None] = []
     model = Relay([SUMMARY])
     context = CallContext(Deadline(60), Deadline(60), lambda _, cost: spent.append(cost))
@@ -122,7 +122,7 @@ async def test_a_status_has_the_price_of_the_model_that_wrote_it() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_turn_with_a_round_of_unknown_price_has_none() -> None:
+async def test_a_turn_with_a_round_of_unknown_cost_has_no_cost() -> None:
     async with DialClient({}, Billed([CALL, "Done."])) as dial:
         turn = await dial.run([Message.user("Go.")])
     assert turn.cost_usd is None

@@ -11,7 +11,7 @@ import pytest
 from dial_client.runtime.private_files import write_private
 
 
-def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+def test_a_file_is_replaced_and_no_temporary_file_is_left(tmp_path: Path) -> None:
     file = tmp_path / "above" / "folder" / "file.json"
     write_private(file, b"first, and longer")
     write_private(file, b"second")
@@ -23,7 +23,7 @@ def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) 
         assert modes == [0o700, 0o700, 0o600]
 
 
-def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(tmp_path: Path) -> None:
+def test_a_failed_replacement_leaves_no_temporary_file(tmp_path: Path) -> None:
     occupied = tmp_path / "file.json"
     occupied.mkdir()
 

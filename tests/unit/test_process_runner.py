@@ -26,16 +26,16 @@ async def open_missing_file() -> int:
     return len(Path("missing").read_bytes())  # noqa: ASYNC240 - no other code runs
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the current folder cannot be removed there")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not remove the current folder")
 @pytest.mark.parametrize(
     ("command", "code", "line"),
     [
         (find_current_folder, ExitCode.USAGE, "the current folder does not exist any more (change to another folder)"),
         (find_home, ExitCode.USAGE, "this user has no home folder (set HOME to a folder)"),
-        (open_missing_file, ExitCode.UNEXPECTED, "something unexpected: FileNotFoundError: [Errno 2] No such file"),
+        (open_missing_file, ExitCode.UNEXPECTED, "unexpected error: FileNotFoundError: [Errno 2] No such file"),
     ],
 )
-def test_a_folder_that_is_missing_is_named(
+def test_the_error_for_a_missing_folder_is_one_line(
     command: Callable[[], Awaitable[int]],
     code: ExitCode,
     line: str,

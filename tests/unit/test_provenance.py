@@ -1,4 +1,4 @@
-"""Where a value comes from, and which words tell what a question is about."""
+"""The sources of argument values in a conversation, and the vocabulary of questions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_value_without_a_source_is_made_up(value: Any, schema: dict[str, Any],
     assert is_made_up(value, schema, "Is 348 or 577 in /docs/a.txt?") is is_so
 
 
-def test_a_text_with_numbers_the_conversation_does_not_contain_is_strange() -> None:
+def test_numbers_that_the_conversation_does_not_contain_are_detected() -> None:
     assert has_strange_digits("AB123", "Is my flight on time?")
     assert has_strange_digits("2026-03-05", "What is in my calendar that day?")
     assert not has_strange_digits("KX204", "Is flight KX 204 on time?")
@@ -50,7 +50,7 @@ def test_a_text_with_numbers_the_conversation_does_not_contain_is_strange() -> N
     assert not has_strange_digits("Lisbon", "Is it raining?")
 
 
-def test_a_description_of_a_value_is_none() -> None:
+def test_a_description_in_place_of_a_value_is_detected() -> None:
     text = "How is the weather in the city where Mia lives?"
     assert is_description("city", "Mia's city", text)
     assert is_description("home_city", "the city of Mia", text)
@@ -58,29 +58,29 @@ def test_a_description_of_a_value_is_none() -> None:
     assert not is_description("city", "Mia's city", "How is it in Mia's city?")
 
 
-def test_general_questions_are_about_nothing_present() -> None:
+def test_questions_about_general_knowledge_are_detected() -> None:
     assert is_general("How does an atomic clock keep the time?")
     assert is_general("Why are there time zones?")
     assert not any(map(is_general, ("Why is my server down?", "How do trains run today?", "What time is it?")))
 
 
-def test_numbers_as_words_let_any_number_pass() -> None:
+def test_a_quantity_in_words_counts_as_a_source_of_any_number() -> None:
     assert not is_made_up(30, {}, "Wait half an hour.")
 
 
-def test_a_value_may_stand_in_the_conversation_in_several_ways() -> None:
+def test_a_value_is_found_in_several_spellings() -> None:
     text = "What time is it in Tokyo, and what are 3 * 4?"
     assert all(is_said(value, text) for value in ("tokyo", "Asia/Tokyo", 3, "3 * 4", True))
     assert not any(is_said(value, text) for value in ("Kyoto", "Asia/Seoul", 5, "3 * 5"))
 
 
-def test_of_a_path_or_an_address_the_last_part_is_not_enough() -> None:
+def test_the_last_part_of_a_path_or_url_is_no_source_of_the_whole() -> None:
     text = "Show me the git status of /srv/shop"
     assert is_said("/srv/shop/", text)
     assert not any(is_said(value, text) for value in ("/home/ada/git", "https://example.test/git", "~/git"))
 
 
-def test_a_miscopied_word_is_spelt_as_in_the_conversation() -> None:
+def test_a_miscopied_word_is_corrected_to_the_spelling_of_the_conversation() -> None:
     text = "What's the weather like in Lisbon? It is in notes.txt."
     assert correct_spelling({"city": "Lisboa", "day": "today"}, text) == {"city": "Lisbon", "day": "today"}
     arguments = {"file": "note", "n": 3, "city": "Madrid"}
@@ -102,12 +102,12 @@ def test_words_are_compared_by_their_stems() -> None:
         ("getWeather", False),
     ],
 )
-def test_a_tools_name_tells_whether_it_acts(name: str, does: bool) -> None:
+def test_the_name_of_a_tool_tells_whether_the_tool_acts(name: str, does: bool) -> None:
     assert acts(ToolSpec(name, "", {})) is does
     assert not acts(ToolSpec(name, "", {}, read_only=True))
 
 
-def test_a_request_names_its_tool_by_a_verb() -> None:
+def test_a_tool_is_found_by_the_verb_of_the_request() -> None:
     tools = tuple(ToolSpec(name, "", {}) for name in ("git_branch", "git_create_branch", "createIssue", "git_add"))
 
     def named(request: str) -> list[str]:
@@ -130,7 +130,7 @@ def test_a_request_names_its_tool_by_a_verb() -> None:
         ("subject", "Hello", "The subject of the email", False),
     ],
 )
-def test_a_name_is_no_address(name: str, value: str, description: str, is_so: bool) -> None:
+def test_a_name_in_place_of_an_address_is_detected(name: str, value: str, description: str, is_so: bool) -> None:
     assert is_no_address(name, value, {"type": "string", "description": description}) is is_so
 
 
@@ -145,11 +145,11 @@ def test_a_name_is_no_address(name: str, value: str, description: str, is_so: bo
         ("", "mia@example.test", ""),
     ],
 )
-def test_an_address_is_that_of_the_person_and_of_nobody_else(person: str, conversation: str, address: str) -> None:
+def test_an_address_is_found_only_for_its_own_person(person: str, conversation: str, address: str) -> None:
     assert find_address(person, conversation) == address
 
 
 @pytest.mark.timeout(20)
-def test_an_address_is_found_behind_a_long_text_without_blanks() -> None:
+def test_an_address_is_found_after_a_long_text_without_blanks() -> None:
     conversation = f"{'a' * 50_000} {'a@' * 25_000} mia@example.org"
     assert find_address("Mia", conversation) == "mia@example.org"

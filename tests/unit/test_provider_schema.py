@@ -1,4 +1,4 @@
-"""A server's schemas made fit for every provider."""
+"""Schemas of servers are adapted so that every provider accepts them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VALUES = st.recursive(
 
 
 def schemas_of(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Schemas with every keyword there is, most of them rightly made; what is wrong in them, servers have sent."""
+    """Return a strategy for schemas with every keyword: mostly valid, with mistakes that real servers made."""
     right: dict[str, st.SearchStrategy[Any]] = {"$ref": REFERENCES}
     right |= dict.fromkeys(MAPS_OF_SCHEMAS, st.dictionaries(NAMES, inner, max_size=3))
     right |= dict.fromkeys(LISTS_OF_SCHEMAS, st.lists(inner, max_size=3))
@@ -61,7 +61,7 @@ JSONISH = st.recursive(VALUES, schemas_of, max_leaves=12)
 
 
 def schemas_within(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Each place in a schema where a schema stands."""
+    """Yield each subschema of a schema, with its path."""
     yield path, schema
     if not isinstance(schema, dict):
         return
@@ -77,13 +77,13 @@ def schemas_within(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
 
 
 def pointer(reference: str) -> tuple[str, ...]:
-    assert reference.startswith("#"), f"{reference} leads somewhere else"
+    assert reference.startswith("#"), f"{reference} refers to a different document"
     steps = unquote(reference[1:]).split("/")[1:]
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
 
 
-def check_it_is_fit(schema: dict[str, Any]) -> None:
-    """Fail unless every provider takes this."""
+def check_is_supported(schema: dict[str, Any]) -> None:
+    """Fail unless every provider accepts the schema."""
     assert schema["type"] == "object"
     assert COMBINATORS & schema.keys() == set()
     assert all(re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name) for name in schema["properties"])
@@ -91,7 +91,7 @@ def check_it_is_fit(schema: dict[str, Any]) -> None:
     places = dict(schemas_within(schema))
     for part in places.values():
         if isinstance(part, dict) and "$ref" in part:
-            assert pointer(part["$ref"]) in places, f"{part['$ref']} leads nowhere"
+            assert pointer(part["$ref"]) in places, f"{part['$ref']} refers to no subschema"
     json.dumps(schema, allow_nan=False)
     jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
 
@@ -103,7 +103,7 @@ def check_it_is_fit(schema: dict[str, Any]) -> None:
 @example({"$ref": "#/default", "default": {"required": 5, "properties": 7, "type": {}}})
 @example({"properties": {"a": {"$ref": "#/not"}}, "not": {"type": "string"}})
 @example({"type": ["object", {}], "properties": {"a": {"type": {"a": 1}}}})
-def test_whatever_a_server_sends_is_made_fit_or_left_out(schema: Any) -> None:
+def test_any_schema_is_adapted_or_refused_with_a_reason(schema: Any) -> None:
     before = json.dumps(schema)
     try:
         fitted = adapt(schema)
@@ -111,12 +111,12 @@ def test_whatever_a_server_sends_is_made_fit_or_left_out(schema: Any) -> None:
         assert str(reason)
         return
     assert isinstance(fitted, AdaptedSchema)
-    check_it_is_fit(fitted.schema)
-    assert adapt(fitted.schema) == AdaptedSchema(fitted.schema), "what is fit is left as it is"
+    check_is_supported(fitted.schema)
+    assert adapt(fitted.schema) == AdaptedSchema(fitted.schema), "an adapted schema is not changed again"
     assert json.dumps(schema) == before, "the server's own schema is not changed"
 
 
-AS_THEY_ARE: list[tuple[str, dict[str, Any]]] = [
+UNCHANGED: list[tuple[str, dict[str, Any]]] = [
     ("plain", {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}),
     (
         "combinators below the top",
@@ -162,19 +162,19 @@ AS_THEY_ARE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("schema", [schema for _, schema in AS_THEY_ARE], ids=[name for name, _ in AS_THEY_ARE])
-def test_what_every_provider_takes_is_left_as_it_is(schema: dict[str, Any]) -> None:
+@pytest.mark.parametrize("schema", [schema for _, schema in UNCHANGED], ids=[name for name, _ in UNCHANGED])
+def test_a_schema_that_every_provider_accepts_is_unchanged(schema: dict[str, Any]) -> None:
     assert adapt(schema) == AdaptedSchema(schema)
 
 
-MADE_FIT: list[tuple[str, Any, dict[str, Any]]] = [
+ADAPTED: list[tuple[str, Any, dict[str, Any]]] = [
     ("nothing", None, {"type": "object", "properties": {}}),
     ("an empty object", {}, {"type": "object", "properties": {}}),
     ("no type", {"properties": {"a": {}}}, {"type": "object", "properties": {"a": {}}}),
     ("an object or null", {"type": ["object", "null"]}, {"type": "object", "properties": {}}),
     ("null keywords", {"type": "object", "properties": None, "required": None}, {"type": "object", "properties": {}}),
     (
-        "an array of what",
+        "an array without items",
         {"properties": {"a": {"type": "array"}}},
         {"type": "object", "properties": {"a": {"type": "array", "items": {}}}},
     ),
@@ -189,7 +189,7 @@ MADE_FIT: list[tuple[str, Any, dict[str, Any]]] = [
         {"type": "object", "properties": {"a": {"type": "array", "items": {"anyOf": [{"type": "string"}]}}}},
     ),
     (
-        "a type nobody knows",
+        "an unknown type",
         {"properties": {"a": {"type": "any", "description": "it"}}},
         {"type": "object", "properties": {"a": {"description": "it"}}},
     ),
@@ -199,12 +199,12 @@ MADE_FIT: list[tuple[str, Any, dict[str, Any]]] = [
         {"type": "object", "properties": {"a": {"description": "it"}}},
     ),
     (
-        "a remote reference where few look",
+        "a remote reference in a rare keyword",
         {"additionalProperties": {"unevaluatedProperties": {"$ref": "http://e.test/a"}}},
         {"type": "object", "properties": {}, "additionalProperties": {"unevaluatedProperties": {}}},
     ),
     (
-        "a property that is required and not there",
+        "a required property that is not defined",
         {"properties": {"a": {}}, "required": ["a", "b", "a"]},
         {"type": "object", "properties": {"a": {}}, "required": ["a"]},
     ),
@@ -226,8 +226,8 @@ MADE_FIT: list[tuple[str, Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "fitted"), [case[1:] for case in MADE_FIT], ids=[case[0] for case in MADE_FIT])
-def test_what_a_provider_refuses_is_put_right(schema: Any, fitted: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("schema", "fitted"), [case[1:] for case in ADAPTED], ids=[case[0] for case in ADAPTED])
+def test_a_schema_that_a_provider_refuses_is_adapted(schema: Any, fitted: dict[str, Any]) -> None:
     assert adapt(schema) == AdaptedSchema(fitted)
 
 
@@ -241,18 +241,18 @@ LEFT_OUT: list[tuple[str, Any, str]] = [
         {"properties": {"größe": {}}, "required": ["größe"]},
         "größe",
     ),
-    ("nested without end", json.loads('{"items":' * 100 + "{}" + "}" * 100), "too deeply"),
-    ("a constant nested without end", {"const": json.loads("[" * 900 + "]" * 900)}, "too deeply"),
+    ("nested too deeply", json.loads('{"items":' * 100 + "{}" + "}" * 100), "too deeply"),
+    ("a constant nested too deeply", {"const": json.loads("[" * 900 + "]" * 900)}, "too deeply"),
 ]
 
 
 @pytest.mark.parametrize(("schema", "why"), [case[1:] for case in LEFT_OUT], ids=[case[0] for case in LEFT_OUT])
-def test_what_cannot_be_put_right_is_left_out_with_the_reason(schema: Any, why: str) -> None:
+def test_a_schema_that_cannot_be_adapted_is_refused_with_the_reason(schema: Any, why: str) -> None:
     with pytest.raises(Unsupported, match=why):
         adapt(schema)
 
 
-def test_as_deep_as_anybody_means_is_not_too_deep() -> None:
+def test_a_schema_nested_up_to_the_limit_is_adapted() -> None:
     schema: dict[str, Any] = {}
     for _ in range(MAX_DEPTH - 2):
         schema = {"type": "array", "items": schema}
@@ -276,7 +276,7 @@ IN_WORDS: list[tuple[str, dict[str, Any], list[str]]] = [
         {"allOf": [{"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}]},
         ['"anyOf":'],
     ),
-    ("what must not be", {"not": {"required": ["a", "b"]}}, ['"not":']),
+    ("a negation", {"not": {"required": ["a", "b"]}}, ['"not":']),
     (
         "alternatives that only differ in a limit",
         {"anyOf": [{"minProperties": 1}, {"maxProperties": 5}]},
@@ -287,7 +287,7 @@ IN_WORDS: list[tuple[str, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("schema", "words"), [case[1:] for case in IN_WORDS], ids=[case[0] for case in IN_WORDS])
-def test_constraints_outside_the_schema_are_described_in_words(schema: dict[str, Any], words: list[str]) -> None:
+def test_constraints_removed_from_the_schema_are_described_in_words(schema: dict[str, Any], words: list[str]) -> None:
     hints = "\n".join(adapt(schema).hints)
     assert [word for word in words if word not in hints] == []
 
@@ -311,7 +311,7 @@ def test_alternatives_offer_the_properties_of_all_and_require_what_all_require()
     assert fitted.schema["required"] == ["kind"]
 
 
-def test_words_about_a_schema_have_an_end() -> None:
+def test_the_description_of_removed_constraints_is_bounded() -> None:
     schema = {
         "not": {"enum": ["x" * 10_000]},
         "properties": {f"ä{at}" + "x" * 1000: {} for at in range(1000)},
@@ -320,11 +320,11 @@ def test_words_about_a_schema_have_an_end() -> None:
     assert sum(len(hint) for hint in adapt(schema).hints) < 20_000
 
 
-# --- time: calls of functions are counted, the clock is not looked at -----------------------------
+# --- time, measured as the number of function calls -----------------------------
 
 
 def work(of: Callable[[], object]) -> int:
-    """Count the function calls, of Python and C, that `of` takes."""
+    """Count the Python and C function calls that `of` makes."""
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -358,18 +358,18 @@ def chain(n: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("make", [wide, alternatives, odd_names, chain])
-def test_twice_the_schema_is_about_twice_the_work(make: Callable[[int], dict[str, Any]]) -> None:
+def test_adapting_a_schema_takes_linear_time(make: Callable[[int], dict[str, Any]]) -> None:
     adapt({})
     small, large = work(lambda: adapt(make(400))), work(lambda: adapt(make(800)))
     assert large < 2.5 * small
 
 
-def laughs(key: str) -> dict[str, Any]:
-    """Each definition asks for the next one twice: 2^60 alternatives in a few lines."""
+def exponential_schema(key: str) -> dict[str, Any]:
+    """Return a schema in which each definition refers to the next definition twice: 2^60 alternatives."""
     defs = {f"d{at}": {key: [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(60)}
     return {"$ref": "#/$defs/d0", "$defs": {**defs, "d60": {"type": "object", "properties": {"a": {}}}}}
 
 
 @pytest.mark.parametrize("key", ["allOf", "anyOf", "oneOf"])
-def test_a_schema_that_grows_without_end_when_it_is_unfolded_is_not(key: str) -> None:
-    assert work(lambda: check_it_is_fit(adapt(laughs(key)).schema)) < 1_000_000
+def test_a_schema_with_exponentially_many_alternatives_is_adapted_in_bounded_time(key: str) -> None:
+    assert work(lambda: check_is_supported(adapt(exponential_schema(key)).schema)) < 1_000_000

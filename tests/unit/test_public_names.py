@@ -1,4 +1,4 @@
-"""What is promised under ``dial_client``."""
+"""The public names of ``dial_client``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import dial_client
 
 
-def test_the_stub_and_the_package_name_the_same() -> None:
+def test_the_stub_and_the_package_have_the_same_names() -> None:
     stub = ast.parse(Path(dial_client.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     described = {
         (alias.name, node.module.removeprefix("dial_client."))
@@ -18,16 +18,16 @@ def test_the_stub_and_the_package_name_the_same() -> None:
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
-    assert described == {(name, dial_client._HOME_OF[name]) for name in dial_client.__all__}  # type: ignore[attr-defined]  # private
+    assert described == {(name, dial_client._MODULE_OF[name]) for name in dial_client.__all__}  # type: ignore[attr-defined]  # private
 
 
-def test_every_promised_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     assert [name for name in dial_client.__all__ if getattr(dial_client, name, None) is None] == []
 
 
-def test_a_name_that_is_not_promised_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        dial_client.Nothing  # type: ignore[attr-defined]  # noqa: B018 - that is the point
+        dial_client.Nothing  # type: ignore[attr-defined]  # noqa: B018 - the access is the test
 
 
 def test_the_version_is_the_installed_version() -> None:

@@ -1,4 +1,4 @@
-"""A question in place of the input line: which keys answer it."""
+"""A question in place of the input line, and the keys that answer the question."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dial_client.cli.tty import Unanswered
 KEYS = {"y": "yes", "n": "no"}
 
 
-class Desk:
-    """A question line with a keyboard, and a clock that moves when it is told to."""
+class Harness:
+    """A question line with a keyboard, and a clock that the test moves."""
 
     def __init__(self, keyboard: PipeInput) -> None:
         self.strays: list[str] = []
@@ -31,123 +31,127 @@ class Desk:
         self.app.key_processor.before_key_press += lambda _: self.line.note_key()
 
     async def type(self, keys: str) -> None:
-        """Type keys, and wait until the first of them was read: in this test all are read at once."""
+        """Type keys, and wait until they are read; the application reads all of them at once."""
         pressed = asyncio.Event()
         self.app.key_processor.after_key_press += lambda _: pressed.set()
         self.keyboard.send_text(keys)
         await pressed.wait()
 
 
-def at_a_desk(work: Callable[[Desk], Awaitable[None]]) -> Desk:
+def run_with_keyboard(work: Callable[[Harness], Awaitable[None]]) -> Harness:
     """Run `work` while the application reads the keys."""
-    desks: list[Desk] = []
+    harnesses: list[Harness] = []
 
     async def main() -> None:
         with create_pipe_input() as keyboard:
-            desk = Desk(keyboard)
-            desks.append(desk)
-            running = asyncio.ensure_future(desk.app.run_async())
-            await work(desk)
-            desk.app.exit()
+            harness = Harness(keyboard)
+            harnesses.append(harness)
+            running = asyncio.ensure_future(harness.app.run_async())
+            await work(harness)
+            harness.app.exit()
             await running
 
     asyncio.run(asyncio.wait_for(main(), 20))
-    return desks[0]
+    return harnesses[0]
 
 
-def test_keys_with_long_meanings_are_only_named_behind_the_question() -> None:
-    async def work(desk: Desk) -> None:
+def test_keys_with_long_meanings_are_named_without_their_meanings() -> None:
+    async def work(harness: Harness) -> None:
         question = Question("Run it? ", dict.fromkeys("ynq", "a meaning that is explained above"))
-        answer = asyncio.ensure_future(desk.line.ask(question))
-        await desk.type("x")
+        answer = asyncio.ensure_future(harness.line.ask(question))
+        await harness.type("x")
         assert question.hint == "press y, n, q"
-        desk.now += QUIET
-        await desk.type("y")
+        harness.now += QUIET
+        await harness.type("y")
         assert await answer == "y"
 
-    at_a_desk(work)
+    run_with_keyboard(work)
 
 
-def test_a_key_answers_and_unknown_keys_ask_again() -> None:
-    async def work(desk: Desk) -> None:
+def test_a_key_answers_and_an_unknown_key_repeats_the_question() -> None:
+    async def work(harness: Harness) -> None:
         question = Question("Run it? ", KEYS)
-        answer = asyncio.ensure_future(desk.line.ask(question))
-        await desk.type("x")
+        answer = asyncio.ensure_future(harness.line.ask(question))
+        await harness.type("x")
         assert question.hint == "press y (yes), n (no)"
-        await desk.type("y")
+        await harness.type("y")
         assert not answer.done(), "x was perhaps the first key of a message"
-        desk.now += QUIET
-        await desk.type("\x1b[200~y\x1b[201~")
+        harness.now += QUIET
+        await harness.type("\x1b[200~y\x1b[201~")
         assert not answer.done(), "a paste is no answer"
-        desk.now += QUIET
-        await desk.type("Y")
+        harness.now += QUIET
+        await harness.type("Y")
         assert await answer == "y"
 
-    assert at_a_desk(work).strays == ["y", "y"]
+    assert run_with_keyboard(work).strays == ["y", "y"]
 
 
-def test_somebody_who_is_typing_does_not_answer() -> None:
-    async def work(desk: Desk) -> None:
-        desk.line.note_key()
-        desk.now += QUIET / 4
-        answer = asyncio.ensure_future(desk.line.ask(Question("Run it? ", KEYS)))
+def test_keys_of_a_message_being_typed_do_not_answer() -> None:
+    async def work(harness: Harness) -> None:
+        harness.line.note_key()
+        harness.now += QUIET / 4
+        answer = asyncio.ensure_future(harness.line.ask(Question("Run it? ", KEYS)))
         await asyncio.sleep(0)
         for key in "my\r":
-            desk.now += QUIET / 2
-            await desk.type(key)
+            harness.now += QUIET / 2
+            await harness.type(key)
         assert not answer.done()
-        desk.now += QUIET
-        await desk.type("n")
+        harness.now += QUIET
+        await harness.type("n")
         assert await answer == "n"
 
-    assert at_a_desk(work).strays == ["m", "y"]
+    assert run_with_keyboard(work).strays == ["m", "y"]
 
 
-def test_the_question_of_a_command_takes_keys_at_once_but_not_those_of_a_message() -> None:
-    async def work(desk: Desk) -> None:
+def test_the_question_of_a_command_takes_keys_at_once_and_that_of_a_dialog_does_not() -> None:
+    async def work(harness: Harness) -> None:
         for answered in (True, False):
-            desk.line.note_key()
-            desk.line.begin_command()
+            harness.line.note_key()
+            harness.line.begin_command()
             if not answered:
-                desk.line.begin_dialog()
-            answer = asyncio.ensure_future(desk.line.ask(Question("Replace it? ", KEYS)))
+                harness.line.begin_dialog()
+            answer = asyncio.ensure_future(harness.line.ask(Question("Replace it? ", KEYS)))
             await asyncio.sleep(0)
-            await desk.type("n")
+            await harness.type("n")
             await asyncio.sleep(0)
             assert answer.done() is answered
         answer.cancel()
 
-    assert at_a_desk(work).strays == ["n"]
+    assert run_with_keyboard(work).strays == ["n"]
 
 
-def test_a_list_takes_arrows_and_letters_at_once_and_esc_leaves_it() -> None:
-    async def work(desk: Desk) -> None:
-        heard: list[str | int] = []
-        desk.line.note_key()
-        chosen = asyncio.ensure_future(desk.line.ask(Question("Which?", on_text=heard.append, on_move=heard.append)))
+def test_a_list_takes_arrows_and_letters_at_once_and_escape_closes_the_list() -> None:
+    async def work(harness: Harness) -> None:
+        changes: list[str | int] = []
+        harness.line.note_key()
+        chosen = asyncio.ensure_future(
+            harness.line.ask(Question("Which?", on_text=changes.append, on_move=changes.append))
+        )
         await asyncio.sleep(0)
-        await desk.type("to\x1b[B\x10\r")
+        await harness.type("to\x1b[B\x10\r")
         assert await chosen == "to"
-        assert heard == ["t", "to", 1, -1]
-        left = asyncio.ensure_future(desk.line.ask(Question("Which?", on_text=heard.append, on_move=heard.append)))
+        assert changes == ["t", "to", 1, -1]
+        left = asyncio.ensure_future(
+            harness.line.ask(Question("Which?", on_text=changes.append, on_move=changes.append))
+        )
         await asyncio.sleep(0)
-        await desk.type("\x1b")
+        await harness.type("\x1b")
         with pytest.raises(Unanswered):
             await left
 
-    assert at_a_desk(work).strays == []
+    assert run_with_keyboard(work).strays == []
 
 
-def test_a_line_answers_with_enter_and_ctrl_d_with_nothing() -> None:
-    async def work(desk: Desk) -> None:
-        line = asyncio.ensure_future(desk.line.ask(Question("Why? "), "because "))
+def test_enter_answers_with_the_line_and_ctrl_d_with_no_answer() -> None:
+    async def work(harness: Harness) -> None:
+        line = asyncio.ensure_future(harness.line.ask(Question("Why? "), "because "))
         await asyncio.sleep(0)
-        desk.line.buffer.cursor_position = len("because ")
-        await desk.type("of you\r")
+        harness.line.buffer.cursor_position = len("because ")
+        await harness.type("of you\r")
         assert await line == "because of you"
-        nothing = asyncio.ensure_future(desk.line.ask(Question("Run it? ", KEYS)))
-        await desk.type("\x04")
+        nothing = asyncio.ensure_future(harness.line.ask(Question("Run it? ", KEYS)))
+        await harness.type("\x04")
         with pytest.raises(Unanswered):
             await nothing
 
-    at_a_desk(work)
+    run_with_keyboard(work)

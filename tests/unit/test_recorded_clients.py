@@ -1,4 +1,4 @@
-"""A replay is held to the recording: the same requests to the model, no fewer."""
+"""A replay fails if it sends fewer requests to the model than the recording has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dial_client.testing import DialRecording
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_replay_that_asks_less_than_was_recorded_fails(tmp_path: Path) -> None:
+async def test_a_replay_with_fewer_requests_than_the_recording_fails(tmp_path: Path) -> None:
     recording = DialRecording(tmp_path / "test.jsonl", is_recorded=True)
     async with recording.client(model=ScriptedProvider(["One.", "Two."])) as dial:
         assert [await dial.ask(question) for question in ("first", "second")] == ["One.", "Two."]

@@ -1,4 +1,4 @@
-"""The regular expressions of a server's schemas: what a provider cannot compile is described instead."""
+"""Regular expressions in schemas of servers: a pattern that a provider cannot compile is described in words."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PATTERNS: list[tuple[str, bool]] = [
     ("(", False),
     ("*", False),
     (r"a{2,1}", False),
-    (r"^\p{L}+$", False),  # of ECMA 262, but OpenAI refuses it
-    (r"(?<name>a)", False),  # as before
-    (r"(?P<name>a)", False),  # of Python alone, as all that follow
+    (r"^\p{L}+$", False),  # valid in ECMA 262, but OpenAI refuses it
+    (r"(?<name>a)", False),  # valid in ECMA 262, but OpenAI refuses it
+    (r"(?P<name>a)", False),  # syntax of Python, as in the next patterns
     (r"(?i)abc", False),
     (r"(?#why)a", False),
     (r"\Aabc\Z", False),
@@ -30,7 +30,7 @@ PATTERNS: list[tuple[str, bool]] = [
 
 
 @pytest.mark.parametrize(("pattern", "is_taken"), PATTERNS, ids=[pattern[:20] or "empty" for pattern, _ in PATTERNS])
-def test_a_pattern_goes_to_providers_only_if_all_of_them_can_read_it(pattern: str, is_taken: bool) -> None:
+def test_a_pattern_is_sent_only_if_every_provider_can_compile_the_pattern(pattern: str, is_taken: bool) -> None:
     adapted = adapt({"properties": {"a": {"type": "string", "pattern": pattern, "description": "A name."}}})
     [schema] = adapted.schema["properties"].values()
     if is_taken:
@@ -43,7 +43,7 @@ def test_a_pattern_goes_to_providers_only_if_all_of_them_can_read_it(pattern: st
         assert adapted.dropped_patterns == (pattern,)
 
 
-def test_names_of_properties_that_providers_cannot_match_are_described_and_not_forbidden() -> None:
+def test_property_name_patterns_that_providers_cannot_compile_are_described_and_still_allowed() -> None:
     names = {r"^\p{L}$": {"type": "string"}, "^x-": {"type": "integer"}}
     inner = {"type": "object", "patternProperties": names, "additionalProperties": False}
     adapted = adapt(inner | {"properties": {"a": inner}})

@@ -1,4 +1,4 @@
-"""An answer that only repeats itself is noticed; long lists and tables are none."""
+"""Repetition in an answer is detected; long lists and tables are no repetition."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def is_noticed(lines: Iterable[str]) -> bool:
     return any(repetition.feed(f"{line}\n") for line in lines)
 
 
-def test_one_item_that_is_numbered_on_and_on_is_noticed() -> None:
+def test_an_item_repeated_with_new_numbers_is_detected() -> None:
     assert is_noticed(f"{at}. Sunscreen: 100% SPF {at * 10}" for at in range(30))
     assert is_noticed(["SPF 30 " * 70])
 
 
-def test_a_piece_may_end_within_a_word() -> None:
+def test_repetition_is_detected_in_pieces_that_end_within_a_word() -> None:
     repetition = Repetition()
     assert any(repetition.feed(letter) for letter in "again and " * 70)
 

@@ -1,4 +1,4 @@
-"""The recursion alone: what it asks, what it carries out, and where it ends. Everything else is a lambda."""
+"""The recursion of a turn: model calls, tool calls, and its end, with stand-ins for the model and the tools."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ QUESTION = Message.user("What time is it?")
 
 
 class Script:
-    """Asks and carries out as it is told, and remembers what it was given."""
+    """Stands in for the model and the tools: replies as scripted, and records its inputs."""
 
     def __init__(self, *replies: Reply, fails: Exception | None = None) -> None:
         self.replies = list(replies)
         self.fails = fails
         self.asked: list[ConversationContext] = []
-        self.carried_out: list[list[str]] = []
+        self.executed: list[list[str]] = []
         self.heard = Heard()
 
     async def ask(self, context: ConversationContext, emit: Emit) -> Reply:
@@ -34,7 +34,7 @@ class Script:
         return self.replies.pop(0)
 
     async def call_tools(self, calls: Sequence[ToolCallRequest], emit: Emit) -> list[Message]:
-        self.carried_out.append([call.id for call in calls])
+        self.executed.append([call.id for call in calls])
         await emit(StatusChanged(f"ran {len(calls)}"))
         if self.fails:
             raise self.fails
@@ -56,16 +56,16 @@ def done(*ids: str) -> list[Message]:
     return [Message(Role.TOOL, "done", tool_call_id=id_, name="now") for id_ in ids]
 
 
-async def test_an_answer_ends_it() -> None:
+async def test_an_answer_ends_the_recursion() -> None:
     script = Script(says("noon"))
     outcome = await script.resolve(max_depth=5)
     assert outcome == Outcome(
         ConversationContext((QUESTION, Message.assistant("noon")), 5), says("noon"), StopReason.ANSWERED
     )
-    assert script.carried_out == []
+    assert script.executed == []
 
 
-async def test_what_was_called_is_asked_about_one_level_deeper() -> None:
+async def test_after_tool_calls_the_model_is_asked_one_level_deeper() -> None:
     script = Script(calls("1", "2", text="let me see"), calls("3"), says("noon"))
     outcome = await script.resolve(max_depth=5)
     first = (QUESTION, calls("1", "2", text="let me see").message, *done("1", "2"))
@@ -75,29 +75,29 @@ async def test_what_was_called_is_asked_about_one_level_deeper() -> None:
         (*first, calls("3").message, *done("3")),
     ]
     assert [context.depth for context in script.asked] == [0, 1, 2]
-    assert script.carried_out == [["1", "2"], ["3"]]
+    assert script.executed == [["1", "2"], ["3"]]
     assert outcome.context.messages[-1] == Message.assistant("noon")
     assert outcome.context.depth == 2
 
 
 @pytest.mark.parametrize("max_depth", [0, 1, 2, 10])
-async def test_the_calls_of_a_reply_at_the_deepest_level_are_not_carried_out(max_depth: int) -> None:
+async def test_the_calls_of_a_reply_at_the_maximum_depth_are_not_executed(max_depth: int) -> None:
     script = Script(*(calls(str(depth)) for depth in range(max_depth + 1)), says("never asked"))
     outcome = await script.resolve(max_depth)
     assert len(script.asked) == max_depth + 1
-    assert script.carried_out == [[str(depth)] for depth in range(max_depth)]
+    assert script.executed == [[str(depth)] for depth in range(max_depth)]
     assert outcome.stop_reason is StopReason.MAX_DEPTH
     assert outcome.reply == calls(str(max_depth))
-    assert outcome.context == script.asked[-1], "the reply that was refused is not part of what is settled"
+    assert outcome.context == script.asked[-1], "the refused reply is not part of the context"
 
 
-async def test_an_answer_at_the_deepest_level_is_an_answer() -> None:
+async def test_a_turn_can_be_answered_at_the_maximum_depth() -> None:
     outcome = await Script(calls("1"), says("noon")).resolve(max_depth=1)
     assert outcome.stop_reason is StopReason.ANSWERED
 
 
 @pytest.mark.parametrize("reason", [StopReason.TRUNCATED, StopReason.REFUSED, StopReason.TIMEOUT])
-async def test_a_reply_that_ended_otherwise_ends_the_recursion_with_its_reason(reason: StopReason) -> None:
+async def test_a_reply_with_a_stop_reason_ends_the_recursion_with_that_reason(reason: StopReason) -> None:
     script = Script(calls("1"), says("it is", reason))
     outcome = await script.resolve(max_depth=5)
     assert outcome.stop_reason is reason
@@ -113,7 +113,7 @@ async def test_the_callers_messages_are_not_changed() -> None:
     assert script.asked[0].messages == (QUESTION,)
 
 
-async def test_what_happens_deep_down_is_heard_at_once_and_in_order() -> None:
+async def test_events_of_all_levels_are_emitted_in_order() -> None:
     script = Script(calls("1"), calls("2", "3"), says("noon"))
     await script.resolve(max_depth=5)
     assert [event.text for event in script.heard.of(StatusChanged)] == [
@@ -121,18 +121,18 @@ async def test_what_happens_deep_down_is_heard_at_once_and_in_order() -> None:
     ]  # fmt: skip
 
 
-async def test_the_deepest_turn_there_may_be_fits_on_the_stack() -> None:
+async def test_a_turn_of_the_maximum_depth_fits_on_the_stack() -> None:
     outcome = await Script(*(calls(str(depth)) for depth in range(101))).resolve(max_depth=100)
     assert (outcome.stop_reason, outcome.context.depth) == (StopReason.MAX_DEPTH, 100)
 
 
 BROKEN: list[tuple[str, Callable[[], Script]]] = [
-    ("asking", Script),
-    ("carrying out", lambda: Script(calls("1"), fails=IndexError("broken"))),
+    ("in a model call", Script),
+    ("in a tool call", lambda: Script(calls("1"), fails=IndexError("broken"))),
 ]
 
 
 @pytest.mark.parametrize("make", [make for _, make in BROKEN], ids=[name for name, _ in BROKEN])
-async def test_what_breaks_comes_out_as_it_is(make: Callable[[], Script]) -> None:
+async def test_an_exception_is_raised_unchanged(make: Callable[[], Script]) -> None:
     with pytest.raises(IndexError):
         await make().resolve(max_depth=5)

@@ -1,4 +1,4 @@
-"""What a tool gave back, as the model reads it."""
+"""The content of a tool result, as the model reads it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def embedded(**resource: Any) -> dict[str, Any]:
     return {"type": "resource", "resource": {"uri": "file:///a.bin", **resource}}
 
 
-def PDF(name: str) -> FilePart:  # noqa: N802 - a document like another, but for its name
+def PDF(name: str) -> FilePart:  # noqa: N802 - an abbreviation
     return FilePart("JVBERi0=", "application/pdf", name)
 
 
 READ: list[tuple[str, list[dict[str, Any]], Any, Content]] = [
     ("text", [text("noon")], None, "noon"),
     ("texts", [text("one"), text("two")], None, "one\ntwo"),
-    ("text as it is", [text("  a\n\n\tb ")], None, "  a\n\n\tb "),
-    ("what nobody sees", [text("no\u200bon\U000e0049\u202e")], None, "noon"),
-    ("what a terminal obeys", [text("\x1b[31mnoon\x1b[0m\x07")], None, "noon"),
+    ("text with whitespace", [text("  a\n\n\tb ")], None, "  a\n\n\tb "),
+    ("invisible characters", [text("no\u200bon\U000e0049\u202e")], None, "noon"),
+    ("escape sequences", [text("\x1b[31mnoon\x1b[0m\x07")], None, "noon"),
     ("nothing", [], None, NO_OUTPUT),
     ("empty text", [text("")], None, NO_OUTPUT),
     ("blank text", [text(" \n"), text("\t")], None, NO_OUTPUT),
@@ -66,13 +66,13 @@ READ: list[tuple[str, list[dict[str, Any]], Any, Content]] = [
         "[resource file:///a.bin, a/b, 5 bytes: it cannot be shown here]",
     ),
     (
-        "a resource of who knows what",
+        "a resource of bytes without a type",
         [embedded(blob="AA==")],
         None,
         "[resource file:///a.bin, binary, 1 bytes: it cannot be shown here]",
     ),
     ("a PDF", [embedded(blob="JVBERi0=", mimeType="application/pdf")], None, (PDF("a.bin"),)),
-    ("a PDF by another word", [embedded(blob="JVBERi0=", mimeType="Application/X-PDF; v=1")], None, (PDF("a.bin"),)),
+    ("a PDF with an alias type", [embedded(blob="JVBERi0=", mimeType="Application/X-PDF; v=1")], None, (PDF("a.bin"),)),
     (
         "a PDF and structured",
         [embedded(blob="JVBERi0=", mimeType="application/pdf")],
@@ -82,7 +82,7 @@ READ: list[tuple[str, list[dict[str, Any]], Any, Content]] = [
     ("an embedded image", [embedded(blob="AAAA", mimeType="image/png")], None, (ImagePart("AAAA", "image/png"),)),
     ("an embedded jpg", [embedded(blob="AAAA", mimeType="IMAGE/JPG;q=1")], None, (ImagePart("AAAA", "image/jpeg"),)),
     (
-        "an image no model takes",
+        "an image of an unsupported type",
         [embedded(blob="AAAA", mimeType="image/svg+xml")],
         None,
         "[resource file:///a.bin, image/svg+xml, 3 bytes: it cannot be shown here]",
@@ -94,7 +94,7 @@ READ: list[tuple[str, list[dict[str, Any]], Any, Content]] = [
 @pytest.mark.parametrize(
     ("blocks", "structured", "content"), [case[1:] for case in READ], ids=[case[0] for case in READ]
 )
-def test_a_result_is_read_as(blocks: list[dict[str, Any]], structured: Any, content: Content) -> None:
+def test_a_tool_result_is_converted_to_content(blocks: list[dict[str, Any]], structured: Any, content: Content) -> None:
     result = CallToolResult.model_validate({"content": blocks, "structuredContent": structured})
     assert to_content(result) == content
 
@@ -125,7 +125,7 @@ PARTS = st.lists(
 
 @unhurried
 @given(st.text(max_size=300), st.integers(1, 100))
-def test_text_within_its_size_is_left_alone_and_longer_text_has_its_head_and_tail(content: str, most: int) -> None:
+def test_text_within_the_limit_is_unchanged_and_longer_text_keeps_its_head_and_tail(content: str, most: int) -> None:
     left = cut(content, most)
     assert isinstance(left, str)
     if len(content) <= most:
@@ -140,7 +140,7 @@ def test_text_within_its_size_is_left_alone_and_longer_text_has_its_head_and_tai
 
 @unhurried
 @given(PARTS, st.integers(1, 100))
-def test_parts_are_cut_to_a_size_all_together_and_images_and_documents_stay(parts: list[Part], most: int) -> None:
+def test_parts_are_cut_to_a_common_limit_and_images_and_documents_are_kept(parts: list[Part], most: int) -> None:
     left = cut(tuple(parts), most)
     assert not isinstance(left, str)
     assert len("".join(part.text for part in left if isinstance(part, TextPart))) <= most + 200
@@ -160,7 +160,7 @@ def test_parts_that_are_left_out_are_mentioned() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_the_smallest_sizes_have_a_head_or_a_tail(most: int) -> None:
+def test_the_smallest_limits_keep_a_head_or_a_tail(most: int) -> None:
     left = cut("abcdefgh", most)
     assert isinstance(left, str)
     assert left.replace(left[left.index("\n") : left.rindex("\n") + 1], "") == {1: "h", 2: "ah", 3: "abh"}[most]

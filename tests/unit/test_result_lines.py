@@ -1,4 +1,4 @@
-"""Results are put into words that a small model can read."""
+"""Results are reworded into lines that a small model can read."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def test_the_current_item_of_a_list_is_named() -> None:
     assert reword("* main\n") == "the current one is main"
 
 
-def test_other_results_stay_as_they_are() -> None:
+def test_other_results_are_unchanged() -> None:
     for text in ("* eggs\n* milk", "a * b", "Shopping:\n* eggs", "", "12", '"12"', "{broken", "[" * 5_000):
         assert reword(text) == text

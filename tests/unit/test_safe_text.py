@@ -1,4 +1,4 @@
-"""Foreign text, made safe for a terminal: whole, and in any pieces."""
+"""Text of servers and models is made safe for a terminal, as a whole and in pieces."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def in_pieces(text: str, cuts: list[int]) -> str:
 
 @unhurried
 @given(TEXTS)
-def test_nothing_a_terminal_acts_on_survives(text: str) -> None:
+def test_no_character_that_a_terminal_interprets_remains(text: str) -> None:
     left = safe(text)
     assert ACTED_UPON.search(left) is None
     assert INVISIBLE.search(left) is None
@@ -108,26 +108,26 @@ def test_nothing_a_terminal_acts_on_survives(text: str) -> None:
 @example("👩\u200b\u200d" + ESC + "[31m💻", [1, 2, 3])
 @example("👩\u200d\u200d💻", [1, 2, 3])
 @example("\u06cc\u0650\u200c\u0650\u0627", [1, 2, 3, 4])
-def test_any_pieces_give_the_same_as_the_whole(text: str, cuts: list[int]) -> None:
+def test_the_result_does_not_depend_on_how_a_text_is_split(text: str, cuts: list[int]) -> None:
     assert in_pieces(text, cuts) == safe(text)
 
 
 @unhurried
 @given(TEXTS)
-def test_one_character_at_a_time_gives_the_same_as_the_whole(text: str) -> None:
+def test_a_text_read_character_by_character_gives_the_same_result(text: str) -> None:
     text = text.replace("a" * MAX_HELD, "a" * 50)
     assert in_pieces(text, list(range(len(text)))) == safe(text)
 
 
 @unhurried
 @given(TEXTS)
-def test_what_is_safe_is_left_alone(text: str) -> None:
+def test_safe_text_is_unchanged(text: str) -> None:
     assert safe(safe(text)) == safe(text)
 
 
 @unhurried
 @given(st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Cn"], exclude_characters=JOINERS)))
-def test_text_of_people_is_left_as_it_is(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert safe(text) == INVISIBLE.sub("", text)
 
 
@@ -139,7 +139,7 @@ CLEANED: list[tuple[str, str, str]] = [
     ("the window's title", f"{ESC}]0;owned{BEL}text", "text"),
     ("the window's title, ended by a string terminator", f"{ESC}]0;owned{ESC}\\text", "text"),
     ("the window's title in eight bits", f"{OSC}0;owned{ST}text", "text"),
-    ("a link that hides where it leads", f"{ESC}]8;;http://e.test{BEL}bank{ESC}]8;;{BEL}", "bank"),
+    ("a link that hides its target", f"{ESC}]8;;http://e.test{BEL}bank{ESC}]8;;{BEL}", "bank"),
     ("the clipboard", f"{ESC}]52;c;cm0gLXJmIC8={BEL}ok", "ok"),
     ("device control", f"{ESC}P+q544e{ESC}\\ok", "ok"),
     ("application commands", f"{ESC}_Gf=100;AAAA{ESC}\\ok", "ok"),
@@ -150,21 +150,21 @@ CLEANED: list[tuple[str, str, str]] = [
     ("a lone escape", f"a{ESC}", "a"),
     ("an escape within an escape", f"{ESC}{ESC}[31mred", "red"),
     ("an escape within a sequence", f"{ESC}[3{ESC}[31mred", "red"),
-    ("going back over what was written", "approve: no\rapprove: yes", "approve: noapprove: yes"),
-    ("deleting what was written", "abc\b\b\bxyz", "abcxyz"),
+    ("overwriting after a carriage return", "approve: no\rapprove: yes", "approve: noapprove: yes"),
+    ("deleting with backspaces", "abc\b\b\bxyz", "abcxyz"),
     ("the bell", f"a{BEL}b", "ab"),
     ("text from right to left", "user\u202etxt.exe", "usertxt.exe"),
-    ("what only the model reads", "hello\U000e0068\U000e0069", "hello"),
-    ("what only the model reads, in variation selectors", "hello\U000e0100\U000e0170", "hello"),
+    ("tag characters", "hello\U000e0068\U000e0069", "hello"),
+    ("supplementary variation selectors", "hello\U000e0100\U000e0170", "hello"),
     ("zero width", "pass\u200bword", "password"),
-    ("half a surrogate pair", "a\ud800b", "ab"),
+    ("a lone surrogate", "a\ud800b", "ab"),
     ("line breaks and tabs", "a\n\tb\r\n", "a\n\tb\n"),
     ("a sequence that never ends", f"a{ESC}]0;" + "x" * 10, "a0;" + "x" * 10),
     ("a sequence that does not end on its line", f"a{ESC}]0;x\nthe rest{BEL}", "a0;x\nthe rest"),
     ("a quotation mark in the wrong encoding", "â\x80\x9cfoo\x9d bar â\x80\x9cbaz\x9d", "âfoo bar âbaz"),
     ("emoji", "👍🏽 ☺\ufe0f", "👍🏽 ☺\ufe0f"),
     ("a family", "👩\u200d👩\u200d👧!", "👩\u200d👩\u200d👧!"),
-    ("a runner with a colour of skin", "🏃🏽\u200d♀\ufe0f", "🏃🏽\u200d♀\ufe0f"),
+    ("a runner with a skin tone", "🏃🏽\u200d♀\ufe0f", "🏃🏽\u200d♀\ufe0f"),
     ("a flag of two emoji", "🏳\ufe0f\u200d🌈", "🏳\ufe0f\u200d🌈"),
     ("a keycap", "1\ufe0f\u20e3", "1\ufe0f\u20e3"),
     ("bits in joiners between emoji", "👩\u200d\u200d\u200c👩\u200d x", "👩👩 x"),
@@ -172,8 +172,12 @@ CLEANED: list[tuple[str, str, str]] = [
     ("selectors between letters", "a\ufe00b\ufe0ec\U000e0100", "abc"),
     ("a flag spelled in tags", "🏴\U000e0067\U000e0062\U000e007f", "🏴"),
     ("a joiner between Persian letters that would join", "\u0645\u06cc\u200c\u062e", "\u0645\u06cc\u200c\u062e"),
-    ("and with marks between", "\u06cc\u064e\u0651\u200c\u064e\u0627", "\u06cc\u064e\u0651\u200c\u064e\u0627"),
-    ("a joiner behind a letter that never joins", "\u0631\u200c\u0647", "\u0631\u0647"),
+    (
+        "a joiner between Persian letters with marks",
+        "\u06cc\u064e\u0651\u200c\u064e\u0627",
+        "\u06cc\u064e\u0651\u200c\u064e\u0627",
+    ),
+    ("a joiner after a letter that never joins", "\u0631\u200c\u0647", "\u0631\u0647"),
     ("joiners between Latin letters", "pass\u200cwo\u200drd", "password"),
     (
         "a conjunct of Hindi",
@@ -181,20 +185,20 @@ CLEANED: list[tuple[str, str, str]] = [
         "\u0915\u094d\u200d\u0937 \u0915\u094d\u200c\u0937",
     ),
     ("an initial r of Bengali", "\u09b0\u200d\u09cd\u09af", "\u09b0\u200d\u09cd\u09af"),
-    ("two joiners behind a virama", "\u094d\u200d\u200c\u0937", "\u094d\u200d\u0937"),
+    ("two joiners after a virama", "\u094d\u200d\u200c\u0937", "\u094d\u200d\u0937"),
     ("fillers of Hangul", "a\u115f\u1160\u3164\uffa0b", "ab"),
     ("selectors of Mongolian", "\u1820\u180b\u180d\u180f\u1821", "\u1820\u1821"),
-    ("what joins graphemes", "a\u034fb", "ab"),
+    ("a grapheme joiner", "a\u034fb", "ab"),
 ]
 
 
 @pytest.mark.parametrize(("text", "left"), [case[1:] for case in CLEANED], ids=[case[0] for case in CLEANED])
-def test_what_is_done_with(text: str, left: str) -> None:
+def test_unsafe_sequences_are_removed_and_other_text_is_kept(text: str, left: str) -> None:
     assert safe(text) == left
     assert in_pieces(text, list(range(len(text)))) == left
 
 
-def test_every_control_and_format_character_that_is_not_seen_is_removed() -> None:
+def test_every_invisible_control_and_format_character_is_removed() -> None:
     seen = (
         set(range(0x600, 0x606)) | {0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD} | set(range(0x13430, 0x13440))
     )
@@ -206,7 +210,7 @@ def test_every_control_and_format_character_that_is_not_seen_is_removed() -> Non
     assert left == {"0x9", "0xa"}
 
 
-def test_what_cannot_be_a_sequence_is_shown_at_once() -> None:
+def test_text_that_cannot_be_an_escape_sequence_is_shown_at_once() -> None:
     stream = SafeStream()
     assert stream.feed("plain text") == "plain text"
     assert stream.feed(f"{ESC}[31") == ""
@@ -214,21 +218,21 @@ def test_what_cannot_be_a_sequence_is_shown_at_once() -> None:
     assert stream.finish() == ""
 
 
-def test_little_is_held_back_and_not_for_long() -> None:
+def test_an_unfinished_sequence_is_held_back_up_to_a_limit() -> None:
     stream = SafeStream()
     assert stream.feed(f"{ESC}]0;") == ""
     shown = "".join(stream.feed("x" * 100) for _ in range(100))
     assert len(shown) == 10_002
 
 
-def test_what_was_held_back_is_shown_at_the_end_and_not_with_the_next_text() -> None:
+def test_held_back_text_is_shown_at_the_end_and_not_with_the_next_text() -> None:
     stream = SafeStream()
     assert stream.feed(f"the answer{OSC} is 4") == "the answer"
     assert stream.finish() == " is 4"
     assert stream.feed("next") == "next"
 
 
-def test_a_million_pieces_of_a_sequence_are_no_burden() -> None:
+def test_many_unfinished_sequences_produce_no_text() -> None:
     stream = SafeStream()
     shown = 0
     for _ in range(20_000):
@@ -248,7 +252,7 @@ LINES: list[tuple[str, int, str]] = [
 
 
 @pytest.mark.parametrize(("text", "most", "line"), LINES, ids=[repr(line) for _, _, line in LINES])
-def test_one_line_is_one_line_of_at_most_so_many_characters(text: str, most: int, line: str) -> None:
+def test_one_line_joins_lines_and_limits_the_length(text: str, most: int, line: str) -> None:
     assert one_line(text, most) == line
 
 
@@ -266,7 +270,7 @@ def test_the_number_of_removed_characters_is_reported(text: str, left: str, remo
 
 @unhurried
 @given(TEXTS, st.integers(1, 30))
-def test_whatever_it_is_one_line_is_one_line(text: str, most: int) -> None:
+def test_one_line_of_any_text_is_a_single_safe_line(text: str, most: int) -> None:
     line = one_line(text, most)
     assert len(line) <= most
     assert len(line.splitlines()) <= 1

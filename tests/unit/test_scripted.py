@@ -1,4 +1,4 @@
-"""The scripted model plays what its file says, on any event loop."""
+"""The scripted model replies as its script says, on both event loops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.model_endpoint import hear
 
 
 @pytest.mark.anyio
-async def test_replies_are_played_in_their_order_and_requests_are_kept() -> None:
+async def test_replies_are_played_in_order_and_requests_are_recorded() -> None:
     provider = ScriptedProvider(
         [
             {
@@ -42,7 +42,7 @@ async def test_replies_are_played_in_their_order_and_requests_are_kept() -> None
 
 
 @pytest.mark.anyio
-async def test_a_reply_says_all_that_a_model_can_say() -> None:
+async def test_a_reply_may_have_usage_notes_and_a_finish_reason() -> None:
     reply = {
         "text": "Well",
         "finish": "length",
@@ -50,12 +50,12 @@ async def test_a_reply_says_all_that_a_model_can_say() -> None:
         "notes": ["cut"],
         "tool_calls": [{"name": "now", "id": "x"}],
     }
-    heard = await hear(ScriptedProvider([reply]))
+    result = await hear(ScriptedProvider([reply]))
 
-    assert heard.completion.finish is FinishReason.LENGTH
-    assert heard.completion.usage == Usage(3, 2)
-    assert heard.completion.notes == ("cut",)
-    assert heard.calls == [], "only a whole reply has calls"
+    assert result.completion.finish is FinishReason.LENGTH
+    assert result.completion.usage == Usage(3, 2)
+    assert result.completion.notes == ("cut",)
+    assert result.calls == [], "only a whole reply has calls"
 
 
 @pytest.mark.anyio
@@ -67,14 +67,14 @@ async def test_a_reply_says_all_that_a_model_can_say() -> None:
         ("[1]", ToolCallRequest("a", "f", {}, unreadable="[1]")),
     ],
 )
-async def test_arguments_may_be_what_a_model_wrote(arguments: str, expected: ToolCallRequest) -> None:
+async def test_arguments_may_be_unparsed_text(arguments: str, expected: ToolCallRequest) -> None:
     call = {"id": "a", "name": "f", "arguments": arguments}
 
     assert (await hear(ScriptedProvider([{"tool_calls": [call]}]))).calls == [expected]
 
 
 @pytest.mark.anyio
-async def test_a_stream_comes_in_pieces_and_an_answer_does_not() -> None:
+async def test_a_streamed_reply_is_split_into_chunks_and_a_whole_reply_is_not() -> None:
     provider = ScriptedProvider([{"text": "Hello", "chunk_size": 2}], after="repeat")
 
     assert (await hear(provider)).deltas == 4
@@ -82,7 +82,7 @@ async def test_a_stream_comes_in_pieces_and_an_answer_does_not() -> None:
 
 
 @pytest.mark.anyio
-async def test_behind_the_last_reply_comes_an_error_or_the_last_again() -> None:
+async def test_after_the_last_reply_an_error_is_raised_or_the_last_reply_is_repeated() -> None:
     ends, repeats = ScriptedProvider(["Hi"]), ScriptedProvider(["Hi"], after="repeat")
     for provider in (ends, repeats):
         await hear(provider)
@@ -95,7 +95,7 @@ async def test_behind_the_last_reply_comes_an_error_or_the_last_again() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_error_comes_behind_the_text_so_far() -> None:
+async def test_an_error_is_raised_after_the_text_of_its_reply() -> None:
     error = {"message": "busy", "status": 503, "code": "overloaded", "retry_after": 2}
     provider = ScriptedProvider([{"text": "Half", "error": error}], after="repeat")
     texts = []
@@ -103,24 +103,24 @@ async def test_an_error_comes_behind_the_text_so_far() -> None:
     for _ in range(2):
         with pytest.raises(ProviderError, match="busy") as caught:
             async for delta in provider.generate(ModelRequest(())):
-                texts.append(delta)  # noqa: PERF401 - what came before the error counts
+                texts.append(delta)  # noqa: PERF401 - a comprehension would lose the deltas before the error
         assert (caught.value.status, caught.value.code, caught.value.retry_after) == (503, "overloaded", 2)
     assert texts == [TextChunk("Half"), TextChunk("Half")]
 
 
 @pytest.mark.anyio
-async def test_a_reply_that_hangs_does_so_until_it_is_cancelled() -> None:
-    heard = []
+async def test_a_hanging_reply_waits_until_the_request_is_cancelled() -> None:
+    result = []
     with anyio.move_on_after(0.05) as scope:
         async for delta in ScriptedProvider([{"text": "Half", "hang": True}]).generate(ModelRequest(())):
-            heard.append(delta)  # noqa: PERF401 - what came before the silence counts
+            result.append(delta)  # noqa: PERF401 - a comprehension would lose the deltas
 
     assert scope.cancelled_caught
-    assert heard == [TextChunk("Half")]
+    assert result == [TextChunk("Half")]
 
 
 @pytest.mark.anyio
-async def test_replies_may_be_data_of_python() -> None:
+async def test_replies_may_be_python_objects() -> None:
     call = ToolCallRequest("a", "f", {})
     provider = ScriptedProvider([ScriptedReply(text="Hi", tool_calls=(call,)), {"tool_calls": (call,)}])
 
@@ -129,7 +129,7 @@ async def test_replies_may_be_data_of_python() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("script", [["Hi"], {"replies": ["Hi"]}, {"replies": [{"text": "Hi"}], "after": "error"}])
-async def test_a_file_is_a_list_or_an_object(script: Any, tmp_path: Path) -> None:
+async def test_a_script_file_is_a_list_or_an_object(script: Any, tmp_path: Path) -> None:
     path = tmp_path / "script.json"
     path.write_text(json.dumps(script), encoding="utf-8")
 
@@ -146,7 +146,7 @@ async def test_the_chunks_of_a_stream_may_be_listed() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_reply_may_do_what_no_provider_should() -> None:
+async def test_a_reply_may_have_invalid_ids_or_no_completion() -> None:
     calls = [{"name": "f", "id": ""}, {"name": "f", "id": "x"}, {"name": "f", "id": "x"}, {"name": "f"}]
     provider = ScriptedProvider([{"tool_calls": calls}, {"text": "Half", "completion": False}])
 
@@ -155,10 +155,10 @@ async def test_a_reply_may_do_what_no_provider_should() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_goes_back_with_a_message_may_be_given() -> None:
-    heard = await hear(ScriptedProvider([{"text": "Hi", "echo": [{"type": "thinking"}]}]))
+async def test_a_reply_may_have_an_echo() -> None:
+    result = await hear(ScriptedProvider([{"text": "Hi", "echo": [{"type": "thinking"}]}]))
 
-    assert heard.completion.echo == [{"type": "thinking"}]
+    assert result.completion.echo == [{"type": "thinking"}]
 
 
 _CHUNK = {"choices": [{"delta": {"content": "Hi"}}]}
@@ -176,14 +176,14 @@ _END = {"choices": [{"finish_reason": "stop"}]}
     ],
 )
 async def test_a_scripted_response_body_is_read_like_the_response_of_an_endpoint(reply: dict[str, Any]) -> None:
-    heard = await hear(ScriptedProvider([{"wire": "chat", "notes": ["busy at first"], **reply}]))
+    result = await hear(ScriptedProvider([{"wire": "chat", "notes": ["busy at first"], **reply}]))
 
-    assert (heard.text, heard.completion.finish) == ("Hi", FinishReason.STOP)
-    assert heard.completion.notes == ("busy at first",)
+    assert (result.text, result.completion.finish) == ("Hi", FinishReason.STOP)
+    assert result.completion.notes == ("busy at first",)
 
 
 @pytest.mark.anyio
-async def test_an_answer_that_breaks_off_is_cut_or_none_at_all() -> None:
+async def test_an_interrupted_body_is_a_cut_reply_or_an_error() -> None:
     provider = ScriptedProvider(
         [
             {"wire": "chat", "events": [_CHUNK], "break": "the wire was cut"},
@@ -191,10 +191,10 @@ async def test_an_answer_that_breaks_off_is_cut_or_none_at_all() -> None:
             {"wire": "chat", "body": {"error": {"message": "too long", "code": "busy"}}, "status": 429},
         ]
     )
-    heard = await hear(provider)
+    result = await hear(provider)
 
-    assert (heard.text, heard.completion.finish) == ("Hi", FinishReason.CUT)
-    assert heard.completion.notes == ("the reply broke off: the wire was cut",)
+    assert (result.text, result.completion.finish) == ("Hi", FinishReason.CUT)
+    assert result.completion.notes == ("the reply broke off: the wire was cut",)
     with pytest.raises(ProviderError, match="broke"):
         await hear(provider)
     with pytest.raises(ProviderError, match="too long") as caught:
@@ -203,7 +203,7 @@ async def test_an_answer_that_breaks_off_is_cut_or_none_at_all() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_pauses_goes_on_with_the_next_answer() -> None:
+async def test_a_paused_reply_continues_with_the_next_body() -> None:
     def reply_part(text: str, stop: str) -> dict[str, Any]:
         body = {"type": "message", "content": [{"type": "text", "text": text}], "stop_reason": stop}
         return {"wire": "messages", "body": body}
@@ -213,7 +213,7 @@ async def test_what_pauses_goes_on_with_the_next_answer() -> None:
     )
 
     assert (await hear(provider)).text == "One two"
-    with pytest.raises(ProviderError, match="no more of a reply that paused"):
+    with pytest.raises(ProviderError, match="does not continue a paused reply"):
         await hear(provider)
     assert len(provider.requests) == 2
 
@@ -221,16 +221,14 @@ async def test_what_pauses_goes_on_with_the_next_answer() -> None:
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        pytest.param('{"replies": [\n{]}', "s.json:2:2: this is no JSON", id="no JSON"),
-        pytest.param("[" * 100_000, "this is no JSON", id="too deep"),
+        pytest.param('{"replies": [\n{]}', "s.json:2:2: this is not JSON", id="no JSON"),
+        pytest.param("[" * 100_000, "this is not JSON", id="too deep"),
         pytest.param("7", "s.json: the script: wrong value", id="a number"),
         pytest.param("{}", "there are no replies", id="no replies"),
         pytest.param('{"replies": "Hi"}', "the script.replies: wrong value (expected a list)", id="not a list"),
         pytest.param('{"replies": [], "then": 1}', "the script.then: unknown key (the keys are", id="an unknown key"),
         pytest.param('[{"calls": []}]', 'replies[0].calls: unknown key (did you mean "tool_calls"?)', id="half a key"),
-        pytest.param(
-            '{"replies": [], "after": "x"}', 'after: this is not a value for it (expected "error"', id="after"
-        ),
+        pytest.param('{"replies": [], "after": "x"}', 'after: invalid value (expected "error"', id="after"),
         pytest.param('["a", {"txt": "b"}]', "replies[1].txt", id="an unknown key of a reply"),
         pytest.param('[{"text": 7}]', "replies[0].text: wrong value (expected a string)", id="a wrong type"),
         pytest.param('[{"hang": 1}]', "replies[0].hang: wrong value (expected true or false)", id="no boolean"),
@@ -243,9 +241,9 @@ async def test_what_pauses_goes_on_with_the_next_answer() -> None:
         pytest.param(
             '[{"tool_calls": [{"arguments": {}}]}]', "replies[0].tool_calls[0].name", id="a call without a name"
         ),
-        pytest.param('[{"tool_calls": ["f"]}]', "replies[0].tool_calls[0]", id="a call that is none"),
+        pytest.param('[{"tool_calls": ["f"]}]', "replies[0].tool_calls[0]", id="a call that is a string"),
         pytest.param('[{"error": {"status": "x"}}]', "replies[0].error.status", id="an error's status"),
-        pytest.param("[7]", "replies[0]", id="a reply that is none"),
+        pytest.param("[7]", "replies[0]", id="a reply that is a number"),
         pytest.param('[{"chunks": ["a"], "text": "b"}]', "replies[0].chunks", id="text twice"),
         pytest.param('[{"wire": "telex", "body": ""}]', "replies[0].wire: wrong value (expected chat", id="a wire"),
         pytest.param('[{"wire": "chat"}]', "replies[0]: wrong value (expected either body", id="no body"),
@@ -265,6 +263,6 @@ def test_mistakes_in_a_file_are_reported_with_their_place(script: str, problem: 
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_the_error_for_a_missing_file_names_the_file() -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.json: cannot be read: No such file"):
         ScriptedProvider.from_file("nowhere.json")

@@ -1,4 +1,4 @@
-"""``.mcpb`` bundles: what is unpacked, where, and the entry of the server."""
+"""``.mcpb`` bundles: unpacking, the target folder, and the entry of the server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_bundle_is_unpacked_and_started_from_its_folder(tmp_path: Path) -> Non
     assert folder.name == f"notes-1.2.0-{bundle.digest[:8]}"
     with pytest.raises(ConfigError, match="--set folders=VALUE"):
         bundles.bundle_entry(bundle, folder, {})
-    for _ in range(2):  # a second time it replaces the first
+    for _ in range(2):  # the second run replaces the folder
         bundles.unpack_bundle(bundle, folder)
     assert bundles.bundle_entry(bundle, folder, {"folders": ["/a", "/b"]}) == {
         "command": "python",
@@ -74,7 +74,7 @@ def test_a_bundle_is_unpacked_and_started_from_its_folder(tmp_path: Path) -> Non
         assert os.access(folder / "server" / "run", os.X_OK)
 
 
-def test_the_overrides_and_places_of_a_system_count(tmp_path: Path) -> None:
+def test_platform_overrides_and_folder_variables_are_applied(tmp_path: Path) -> None:
     config = {
         "command": "server/tool",
         "args": ["${user_config.place}", "${DOWNLOADS}${/}x"],
@@ -90,31 +90,31 @@ def test_the_overrides_and_places_of_a_system_count(tmp_path: Path) -> None:
     assert entry["env"] == {"A": "b"}
 
 
-def test_a_bundle_for_another_system_is_an_error(tmp_path: Path) -> None:
+def test_a_bundle_for_another_platform_is_an_error(tmp_path: Path) -> None:
     manifest = {**MANIFEST, "compatibility": {"platforms": ["plan9"]}}
     with pytest.raises(ConfigError, match="it runs on plan9"):
         bundles.read_bundle(bundle_file(tmp_path / "a.mcpb", manifest))
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "C:/evil", "..\\evil", "a:stream"])
-def test_no_member_of_a_bundle_leaves_its_folder(tmp_path: Path, name: str) -> None:
+def test_no_member_of_a_bundle_is_written_outside_of_its_folder(tmp_path: Path, name: str) -> None:
     bundle = bundles.read_bundle(bundle_file(tmp_path / "a.mcpb", MANIFEST, **{name: "evil"}))
-    with pytest.raises(ConfigError, match="leads out of it"):
+    with pytest.raises(ConfigError, match="leads out of the bundle"):
         bundles.unpack_bundle(bundle, tmp_path / "bundles" / "a")
     assert list((tmp_path / "bundles").iterdir()) == []
     assert not (tmp_path / "evil").exists()
 
 
 @pytest.mark.parametrize("name", ["a:b/c", "a./b", "a/b ", "a/b."])
-def test_no_member_of_a_bundle_has_a_name_that_windows_reads_as_another(tmp_path: Path, name: str) -> None:
+def test_a_member_whose_name_windows_would_change_is_refused(tmp_path: Path, name: str) -> None:
     bundle = bundles.read_bundle(bundle_file(tmp_path / "b.mcpb", MANIFEST, **{name: "x"}))
-    with pytest.raises(ConfigError, match="leads out of it"):
+    with pytest.raises(ConfigError, match="leads out of the bundle"):
         bundles.unpack_bundle(bundle, tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize(("platform", "is_refused"), [("win32", True), ("linux", False)])
-def test_the_names_of_devices_are_names_of_files_except_on_windows(
+def test_a_member_named_like_a_device_is_refused_only_on_windows(
     tmp_path: Path, platform: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = bundles.read_bundle(bundle_file(tmp_path / "b.mcpb", MANIFEST, **{"lib/aux.js": "x"}))
@@ -138,7 +138,7 @@ def test_a_link_in_a_bundle_and_a_bundle_that_is_too_large_are_refused(
     link = zipfile.ZipInfo("link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     bundle = bundles.read_bundle(bundle_file(tmp_path / "a.mcpb", MANIFEST, link=link))
-    with pytest.raises(ConfigError, match="leads out of it"):
+    with pytest.raises(ConfigError, match="leads out of the bundle"):
         bundles.unpack_bundle(bundle, tmp_path / "x")
     with zipfile.ZipFile(tmp_path / "b.mcpb", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("manifest.json", json.dumps(MANIFEST))
@@ -149,17 +149,17 @@ def test_a_link_in_a_bundle_and_a_bundle_that_is_too_large_are_refused(
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.mcpb", "b.mcpb"]
 
 
-def test_what_is_no_bundle_is_an_error(tmp_path: Path) -> None:
+def test_an_invalid_bundle_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.mcpb").write_text("no archive")
-    with pytest.raises(ConfigError, match="no bundle"):
+    with pytest.raises(ConfigError, match="not a bundle"):
         bundles.read_bundle(tmp_path / "a.mcpb")
-    with pytest.raises(ConfigError, match="no bundle"):
+    with pytest.raises(ConfigError, match="not a bundle"):
         bundles.read_bundle(bundle_file(tmp_path / "b.mcpb", None, a="x"))
     with pytest.raises(ConfigError, match="names no server"):
         bundles.read_bundle(bundle_file(tmp_path / "c.mcpb", {"name": "x"}))
 
 
-def test_bundles_of_one_name_with_other_content_have_other_folders(tmp_path: Path) -> None:
+def test_bundles_of_the_same_name_with_different_content_have_different_folders(tmp_path: Path) -> None:
     first = bundles.read_bundle(bundle_file(tmp_path / "a.mcpb", MANIFEST, **{"server/main.py": "1"}))
     second = bundles.read_bundle(bundle_file(tmp_path / "b.mcpb", MANIFEST, **{"server/main.py": "2"}))
     assert bundles.bundle_folder(first, tmp_path) != bundles.bundle_folder(second, tmp_path)

@@ -1,4 +1,4 @@
-"""Servers of a configuration that are added, removed and switched in its text, and the file that is written."""
+"""Servers are added, removed, enabled and disabled in the text of a configuration, and the file is write_config."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENTRY = {"url": "https://docs.example/mcp"}
         (FILE, ["time", "old", "docs"]),
     ],
 )
-def test_a_server_is_added_where_the_servers_of_the_file_stand(text: str, names: list[str]) -> None:
+def test_a_server_is_added_under_the_key_that_the_file_uses(text: str, names: list[str]) -> None:
     edited = add_server(text, "docs", ENTRY)
     assert server_names(edited) == names
     assert parse(edited).servers["docs"].url == ENTRY["url"]
@@ -53,7 +53,7 @@ def test_a_server_of_the_same_name_is_replaced_only_on_request() -> None:
 @pytest.mark.parametrize(
     "entry", ['{"command": "x"}', '{"command": "x", "disabled": true}', '{"command": "x", "enabled": false}']
 )
-def test_a_server_is_switched_off_and_on(entry: str) -> None:
+def test_a_server_is_disabled_and_enabled(entry: str) -> None:
     text = f'{{"mcpServers": {{"a": {entry}}}}}'
     for is_enabled in (True, False, False, True):
         text = set_enabled(text, "a", is_enabled=is_enabled)
@@ -68,14 +68,14 @@ def test_an_unknown_server_is_an_error_with_the_nearest_name() -> None:
             edit(FILE, "tmie")
 
 
-def written(path: Path, content: str) -> ConfigText:
+def write_config(path: Path, content: str) -> ConfigText:
     path.write_text(content, encoding="utf-8")
     return read_text(path)
 
 
 def test_a_changed_file_keeps_its_permissions_and_leaves_a_private_backup(tmp_path: Path) -> None:
     path = tmp_path / "servers.json"
-    before = written(path, FILE)
+    before = write_config(path, FILE)
     path.chmod(0o640)
     backup = write_text(before, add_server(FILE, "docs", ENTRY))
     assert backup == tmp_path / "servers.json.bak"
@@ -86,14 +86,14 @@ def test_a_changed_file_keeps_its_permissions_and_leaves_a_private_backup(tmp_pa
         assert [stat.S_IMODE(file.stat().st_mode) for file in (path, backup)] == [0o640, 0o600]
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_a_symbolic_link_is_kept(tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     target, link = tmp_path / "dotfiles" / "mcp.json", tmp_path / "servers.json"
     target.write_text(FILE)
     try:
         link.symlink_to(target)
     except OSError:
-        pytest.skip("links need a right here")
+        pytest.skip("symbolic links need a privilege here")
     write_text(read_text(link), remove_server(FILE, "old"))
     assert link.is_symlink()
     assert server_names(target.read_text()) == ["time"]
@@ -102,9 +102,9 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{", '{"mcpServers": []}', '{"mcpServers": {"a": {}}}', '{"a": {"command": "x", "url": "https://x"}}']
 )
-def test_nothing_is_written_that_is_no_configuration(tmp_path: Path, text: str) -> None:
+def test_an_invalid_configuration_is_not_written(tmp_path: Path, text: str) -> None:
     path = tmp_path / "servers.json"
-    before = written(path, FILE)
+    before = write_config(path, FILE)
     with pytest.raises(ConfigError):
         write_text(before, text)
     assert path.read_text() == FILE
@@ -120,27 +120,27 @@ def test_nothing_is_written_that_is_no_configuration(tmp_path: Path, text: str) 
     ],
 )
 def test_variables_that_are_not_set_yet_are_no_error(tmp_path: Path, entry: dict[str, Any]) -> None:
-    before = written(tmp_path / "servers.json", FILE)
+    before = write_config(tmp_path / "servers.json", FILE)
     write_text(before, add_server(FILE, "docs", entry))
 
 
-def test_a_wrong_file_can_be_mended(tmp_path: Path) -> None:
+def test_removing_an_invalid_server_makes_a_file_valid(tmp_path: Path) -> None:
     broken = '{"mcpServers": {"a": {}, "b": {"command": "x"}}}'
     path = tmp_path / "servers.json"
-    write_text(written(path, broken), remove_server(broken, "a"))
+    write_text(write_config(path, broken), remove_server(broken, "a"))
     assert server_names(path.read_text()) == ["b"]
 
 
-def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_file_that_changed_since_it_was_read_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "servers.json"
-    before = written(path, FILE)
+    before = write_config(path, FILE)
     path.write_text("{}")
     with pytest.raises(ConfigError, match="meanwhile"):
         write_text(before, remove_server(FILE, "old"))
     assert path.read_text() == "{}"
 
 
-def test_what_is_not_utf_8_is_not_edited(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf_8_is_not_edited(tmp_path: Path) -> None:
     path = tmp_path / "servers.json"
     path.write_bytes(FILE.encode("utf-16"))
     with pytest.raises(ConfigError, match="UTF-8"):

@@ -1,4 +1,4 @@
-"""Completion in the person's shell: what is proposed, and what installing writes."""
+"""Shell completion: the proposed values, and the installed script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands
+from dial_client.cli import commands as registered  # noqa: F401 - the import registers the commands
 from dial_client.cli.completion.candidates import find_candidates, print_candidates
 from dial_client.cli.completion.shell_script import SCRIPTS, choose_shell, install
 from dial_client.errors import ConfigError
@@ -29,9 +29,9 @@ CONFIG = {
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A person's folders, with a configuration, a cache of tools and a conversation."""
+    """The folders of a user, with a configuration, a cache of tools and a conversation."""
     if sys.platform == "win32":
-        pytest.skip("the folders of Windows are not moved by variables")
+        pytest.skip("on Windows, variables do not move the folders of the user")
     for name in ("CONFIG", "DATA", "CACHE", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     (tmp_path / "CONFIG" / "dial-client").mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_no_value_of_the_configuration_is_shown(home: Path, capsys: pytest.Captu
     assert "openai\\::OpenAI's Responses API" in printed
 
 
-def test_a_folder_that_is_not_trusted_contributes_nothing(home: Path) -> None:
+def test_an_untrusted_folder_contributes_no_values(home: Path) -> None:
     Path("servers.json").write_text(json.dumps({"mcpServers": {"evil": {"command": "evil"}}}))
     assert list(find_candidates(["servers", "login", ""])) == ["time", "old"]
     Path("servers.json").write_text("{")
@@ -95,7 +95,7 @@ def test_a_folder_that_is_not_trusted_contributes_nothing(home: Path) -> None:
     assert list(find_candidates(["-c", "servers.json", "servers", "login", ""])) == []
 
 
-def test_bash_gets_what_stands_behind_its_word_breaks(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completions_for_bash_start_after_its_word_breaks(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cases = {
         "dial-chat -m q": "qwen\n",
         "dial-chat -m openai": "openai:\n",
@@ -111,7 +111,7 @@ def test_bash_gets_what_stands_behind_its_word_breaks(home: Path, capsys: pytest
         assert capsys.readouterr().out == expected, line
 
 
-def test_bash_gets_no_value_that_would_end_a_quote_or_run_something(
+def test_bash_gets_no_value_that_would_end_a_quote_or_run_a_command(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = load(home / "CONFIG" / "dial-client" / "servers.json").servers["time"]
@@ -129,12 +129,12 @@ def test_installing_writes_a_script_and_a_line_once(tmp_path: Path) -> None:
     assert (tmp_path / ".local/share/dial-client/completion.zsh").read_text() == SCRIPTS["zsh"]
     assert (tmp_path / ".zshrc").read_text().count("completion.zsh") == 1
     assert (tmp_path / ".zshrc").read_text().startswith("alias x=y\nsource ")
-    assert lines[-1] == "Completion for zsh begins with the next shell that you open."
+    assert lines[-1] == "Completion for zsh works in the next shell that you open."
     install("fish", tmp_path, {"XDG_CONFIG_HOME": str(tmp_path / "c")})
     assert (tmp_path / "c/fish/completions/dial-chat.fish").read_text() == SCRIPTS["fish"]
 
 
-def test_the_shell_is_the_users_unless_a_shell_is_named() -> None:
+def test_the_default_shell_is_that_of_the_user() -> None:
     assert choose_shell(None, {"SHELL": "/usr/bin/fish"}) == "fish"
     assert choose_shell("pwsh", {}) == "powershell"
     with pytest.raises(ConfigError, match="no completion for 'tcsh'"):

@@ -58,7 +58,7 @@ def test_every_page_has_a_place_in_the_navigation() -> None:
         ("README.md", "[a](examples) [b](https://example.com/x.md)", "a [b](https://example.com/x.md)"),
     ],
 )
-def test_links_lead_to_pages_of_the_site(source: str, text: str, adapted: str) -> None:
+def test_links_are_adapted_to_pages_of_the_site(source: str, text: str, adapted: str) -> None:
     assert adapt_links(text, source) == adapted
 
 
@@ -75,7 +75,7 @@ def test_the_reference_of_servers_json_has_every_key() -> None:
     assert "| `mcpServers` | object of [a server](#a-server) |" in page
 
 
-def test_the_reference_of_codes_leads_to_each_finding() -> None:
+def test_the_reference_of_codes_links_each_finding() -> None:
     page = schema_pages.write_codes()
     assert "| [DC101](../doctor.md#dc101-the-file-is-not-json) | error | the file is not JSON |" in page
     assert page.count("../doctor.md#dc") == len(CODES)

@@ -1,4 +1,4 @@
-"""The versions of the documentation site, side by side."""
+"""Several versions of the documentation site in one folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_each_minor_version_has_a_folder_and_the_newest_is_the_latest(tmp_path: 
     assert "latest/index.html" in (versions / "index.html").read_text()
 
 
-def test_what_a_version_no_longer_has_is_gone_from_its_folder(tmp_path: Path) -> None:
+def test_a_page_removed_in_a_patch_version_is_removed_from_its_folder(tmp_path: Path) -> None:
     site, versions = build(tmp_path, "first"), tmp_path / "versions"
     (site / "old.html").write_text("old")
     add_version("1.0.0", site, versions)
@@ -41,7 +41,7 @@ def test_what_a_version_no_longer_has_is_gone_from_its_folder(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("version", ["", "latest", "../1.0.0", "1.0"])
-def test_a_name_that_is_no_version_changes_nothing(tmp_path: Path, version: str) -> None:
+def test_an_invalid_version_is_an_error(tmp_path: Path, version: str) -> None:
     with pytest.raises(ValueError, match="expected a version such as"):
         add_version(version, build(tmp_path, "text"), tmp_path / "versions")
     assert not (tmp_path / "versions").exists()

@@ -121,16 +121,16 @@ NAMED: list[tuple[str, Event, str]] = [
 
 
 @pytest.mark.parametrize(("event", "line"), [case[1:] for case in NAMED], ids=[case[0] for case in NAMED])
-async def test_what_is_no_text_is_a_named_event(event: Event, line: str) -> None:
+async def test_events_other_than_text_have_names(event: Event, line: str) -> None:
     assert await encoded(event) == [line, DONE]
 
 
 @pytest.mark.parametrize("event", [RoundStarted(0), MessageCompleted(Message.user("x"))], ids=str)
-async def test_what_a_client_of_chat_completions_has_no_use_for_is_left_out(event: Event) -> None:
+async def test_events_of_no_use_to_chat_completions_clients_are_left_out(event: Event) -> None:
     assert await encoded(event) == [DONE]
 
 
-async def test_text_is_chunks_in_the_shape_of_chat_completions() -> None:
+async def test_text_is_sent_as_chat_completion_chunks() -> None:
     first, second, last, done, end = await encoded(TextDelta("Hel"), TextDelta("lo\n"), Finished(TURN))
     made = data(first)
     assert re.fullmatch("chatcmpl-[0-9a-f]{32}", made["id"])
@@ -150,7 +150,7 @@ async def test_two_turns_have_different_ids() -> None:
 
 
 @pytest.mark.parametrize("reason", StopReason)
-async def test_the_finish_reason_says_whether_the_answer_is_whole(reason: StopReason) -> None:
+async def test_the_finish_reason_depends_on_the_stop_reason(reason: StopReason) -> None:
     ended = Turn(TURN.message, TURN.messages, reason, 0, Usage())
     chunk, done, _ = await encoded(Finished(ended))
     ends = {
@@ -162,7 +162,7 @@ async def test_the_finish_reason_says_whether_the_answer_is_whole(reason: StopRe
     assert data(done)["stop_reason"] == reason.value
 
 
-async def test_whatever_text_there_is_the_stream_stays_ascii_and_its_lines_stay_lines() -> None:
+async def test_any_text_is_encoded_as_ascii_without_line_breaks() -> None:
     foreign = "é\n\ndata: [DONE]\n\n\ud800\u2028\0\x1b[31m"
     chunks = await encoded(
         TextDelta(foreign), StatusChanged(foreign), ToolCallProgress("1", 1, None, foreign), ReasoningDelta(foreign)
@@ -172,7 +172,7 @@ async def test_whatever_text_there_is_the_stream_stays_ascii_and_its_lines_stay_
     assert data(chunks[1])["text"] == data(chunks[2])["message"] == data(chunks[3])["text"] == foreign
 
 
-async def test_numbers_json_does_not_have_do_not_break_it() -> None:
+async def test_nan_and_infinity_are_sent_as_null() -> None:
     odd = ToolCallRequest("1", "add", {"a": math.nan, "b": [math.inf, {"c": -math.inf}], "d": 1.5})
     call, progress, _ = await encoded(ToolCallStarted(odd, "s"), ToolCallProgress("1", math.nan, math.inf, None))
     assert data(call)["arguments"] == {"a": None, "b": [None, {"c": None}], "d": 1.5}
@@ -192,18 +192,18 @@ ERRORS: list[tuple[str, Exception, dict[str, Any]]] = [
         {"message": "there is no conversation 'x'", "type": "ConversationNotFound"},
     ),
     ("of the client", DialError("closed"), {"message": "closed", "type": "DialError"}),
-    ("a mistake", KeyError("secret"), {"message": "something unexpected went wrong", "type": "KeyError"}),
+    ("an unexpected exception", KeyError("secret"), {"message": "something unexpected went wrong", "type": "KeyError"}),
     (
-        "several mistakes",
+        "an exception group",
         ExceptionGroup("secret", [ValueError("secret")]),
         {"message": "something unexpected went wrong", "type": "ExceptionGroup"},
     ),
 ]
 
 
-@pytest.mark.parametrize("before", [[], [TextDelta("Hel")]], ids=["at once", "behind some text"])
+@pytest.mark.parametrize("before", [[], [TextDelta("Hel")]], ids=["at once", "after some text"])
 @pytest.mark.parametrize(("error", "payload"), [case[1:] for case in ERRORS], ids=[case[0] for case in ERRORS])
-async def test_an_error_is_an_event_and_the_stream_ends_as_ever(
+async def test_an_error_is_an_event_and_the_stream_ends_as_usual(
     error: Exception, payload: dict[str, Any], before: list[Event]
 ) -> None:
     lines = await encoded(*before, error)
@@ -212,14 +212,14 @@ async def test_an_error_is_an_event_and_the_stream_ends_as_ever(
     assert data(lines[-2]) == payload
 
 
-async def test_a_limit_that_was_to_be_raised_ends_the_stream_as_a_limit() -> None:
+async def test_a_raised_limit_ends_the_stream_with_its_stop_reason() -> None:
     reached = Turn(TURN.message, TURN.messages, StopReason.MAX_DEPTH, 2, Usage(10, 5, 2, 1))
     _, chunk, done, _ = await encoded(TextDelta("Hel"), LimitReached("too many rounds", reached))
     assert data(chunk)["choices"][0]["finish_reason"] == "length"
     assert done == f'event: done\ndata: {{"stop_reason":"max_depth","depth":2,"usage":{USAGE},"notes":[]}}\n\n'
 
 
-async def test_leaving_early_closes_the_turn() -> None:
+async def test_closing_the_stream_early_closes_the_turn() -> None:
     closed = False
 
     async def endless() -> AsyncGenerator[Event, None]:
@@ -237,9 +237,9 @@ async def test_leaving_early_closes_the_turn() -> None:
     assert closed
 
 
-async def test_a_reader_that_is_cancelled_closes_the_turn_and_hears_no_error() -> None:
+async def test_a_cancelled_reader_closes_the_turn_and_receives_no_error() -> None:
     closed = False
-    heard: list[str] = []
+    received: list[str] = []
     waiting = anyio.Event()
 
     async def hangs() -> AsyncGenerator[Event, None]:
@@ -254,11 +254,11 @@ async def test_a_reader_that_is_cancelled_closes_the_turn_and_hears_no_error() -
     async def read() -> None:
         async with aclosing(encode(hangs(), model="m")) as lines:
             async for line in lines:
-                heard.append(line)  # noqa: PERF401 - a comprehension would lose them with the cancellation
+                received.append(line)  # noqa: PERF401 - a comprehension would lose the lines
 
     async with anyio.create_task_group() as group:
         group.start_soon(read)
         await waiting.wait()
         group.cancel_scope.cancel()
     assert closed
-    assert len(heard) == 1
+    assert len(received) == 1

@@ -1,4 +1,4 @@
-"""Events come out of bytes the same way however the bytes are cut."""
+"""Server-sent events are parsed by the rules of the standard, however the bytes are split."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ LINES = st.sampled_from(
     lines=st.lists(st.tuples(LINES, st.sampled_from(["\n", "\r\n", "\r"]))),
     cuts=st.lists(st.integers(min_value=0, max_value=400)),
 )
-def test_where_the_bytes_are_cut_changes_nothing(lines: list[tuple[str, str]], cuts: list[int]) -> None:
+def test_the_events_do_not_depend_on_how_the_bytes_are_split(lines: list[tuple[str, str]], cuts: list[int]) -> None:
     whole = "".join(line + end for line, end in lines).encode()
     places = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
     pieces = [whole[begin:end] for begin, end in itertools.pairwise(places)]
@@ -94,7 +94,7 @@ def test_where_the_bytes_are_cut_changes_nothing(lines: list[tuple[str, str]], c
         pytest.param([b"data: " + b"x" * 30 + b"\n"] * 5, id="endless lines"),
     ],
 )
-def test_an_endless_event_is_an_error_and_not_a_full_memory(pieces: list[bytes]) -> None:
+def test_an_event_longer_than_the_limit_is_an_error(pieces: list[bytes]) -> None:
     stream = SSEParser(max_event=100)
 
     with pytest.raises(EventTooLong):
@@ -102,7 +102,7 @@ def test_an_endless_event_is_an_error_and_not_a_full_memory(pieces: list[bytes])
             stream.feed(piece)
 
 
-def test_many_events_may_be_longer_than_the_bound_together() -> None:
+def test_the_limit_applies_to_each_event_and_not_to_their_sum() -> None:
     stream = SSEParser(max_event=100)
 
     assert sum(len(stream.feed(b"data: " + b"x" * 60 + b"\n\n")) for _ in range(50)) == 50
@@ -123,7 +123,7 @@ def values(*pieces: bytes) -> tuple[list[object], ResponseBodyParser]:
         pytest.param(b"\xef\xbb\xbf[1]", [[1]], id="one JSON text with a byte order mark"),
         pytest.param(b': hello\n\ndata: {"a": 1}', [{"a": 1}], id="a comment first"),
         pytest.param(b'\n\nevent: e\ndata: {"a": 1}\n\n', [{"a": 1, "type": "e"}], id="the event's name is its type"),
-        pytest.param(b'event: e\ndata: {"type": "t"}\n\n', [{"type": "t"}], id="unless it has one"),
+        pytest.param(b'event: e\ndata: {"type": "t"}\n\n', [{"type": "t"}], id="unless the data has a type"),
         pytest.param(
             b'data: {"a": 1}\nerror: {"m": 2}\n\n',
             [{"type": "error", "error": {"m": 2}}, {"a": 1}],
@@ -132,18 +132,18 @@ def values(*pieces: bytes) -> tuple[list[object], ResponseBodyParser]:
         pytest.param(
             b'event: error\ndata: {"error": "e"}\n\n', [{"error": "e", "type": "error"}], id="an error's event"
         ),
-        pytest.param(b'data: {"a": "\\ud800b"}\n\n', [{"a": "\ufffdb"}], id="half of a surrogate pair"),
+        pytest.param(b'data: {"a": "\\ud800b"}\n\n', [{"a": "\ufffdb"}], id="a lone surrogate"),
         pytest.param(b'data: {"a": "\xffb"}\n\n', [{"a": "\ufffdb"}], id="bytes that are not UTF-8"),
-        pytest.param(b'data: [DONE]\n\ndata: {"a": 1}\n\n', [], id="nothing counts behind the end"),
+        pytest.param(b'data: [DONE]\n\ndata: {"a": 1}\n\n', [], id="data after the end is ignored"),
         pytest.param(b"  \n ", [], id="blanks"),
     ],
 )
-def test_a_body_is_read_whether_it_is_a_stream_or_not(text: bytes, expected: list[object]) -> None:
+def test_a_body_may_be_a_stream_or_one_json_text(text: bytes, expected: list[object]) -> None:
     assert values(text)[0] == expected
     assert values(*(text[at : at + 1] for at in range(len(text))))[0] == expected
 
 
-def test_events_that_are_no_json_are_counted_and_skipped() -> None:
+def test_events_that_are_not_json_are_counted_and_skipped() -> None:
     found, body = values(b'data: ping\n\ndata: {"a"\n\ndata: {"a": 1}\n\n')
 
     assert found == [{"a": 1}]
@@ -151,7 +151,7 @@ def test_events_that_are_no_json_are_counted_and_skipped() -> None:
 
 
 @pytest.mark.parametrize("text", [b"<html><body>502</body></html>", b'{"a": '])
-def test_what_is_neither_a_stream_nor_json_is_an_error(text: bytes) -> None:
+def test_a_body_that_is_neither_a_stream_nor_json_is_an_error(text: bytes) -> None:
     with pytest.raises(InvalidBody):
         values(text)
 
@@ -166,7 +166,7 @@ def test_what_is_neither_a_stream_nor_json_is_an_error(text: bytes) -> None:
         pytest.param(b"\x00\xffgarbage\n", id="garbage"),
     ],
 )
-def test_an_endless_body_is_an_error_and_not_a_full_memory(piece: bytes) -> None:
+def test_a_body_longer_than_the_limit_is_an_error(piece: bytes) -> None:
     body = ResponseBodyParser(max_text=1000, max_stream=1000)
 
     with pytest.raises(EventTooLong, match="longer than 1000 bytes"):
@@ -174,7 +174,7 @@ def test_an_endless_body_is_an_error_and_not_a_full_memory(piece: bytes) -> None
             body.feed(piece)
 
 
-def test_blanks_before_the_answer_take_no_room() -> None:
+def test_blanks_before_the_first_event_are_skipped() -> None:
     body = ResponseBodyParser()
     for _ in range(1000):
         assert body.feed(b"\n") == []

@@ -1,4 +1,4 @@
-"""Answers that go on, to clients that are silent, slow or gone."""
+"""SSE responses to clients that are silent, slow or disconnected."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ SCOPE: dict[str, Any] = {"type": "http"}
 
 
 class Client:
-    """The other end of an answer, as ASGI has it."""
+    """An ASGI client that records the messages of a response."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
-        self.heard = anyio.Event()
-        self.leaves = anyio.Event()
+        self.keepalive = anyio.Event()
+        self.disconnects = anyio.Event()
 
     async def receive(self) -> Message:
-        await self.leaves.wait()
+        await self.disconnects.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
         await anyio.lowlevel.checkpoint()
         self.sent.append(message)
         if message.get("body", b"").startswith(b":"):
-            self.heard.set()
+            self.keepalive.set()
 
     @property
     def body(self) -> bytes:
         return b"".join(message.get("body", b"") for message in self.sent)
 
 
-async def answer(
+async def respond(
     client: Client, lines: AsyncGenerator[str, None], keepalive_interval: float = KEEPALIVE_INTERVAL
 ) -> list[str]:
-    """Send the lines, and give what happened at the end."""
+    """Send the lines as a response, and return the calls of `on_close`."""
     ends: list[str] = []
     with anyio.fail_after(30):
         response = SSEResponse(lines, on_close=lambda: ends.append("ended"), keepalive_interval=keepalive_interval)
@@ -55,7 +55,7 @@ async def answer(
     return ends
 
 
-async def test_it_begins_with_the_first_line_and_ends_with_the_last() -> None:
+async def test_a_response_starts_with_the_first_line_and_ends_after_the_last() -> None:
     client = Client()
 
     async def lines() -> AsyncGenerator[str, None]:
@@ -63,24 +63,24 @@ async def test_it_begins_with_the_first_line_and_ends_with_the_last() -> None:
         yield "data: 1\n\n"
         yield "data: 2\n\n"
 
-    assert await answer(client, lines()) == ["ended"]
+    assert await respond(client, lines()) == ["ended"]
     assert client.sent[0]["status"] == 200
     assert (client.body, client.sent[-1]["more_body"]) == (b"data: 1\n\ndata: 2\n\n", False)
 
 
-async def test_in_silence_a_comment_shows_that_it_lives() -> None:
+async def test_a_comment_is_sent_as_keepalive_during_silence() -> None:
     client = Client()
 
     async def lines() -> AsyncGenerator[str, None]:
-        await client.heard.wait()
+        await client.keepalive.wait()
         yield "data: 1\n\n"
 
-    await answer(client, lines(), keepalive_interval=0.0)
+    await respond(client, lines(), keepalive_interval=0.0)
     assert client.body.startswith(b": still here\n\n")
     assert b"data: 1\n\n" in client.body
 
 
-async def test_what_goes_wrong_before_the_first_line_is_raised_as_it_is() -> None:
+async def test_an_error_before_the_first_line_is_raised_unchanged() -> None:
     client = Client()
 
     async def lines() -> AsyncGenerator[str, None]:
@@ -89,40 +89,40 @@ async def test_what_goes_wrong_before_the_first_line_is_raised_as_it_is() -> Non
         yield ""
 
     with pytest.raises(ProviderError, match="nobody there"):
-        await answer(client, lines())
+        await respond(client, lines())
     assert client.sent == []
 
 
-async def test_a_client_that_is_gone_is_sent_no_more() -> None:
+async def test_a_disconnect_closes_the_stream() -> None:
     client, left = Client(), False
 
     async def lines() -> AsyncGenerator[str, None]:
         nonlocal left
         try:
             yield "data: 1\n\n"
-            client.leaves.set()
+            client.disconnects.set()
             await anyio.sleep_forever()
         finally:
             left = True
 
-    assert await answer(client, lines()) == ["ended"]
+    assert await respond(client, lines()) == ["ended"]
     assert left
     assert client.body == b"data: 1\n\n"
 
 
-async def test_a_client_that_was_never_there_ends_what_was_never_begun() -> None:
+async def test_a_client_that_disconnects_before_the_first_line_gets_no_response() -> None:
     client = Client()
-    client.leaves.set()
+    client.disconnects.set()
 
     async def lines() -> AsyncGenerator[str, None]:
         await anyio.sleep_forever()
         yield ""
 
-    assert await answer(client, lines()) == ["ended"]
+    assert await respond(client, lines()) == ["ended"]
     assert client.sent == []
 
 
-async def test_a_client_that_does_not_read_is_left() -> None:
+async def test_a_client_that_does_not_read_is_dropped_after_a_timeout() -> None:
     class Stuck(Client):
         async def send(self, message: Message) -> None:
             if message["type"] == "http.response.body":
@@ -148,13 +148,13 @@ async def never_answers(turn: TurnHandle) -> StopReason:
     raise AssertionError
 
 
-async def test_a_reader_that_returns_to_a_silent_turn_sees_at_once_that_it_exists() -> None:
+async def test_the_headers_of_a_silent_turn_are_sent_at_once() -> None:
     silent = TurnHandle(never_answers, EventLog())
     client, lines = Client(), stream_turn(silent, 0, "model")
     async with anyio.create_task_group() as group:
         group.start_soon(SSEResponse(lines, {"x-turn-id": silent.id}), SCOPE, client.receive, client.send)
         with anyio.fail_after(10):
-            await client.heard.wait()
-        client.leaves.set()
+            await client.keepalive.wait()
+        client.disconnects.set()
     assert client.sent[0]["type"] == "http.response.start"
     assert (b"x-turn-id", silent.id.encode()) in client.sent[0]["headers"]

@@ -1,4 +1,4 @@
-"""The sentences of a turn's status, and the codes that let a client show them in another language."""
+"""Status texts of a turn, and their codes for clients that translate them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dial_client.turn_data.events import StatusChanged
 from dial_client.turns import status_text
 
 
-def test_each_fixed_sentence_has_a_code_and_the_use_of_a_tool_names_it() -> None:
+def test_each_fixed_status_has_a_code_and_the_status_of_a_call_names_its_tool() -> None:
     sentences = [text for name, text in vars(status_text).items() if name.isupper() and not name.startswith("_")]
     codes = [status_text.find_code(text)["code"] for text in sentences]
     assert sorted(codes) == ["analyzing", "correcting", "formulating", "processing", "selecting"]
@@ -18,7 +18,7 @@ def test_each_fixed_sentence_has_a_code_and_the_use_of_a_tool_names_it() -> None
         assert status_text.find_code(text) == {}
 
 
-def test_the_stream_of_a_turn_has_the_code_of_a_status_beside_its_sentence() -> None:
+def test_the_status_event_of_a_stream_has_a_text_and_a_code() -> None:
     coded = encode_event(StatusChanged(status_text.ANALYZING), "turn:1", {})
     assert coded.endswith('","code":"analyzing"}\n\n')
     assert 'data: {"text":"Own words"}' in encode_event(StatusChanged("Own words"), "turn:2", {})

@@ -1,4 +1,4 @@
-"""Replies in pieces, and replies meant to hurt."""
+"""Replies that arrive in fragments, and hostile replies."""
 
 from __future__ import annotations
 
@@ -68,9 +68,11 @@ def in_pieces(text: str, cuts: list[int]) -> list[str]:
 @given(reply=REPLIES, cuts=CUTS)
 @example(reply="Hm.\nObservation", cuts=[4])
 @example(reply='```json\n{"name": "get_time", "arguments": {"tz": "UTC"}}\n```<tool_call>', cuts=[1, 2, 60])
-def test_it_makes_no_difference_where_the_pieces_end(format_: ToolFormat, reply: str, cuts: list[int]) -> None:
+def test_the_result_does_not_depend_on_where_a_stream_is_split(
+    format_: ToolFormat, reply: str, cuts: list[int]
+) -> None:
     if any(end in reply for end in REASONING_ENDS):
-        reply = f"<think></think>{reply}"  # else what was given out before the end of a thought cannot be taken back
+        reply = f"<think></think>{reply}"  # otherwise, text shown before `</think>` cannot be withdrawn
     reader = handler_for(format_).reader(TOOLS)
     shown = [reader.feed(piece) for piece in in_pieces(reply, cuts)]
     rest, calls = reader.finish()
@@ -79,7 +81,7 @@ def test_it_makes_no_difference_where_the_pieces_end(format_: ToolFormat, reply:
 
 @pytest.mark.parametrize("turn", ["<|im_start|>user\n", "<|start|>user<|message|>"], ids=["chatml", "harmony"])
 @pytest.mark.parametrize("cuts", [[], [7], [20, 22, 40]], ids=["whole", "two pieces", "four pieces"])
-def test_a_call_in_a_turn_that_is_not_the_models_is_none(turn: str, cuts: list[int]) -> None:
+def test_a_call_in_a_forged_user_turn_is_not_read(turn: str, cuts: list[int]) -> None:
     reader = handler_for(ToolFormat.NATIVE).reader(TOOLS)
     for piece in in_pieces(f'{turn}{{"name": "get_time", "arguments": {{"tz": "UTC"}}}}', cuts):
         reader.feed(piece)
@@ -88,14 +90,14 @@ def test_a_call_in_a_turn_that_is_not_the_models_is_none(turn: str, cuts: list[i
 
 @settings(deadline=None)
 @given(reply=REPLIES)
-def test_no_tag_is_ever_seen_in_text_that_has_them(reply: str) -> None:
+def test_tags_are_never_shown_in_the_xml_format(reply: str) -> None:
     shown, _ = read(handler_for(ToolFormat.XML), reply)
     assert not any(tag in shown for tag in HIDDEN)
 
 
 @settings(deadline=None)
 @given(reply=REPLIES)
-def test_no_label_is_ever_seen_at_the_beginning_of_a_line(reply: str) -> None:
+def test_labels_are_never_shown_at_the_beginning_of_a_line(reply: str) -> None:
     shown, _ = read(handler_for(ToolFormat.REACT), f"Final Answer: {reply}")
     assert not re.search(r"\n(?:Thought|Action|Action Input|Final Answer|Observation):", shown)
     assert not any(tag in shown for tag in HIDDEN)
@@ -103,14 +105,14 @@ def test_no_label_is_ever_seen_at_the_beginning_of_a_line(reply: str) -> None:
 
 @settings(deadline=None)
 @given(text=st.text(st.characters(exclude_characters="<`{[◁")))
-def test_plain_text_passes_a_native_reader_untouched(text: str) -> None:
+def test_plain_text_is_unchanged_in_the_native_format(text: str) -> None:
     assert read(handler_for(ToolFormat.NATIVE), text) == (text, [])
 
 
 @settings(deadline=None)
 @given(arguments=st.dictionaries(st.text(), JSON, max_size=6))
 @pytest.mark.parametrize("format_", [ToolFormat.REACT, ToolFormat.XML])
-def test_what_a_handler_writes_into_the_history_it_can_read(format_: ToolFormat, arguments: dict[str, Any]) -> None:
+def test_a_handler_reads_the_calls_it_writes_into_the_history(format_: ToolFormat, arguments: dict[str, Any]) -> None:
     handler = handler_for(format_)
     request = handler.request([Message.assistant("", [ToolCallRequest("1", "list_all", arguments)])], TOOLS)
     assert read(handler, request.messages[0].text) == ("", [("list_all", arguments, None)])
@@ -138,8 +140,8 @@ BEGINNINGS = [
 SIZES = (2_000, 4_000)
 
 
-def calls_made_by(work: Callable[[], object]) -> int:
-    """How many functions, ours and Python's, are called meanwhile."""
+def count_calls(work: Callable[[], object]) -> int:
+    """Return the number of Python and C function calls that `work` makes."""
     count = 0
 
     def on_event(frame: object, event: str, argument: object) -> None:
@@ -158,7 +160,7 @@ def calls_made_by(work: Callable[[], object]) -> int:
 @pytest.mark.once
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("format_", ToolFormat)
-def test_twice_the_markers_are_at_most_twice_the_work(format_: ToolFormat, unit: str) -> None:
+def test_parsing_markers_takes_linear_time(format_: ToolFormat, unit: str) -> None:
     handler = handler_for(format_)
 
     def in_small_pieces(text: str) -> None:
@@ -168,14 +170,12 @@ def test_twice_the_markers_are_at_most_twice_the_work(format_: ToolFormat, unit:
         reader.finish()
 
     for beginning in BEGINNINGS:
-        once, twice = (
-            calls_made_by(partial(in_small_pieces, beginning + unit * (size // len(unit)))) for size in SIZES
-        )
+        once, twice = (count_calls(partial(in_small_pieces, beginning + unit * (size // len(unit)))) for size in SIZES)
         assert twice <= 2.2 * once + 500, (beginning, once, twice)
 
 
 @pytest.mark.parametrize("format_", ToolFormat)
-def test_a_piece_without_the_beginning_of_a_marker_is_hardly_looked_at(format_: ToolFormat) -> None:
+def test_a_piece_without_a_marker_takes_few_function_calls(format_: ToolFormat) -> None:
     reader = handler_for(format_).reader(TOOLS)
     reader.feed("Final Answer: It is ")
 
@@ -183,20 +183,20 @@ def test_a_piece_without_the_beginning_of_a_marker_is_hardly_looked_at(format_: 
         for _ in range(1000):
             assert reader.feed("noon. ") == "noon. "
 
-    assert calls_made_by(feed) <= 15 * 1000
+    assert count_calls(feed) <= 15 * 1000
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("format_", ToolFormat)
-def test_a_long_text_of_markers_does_no_harm(format_: ToolFormat, unit: str) -> None:
+def test_a_long_text_of_markers_is_parsed(format_: ToolFormat, unit: str) -> None:
     text = unit * (64 * 1024 // len(unit))
     assert read_reply(handler_for(format_).reader(TOOLS), text) is not None
 
 
 @pytest.mark.parametrize("format_", ToolFormat)
 @pytest.mark.parametrize("seed", range(5))
-def test_nor_does_a_mixture_of_all_of_them(format_: ToolFormat, seed: int) -> None:
+def test_a_mixture_of_all_markers_is_parsed_within_the_limits(format_: ToolFormat, seed: int) -> None:
     units = [*UNITS, *TAGS, *(row.text for row in ROWS.values()), *(row.text[:-9] for row in ROWS.values())]
     some = Random(seed)
     text = "".join(some.choices(units, k=10_000))
@@ -223,6 +223,6 @@ def test_hidden_text_is_kept_up_to_a_limit(beginning: str) -> None:
     assert reader.finish() == ("", ())
 
 
-def test_a_call_that_is_too_long_is_none_and_what_follows_it_is_read() -> None:
+def test_a_call_that_is_too_long_is_dropped_and_the_next_call_is_read() -> None:
     too_long = f'<tool_call>{{"name": "a", "arguments": {{"b": "{"c" * MAX_CALL_CHARS}"}}}}</tool_call>'
     assert read(handler_for(ToolFormat.XML), f"{too_long}<tool_call>{ALL_JSON}</tool_call>Bye") == ("Bye", [ALL])

@@ -50,18 +50,18 @@ SECRET = "the number of Jane"
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the exporters have."""
+    """The spans and metrics that the exporters received."""
 
     exporter: InMemorySpanExporter
     reader: InMemoryMetricReader
 
     @property
     def spans(self) -> dict[str, ReadableSpan]:
-        """The last span of each name."""
+        """The last span of each name, by name."""
         return {span.name: span for span in self.exporter.get_finished_spans()}
 
     def points(self, name: str) -> list[tuple[dict[str, Any], float]]:
-        """The attributes and the value, or the sum, of each data point of a metric."""
+        """Return the attributes and the value, or the sum, of each data point of a metric."""
         data: Any = self.reader.get_metrics_data()
         metrics = [m for resource in data.resource_metrics for scope in resource.scope_metrics for m in scope.metrics]
         return [
@@ -74,7 +74,7 @@ class Recorded:
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
-    """Set up OpenTelemetry for one test: its own functions set the providers of a process only once."""
+    """Install OpenTelemetry providers for one test; its public functions set them only once per process."""
     exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
     tracer_provider, meter_provider = (
         TracerProvider(shutdown_on_exit=False),
@@ -106,14 +106,14 @@ def parent_of(span: ReadableSpan, spans: dict[str, ReadableSpan]) -> str:
     return ids[span.parent.span_id] if span.parent is not None else ""
 
 
-async def test_nothing_is_measured_where_no_sdk_is_set_up() -> None:
+async def test_without_an_sdk_nothing_is_measured() -> None:
     assert find_instruments() is None
     record_restart("clock")
     async with open_client() as dial:
         assert (await dial.run("go on")).text == "It is 8."
 
 
-async def test_the_name_of_a_tool_that_is_not_offered_is_in_no_span(recorded: Recorded) -> None:
+async def test_the_name_of_an_unknown_tool_is_in_no_span(recorded: Recorded) -> None:
     async with open_client({"tool_calls": [{"name": "the password is hunter2", "arguments": {}}]}, ANSWER) as dial:
         await dial.run("go on")
     names = [span.name for span in recorded.exporter.get_finished_spans()]
@@ -164,7 +164,7 @@ async def test_a_turn_has_spans_for_itself_its_model_calls_and_its_tool_calls(re
     }
 
 
-async def test_no_content_is_in_a_span_unless_the_environment_says_so(
+async def test_spans_have_no_content_unless_the_environment_enables_content(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(CAPTURE_CONTENT, raising=False)
@@ -269,11 +269,11 @@ async def test_a_fallback_model_is_recorded_as_the_model_that_answered(recorded:
         ("", "local"),
     ],
 )
-def test_the_provider_has_the_name_of_the_conventions(url: str, name: str) -> None:
+def test_the_provider_name_follows_the_semantic_conventions(url: str, name: str) -> None:
     assert find_provider_name(ModelInfo("local", "m", url)) == name
 
 
-async def test_log_events_carry_the_ids_of_their_span(recorded: Recorded, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_events_contain_the_ids_of_their_span(recorded: Recorded, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "dial_client"):
         async with open_client() as dial:
             await dial.run("go on")

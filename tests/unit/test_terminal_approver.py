@@ -1,4 +1,4 @@
-"""The person at the terminal decides about calls: one by one, together, with changed arguments, after a diff."""
+"""Approval at the terminal: single calls, groups of calls, edited arguments, and diffs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Person(TypedScreen):
-    """Presses the keys of a script, and keeps what was shown."""
+    """A screen whose user presses scripted keys; it records the text it shows."""
 
     def __init__(self, *answers: str) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ def servers(folder: Path) -> dict[str, object]:
 async def decide(
     person: Person, *calls: Mapping[str, Any], names: Sequence[str] = (), change: str = "", folder: Path = Path()
 ) -> list[Approval]:
-    """Ask about calls that arrive at the same time."""
+    """Ask for the approval of calls that arrive at the same time."""
     approver = TerminalApprover(person, person, servers(folder))
     answers: dict[int, Approval] = {}
 
@@ -136,7 +136,7 @@ async def test_one_of_several_calls_can_be_answered_alone() -> None:
     assert person.questions[-1].startswith("Run write of files?")
 
 
-async def test_an_answer_for_the_session_answers_the_other_calls_of_the_tool() -> None:
+async def test_a_grant_for_the_session_answers_the_other_calls_of_the_tool() -> None:
     person = Person("1", "s", "4", "y", "y")
     answers = await decide(person, *[{"path": "a"}] * 4, names=("write", "write", "read", "read"))
     assert [answer.decision for answer in answers] == [Decision.SESSION, *[Decision.ONCE] * 3]
@@ -153,7 +153,7 @@ async def test_edited_arguments_are_checked_shown_and_returned() -> None:
     assert any(line.startswith("The arguments do not fit: count is not JSON") for line in person.shown)
     at = person.shown.index("│ count: (changed by you)")
     assert "│ count: 1" in person.shown[:at]
-    assert person.shown[at + 1 : at + 3] == ["│-1", "│+3"], "the old value stays in sight"
+    assert person.shown[at + 1 : at + 3] == ["│-1", "│+3"], "the old value is shown"
     assert await decide(Person("e", "1", "b", "e", "1", "a", "y"), {"path": "a", "count": 1}) == [Approval("once")]
     assert await decide(Person("e", "9", "d", "y"), {"count": 1}) == [Approval("once")]
 
@@ -164,7 +164,7 @@ async def test_a_changed_file_is_shown_as_a_diff(tmp_path: Path) -> None:
     await decide(person, {"path": str(tmp_path / "notes.md"), "content": "one\n2\nthree\n"}, folder=tmp_path)
     at = person.shown.index("│ content: (compared with the file as it is)")
     assert person.shown[at + 1 : at + 5] == ["│ one", "│-two", "│+2", "│ three"]
-    assert not person.shown[at + 5].startswith("│"), "the line break at the end of both is no line"
+    assert not person.shown[at + 5].startswith("│"), "the line break at the end of both texts is not shown"
     assert "│   2" in person.shown[at + 6 :]
 
 
@@ -195,7 +195,7 @@ async def test_edits_are_shown_as_a_diff_and_files_outside_are_not_read(tmp_path
     assert diff("", "a\n") == ["+a"]
 
 
-async def test_a_diff_hides_nothing_that_is_sent_without_a_word(tmp_path: Path) -> None:
+async def test_a_diff_omits_no_sent_text_without_a_notice(tmp_path: Path) -> None:
     file = tmp_path / ".env"
     file.write_text("KEY=hunter2\n", encoding="utf-8")
     context = "\n".join(["SECRET", *(f"line {at}" for at in range(10))])

@@ -1,4 +1,4 @@
-"""What a model wrote as arguments: read where its meaning is plain, put right where that is harmless."""
+"""Arguments that a model wrote as text: parsed if unambiguous, and corrected to the schema if that is harmless."""
 
 from __future__ import annotations
 
@@ -52,31 +52,31 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("text", "value"), READABLE.values(), ids=READABLE)
-def test_a_text_whose_meaning_is_plain_is_read(text: str, value: dict[str, Any]) -> None:
+def test_an_unambiguous_text_is_parsed(text: str, value: dict[str, Any]) -> None:
     assert parse_arguments(text) == value
 
 
 @pytest.mark.parametrize("text", UNREADABLE, ids=lambda text: text[:20])
-def test_a_text_that_may_be_cut_off_or_mean_anything_else_is_not(text: str) -> None:
+def test_a_truncated_or_ambiguous_text_is_not_parsed(text: str) -> None:
     assert parse_arguments(text) is None
 
 
 @unhurried
 @given(OBJECTS)
-def test_json_is_read_as_json_has_it(value: dict[str, Any]) -> None:
+def test_json_is_parsed_as_by_the_json_module(value: dict[str, Any]) -> None:
     assert parse_arguments(json.dumps(value)) == value
     assert parse_arguments(json.dumps(value, ensure_ascii=False, indent=1)) == value
 
 
 @unhurried
 @given(OBJECTS)
-def test_pythons_own_writing_is_read(value: dict[str, Any]) -> None:
+def test_the_repr_of_a_value_is_parsed(value: dict[str, Any]) -> None:
     assert parse_arguments(repr(value)) == value
 
 
 @unhurried
 @given(OBJECTS, st.integers(0, 1000))
-def test_a_part_of_a_text_is_never_taken_for_the_whole(value: dict[str, Any], cut: int) -> None:
+def test_a_truncated_text_is_never_parsed(value: dict[str, Any], cut: int) -> None:
     for text in (json.dumps(value), repr(value)):
         assert parse_arguments(text[: cut % len(text)]) is None
 
@@ -84,12 +84,12 @@ def test_a_part_of_a_text_is_never_taken_for_the_whole(value: dict[str, Any], cu
 @unhurried
 @given(st.text())
 @example("\\")
-def test_any_text_at_all_does_no_harm(text: str) -> None:
+def test_any_text_gives_an_object_or_none(text: str) -> None:
     assert parse_arguments(text) is None or isinstance(parse_arguments(text), dict)
     assert parse_arguments("{" + text + "}") is None or isinstance(parse_arguments("{" + text + "}"), dict)
 
 
-def test_a_long_text_is_read_as_json_or_not_at_all() -> None:
+def test_a_long_text_is_parsed_only_as_json() -> None:
     long = "x" * MAX_LENIENT_CHARS
     assert parse_arguments(json.dumps({"a": long})) == {"a": long}
     assert parse_arguments(repr({"a": long})) is None
@@ -150,13 +150,13 @@ LEFT: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(("arguments", "meant"), HARMLESS, ids=str)
-def test_a_harmless_mismatch_is_put_right(arguments: dict[str, Any], meant: dict[str, Any]) -> None:
+def test_a_harmless_type_mismatch_is_corrected(arguments: dict[str, Any], meant: dict[str, Any]) -> None:
     assert coerce(arguments, SCHEMA) == meant
     assert ArgumentCheck(SCHEMA).problems({"count": 1} | meant) == []
 
 
 @pytest.mark.parametrize("arguments", LEFT, ids=str)
-def test_everything_else_is_left_as_it_is(arguments: dict[str, Any]) -> None:
+def test_other_type_mismatches_are_unchanged(arguments: dict[str, Any]) -> None:
     assert coerce(arguments, SCHEMA) == arguments
 
 
@@ -171,18 +171,18 @@ PROPERTIES = SIMPLE | st.one_of(
     st.builds(lambda inner: {"type": "object", "properties": {"a": inner}}, SIMPLE),
 )
 TEXTS = st.sampled_from(["17", "17.0", "1.5", "true", "null", "[1]", '{"a": "1"}', "a", ""])
-SAID = st.dictionaries(st.sampled_from("abc"), VALUES | TEXTS | st.lists(TEXTS, max_size=2), max_size=3)
+ARGUMENTS = st.dictionaries(st.sampled_from("abc"), VALUES | TEXTS | st.lists(TEXTS, max_size=2), max_size=3)
 
 
 @unhurried
-@given(st.dictionaries(st.sampled_from("abc"), PROPERTIES), SAID)
-def test_what_fits_is_never_changed(properties: dict[str, Any], arguments: dict[str, Any]) -> None:
+@given(st.dictionaries(st.sampled_from("abc"), PROPERTIES), ARGUMENTS)
+def test_valid_arguments_are_never_changed(properties: dict[str, Any], arguments: dict[str, Any]) -> None:
     schema = {"type": "object", "properties": properties}
     if not ArgumentCheck(schema).problems(arguments):
         assert coerce(arguments, schema) == arguments
 
 
-def test_a_schema_that_never_ends_does_no_harm() -> None:
+def test_arguments_are_corrected_under_a_recursive_schema() -> None:
     node: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#"}, "n": {"type": "integer"}}}
     arguments: dict[str, Any] = {"n": "1"}
     for _ in range(60):
@@ -193,7 +193,7 @@ def test_a_schema_that_never_ends_does_no_harm() -> None:
     assert coerce({"a": "1"}, both) == {"a": "1"}
 
 
-def test_odd_schemas_do_no_harm() -> None:
+def test_an_invalid_schema_changes_no_arguments() -> None:
     for schema in (
         {"properties": 1},
         {"properties": {"a": 7}},
@@ -208,8 +208,8 @@ def test_odd_schemas_do_no_harm() -> None:
 COUNTER = tool_named("count", input_schema=SCHEMA | {"additionalProperties": False})
 
 
-async def ran(call: ToolCallRequest) -> tuple[ToolCallResult, ToolCallRequest, list[Any]]:
-    """Return the result, the call that was said to be running, and the arguments that reached the server."""
+async def execute(call: ToolCallRequest) -> tuple[ToolCallResult, ToolCallRequest, list[Any]]:
+    """Execute a call; return the result, the call of the started event, and the arguments that reached the server."""
     reached: list[Any] = []
 
     async def answer(tool: str, arguments: Any, on_progress: Any) -> Any:
@@ -217,10 +217,10 @@ async def ran(call: ToolCallRequest) -> tuple[ToolCallResult, ToolCallRequest, l
         return text_result("done")
 
     catalog = build_catalog([server("s", COUNTER, call=answer)])
-    heard = Heard()
+    events = Heard()
     executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), None), Limits())
-    [result] = await executor.execute_all([call], heard.emit, Deadline(1000))
-    [started] = heard.of(ToolCallStarted)
+    [result] = await executor.execute_all([call], events.emit, Deadline(1000))
+    [started] = events.of(ToolCallStarted)
     return result, started.call, reached
 
 
@@ -234,22 +234,24 @@ async def ran(call: ToolCallRequest) -> tuple[ToolCallResult, ToolCallRequest, l
         (ToolCallRequest("1", "count", {"count": 3, "either": "3"}), {"count": 3, "either": "3"}),
     ],
 )
-async def test_a_call_runs_as_it_is_shown(call: ToolCallRequest, meant: dict[str, Any]) -> None:
-    result, started, reached = await ran(call)
+async def test_a_call_is_run_with_the_arguments_of_its_started_event(
+    call: ToolCallRequest, meant: dict[str, Any]
+) -> None:
+    result, started, reached = await execute(call)
     assert result.success
     assert reached == [meant]
     assert started == ToolCallRequest("1", "count", meant)
 
 
 @pytest.mark.anyio
-async def test_what_cannot_be_put_right_is_refused_in_the_models_own_words() -> None:
-    result, started, reached = await ran(ToolCallRequest("1", "count", {"count": "many", "share": "1.5"}))
+async def test_arguments_that_cannot_be_corrected_are_refused_unchanged() -> None:
+    result, started, reached = await execute(ToolCallRequest("1", "count", {"count": "many", "share": "1.5"}))
     assert (result.failure, reached) == (Failure.BAD_ARGUMENTS, [])
     assert started.arguments == {"count": "many", "share": "1.5"}
 
 
 @pytest.mark.anyio
-async def test_arguments_that_were_cut_off_are_never_run() -> None:
+async def test_a_call_with_truncated_arguments_is_never_run() -> None:
     call = ToolCallRequest("1", "count", {}, unreadable='{"count": 3')
-    result, started, reached = await ran(call)
+    result, started, reached = await execute(call)
     assert (result.failure, reached, started) == (Failure.BAD_ARGUMENTS, [], call)

@@ -1,4 +1,4 @@
-"""What is approved is a definition, not a name: a tool that has become another one is asked about, or refused."""
+"""An approval applies to the definition of a tool: a changed tool needs a new approval, or is refused."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ CHANGES = {
     "the description": AFTER,
     "an argument": spec(schema=WIDER),
     "the title": spec(title="The time"),
-    "the promise of results": spec(output_schema={"type": "object"}),
-    "what it says of its effects": spec(read_only=True),
+    "the output schema": spec(output_schema={"type": "object"}),
+    "the annotations": spec(read_only=True),
 }
 changes = pytest.mark.parametrize("changed", CHANGES.values(), ids=list(CHANGES))
 
 
 class Person:
-    """Answers as told, and remembers the tools that were shown."""
+    """An approver with prepared answers that records the tools and changes it was shown."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -59,7 +59,7 @@ class Person:
 
 
 def pins(folder: Path, entries: Mapping[str, Any] = ENTRIES) -> ToolPins:
-    """Return what another run of the program would make of the same folder."""
+    """Return the pins of a folder, as a new run of the program reads them."""
     return ToolPins(JsonCache(folder), entries)
 
 
@@ -67,14 +67,14 @@ def pins(folder: Path, entries: Mapping[str, Any] = ENTRIES) -> ToolPins:
 
 
 @changes
-async def test_a_session_grant_does_not_survive_a_changed_definition(changed: ToolSpec) -> None:
+async def test_a_session_grant_does_not_apply_to_a_changed_definition(changed: ToolSpec) -> None:
     person = Person("session", "deny")
     approvals = ApprovalChecker(PolicyRules(), person)
     await approvals.ask(CALL, BEFORE)
     assert approvals.decide(BEFORE) is not None
     assert approvals.decide(changed) is None
     assert not (await approvals.ask(CALL, changed)).allowed
-    assert approvals.decide(BEFORE) is not None, "what was granted is as good as before"
+    assert approvals.decide(BEFORE) is not None, "the grant for the old definition still applies"
 
 
 async def test_a_repeated_question_shows_what_changed() -> None:
@@ -88,14 +88,14 @@ async def test_a_repeated_question_shows_what_changed() -> None:
     assert approvals.decide(AFTER) is not None
 
 
-async def test_the_order_of_keys_and_another_offered_name_change_nothing() -> None:
+async def test_the_order_of_keys_and_the_offered_name_do_not_change_a_definition() -> None:
     approvals = ApprovalChecker(PolicyRules(), Person("session"))
     await approvals.ask(CALL, BEFORE)
     reordered = {"properties": {"zone": {"type": "string"}}, "type": "object"}
     assert approvals.decide(replace(spec(schema=reordered), name="clock__now")) is not None
 
 
-async def test_a_server_that_takes_the_name_of_another_inherits_no_grant() -> None:
+async def test_a_new_server_of_the_same_name_inherits_no_grant() -> None:
     approvals = ApprovalChecker(PolicyRules(), Person("session"))
     await approvals.ask(CALL, BEFORE)
     approvals.forget("clock")
@@ -111,7 +111,7 @@ rules = pytest.mark.parametrize("allowed_by", [CONFIGURED, ALLOWED], ids=["autoA
 
 @rules
 @changes
-async def test_what_a_rule_allows_is_asked_about_once_it_has_changed(
+async def test_a_changed_tool_that_a_rule_allows_needs_a_new_approval(
     tmp_path: Path, allowed_by: PolicyRules, changed: ToolSpec
 ) -> None:
     assert ApprovalChecker(allowed_by, Person(), pins(tmp_path)).decide(BEFORE) == Approval("once")
@@ -128,7 +128,7 @@ async def test_what_a_rule_allows_is_asked_about_once_it_has_changed(
     assert ApprovalChecker(allowed_by, Person(), pins(tmp_path)).decide(BEFORE) is None
 
 
-async def test_a_no_leaves_the_old_definition_approved(tmp_path: Path) -> None:
+async def test_a_denial_of_the_new_definition_leaves_the_old_definition_approved(tmp_path: Path) -> None:
     approvals = ApprovalChecker(CONFIGURED, Person("deny"), pins(tmp_path))
     approvals.decide(BEFORE)
     assert not (await approvals.ask(CALL, AFTER)).allowed
@@ -145,14 +145,14 @@ async def test_without_an_approver_a_changed_tool_is_refused_with_the_reason(tmp
     assert "'now'" in refused.reason
 
 
-async def test_a_yes_to_one_call_pins_the_tool(tmp_path: Path) -> None:
+async def test_the_approval_of_one_call_pins_the_tool(tmp_path: Path) -> None:
     await ApprovalChecker(PolicyRules(), Person("once"), pins(tmp_path)).ask(CALL, BEFORE)
     person = Person("deny")
     await ApprovalChecker(PolicyRules(), person, pins(tmp_path)).ask(CALL, AFTER)
     assert "id_rsa" in person.changes[0]
 
 
-async def test_pins_belong_to_the_program_and_not_to_its_name(tmp_path: Path) -> None:
+async def test_pins_belong_to_the_command_and_not_to_the_name_of_the_server(tmp_path: Path) -> None:
     ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decide(BEFORE)
     changed = {"clock": replace(CLOCK, args=("--other",))}
     assert ApprovalChecker(CONFIGURED, Person(), pins(tmp_path, changed)).decide(AFTER) == Approval("once")
@@ -161,20 +161,20 @@ async def test_pins_belong_to_the_program_and_not_to_its_name(tmp_path: Path) ->
     assert ApprovalChecker(allowed, Person(), pins(tmp_path, renamed)).decide(replace(AFTER, server="watch")) is None
 
 
-def test_a_server_of_this_process_is_not_pinned(tmp_path: Path) -> None:
+def test_an_in_process_server_is_not_pinned(tmp_path: Path) -> None:
     approvals = ApprovalChecker(CONFIGURED, Person(), pins(tmp_path, {"clock": object()}))
     assert [approvals.decide(tool) for tool in (BEFORE, AFTER)] == [Approval("once"), Approval("once")]
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_definition_too_long_to_be_shown_is_pinned_all_the_same(tmp_path: Path) -> None:
+async def test_a_definition_too_long_to_be_shown_is_still_pinned(tmp_path: Path) -> None:
     long = spec("x" * MAX_TEXT)
     ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decide(long)
     assert ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decide(long) == Approval("once")
     assert "too long" in pins(tmp_path).change(AFTER)
 
 
-async def test_more_tools_than_can_be_shown_are_pinned_all_the_same(tmp_path: Path) -> None:
+async def test_more_tools_than_can_be_shown_are_still_pinned(tmp_path: Path) -> None:
     known = pins(tmp_path)
     tools = [replace(spec("x" * (MAX_TEXT - 1_000)), tool=f"t{n}") for n in range(MAX_BYTES // MAX_TEXT + 20)]
     for tool in tools:
@@ -189,8 +189,8 @@ async def test_a_pin_that_cannot_be_written_holds_for_this_run(tmp_path: Path) -
     assert approvals.decide(AFTER) is None
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no modes")
-async def test_pins_are_their_owners_only(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no POSIX permissions")
+async def test_pin_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         pins(tmp_path / "new").pin(BEFORE)
@@ -204,7 +204,7 @@ GARBAGE: list[Any] = [[], {"now": 1}, {"now": {"sha256": 5}}, {"now": {"text": "
 
 
 @pytest.mark.parametrize("tools", GARBAGE, ids=str)
-def test_garbage_among_the_pins_breaks_nothing(tmp_path: Path, tools: Any) -> None:
+def test_invalid_stored_pins_are_replaced(tmp_path: Path, tools: Any) -> None:
     JsonCache(tmp_path).write(CLOCK, {"tools": tools})
     known = pins(tmp_path)
     known.change(BEFORE)

@@ -1,4 +1,4 @@
-"""Files that are read without a question: what the user has not trusted has no effect, and is not changed."""
+"""Configuration files of a folder: a file that the user has not trusted has no effect, and is not changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WITH_VARIABLES = '{"mcpServers": {"a": {"command": "a", "envFile": ".env"}}}'
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder, with all folders of the user beside it."""
+    """The working folder; the data and configuration folders of the user are temporary folders beside it."""
     for kind in ("data", "config"):
         monkeypatch.setattr(f"platformdirs.user_{kind}_dir", lambda name, kind=kind: str(tmp_path / kind / name))
     here = tmp_path / "here"
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
-def test_a_file_whose_variables_have_changed_since_is_left_out(folder: Path) -> None:
+def test_a_trusted_file_is_left_out_after_its_env_file_changed(folder: Path) -> None:
     (folder / "servers.json").write_text(WITH_VARIABLES)
     (folder / ".env").write_text("A=1\n")
     trust_now(read_found(Path("servers.json")), EnvFiles())
@@ -46,7 +46,7 @@ def test_a_file_whose_variables_have_changed_since_is_left_out(folder: Path) -> 
     assert read_trusted_files(None) == []
 
 
-def test_the_check_expands_no_variable_of_a_file_that_is_not_trusted() -> None:
+def test_doctor_expands_no_variable_of_an_untrusted_file() -> None:
     text = '{"models": {"m": {"model": "openai:x", "baseURL": "${KEY}"}}, "defaultModel": "${KEY}", "policy": 5}'
     file = ConfigFile(text, "servers.json")
     reading = Subject(DoctorTarget(untrusted=(file,)), {"KEY": "sk-live-1"}).readings[0]
@@ -54,7 +54,7 @@ def test_the_check_expands_no_variable_of_a_file_that_is_not_trusted() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_fix_writes_what_stands_in_the_file_and_no_value_of_a_variable() -> None:
+async def test_a_fix_writes_no_value_of_a_variable() -> None:
     text = '{"mcpServers": {"a": {"command": "missing --fast", "args": ["--key", "${KEY}"]}}}'
     theirs = ConfigFile('{"mcpServers": {"a": {"command": "theirs"}}}', "theirs.json")
     target = DoctorTarget((ConfigFile(text, "mine.json"),), untrusted=(theirs,))
@@ -62,14 +62,14 @@ async def test_a_fix_writes_what_stands_in_the_file_and_no_value_of_a_variable()
     assert finding.path == "mine.json"
     assert finding.fix is not None
     assert finding.fix.edit is not None
-    mended = finding.fix.edit(text)
-    assert "sk-live-1" not in mended
-    entry = parse(mended, environ={"KEY": "k"}).servers["a"]
+    fixed = finding.fix.edit(text)
+    assert "sk-live-1" not in fixed
+    entry = parse(fixed, environ={"KEY": "k"}).servers["a"]
     assert (entry.command, entry.args) == ("missing", ("--fast", "--key", "k"))
 
 
 @pytest.mark.anyio
-async def test_rules_of_a_changed_configuration_hold_before_its_servers_start() -> None:
+async def test_rules_of_a_changed_configuration_apply_before_its_servers_start() -> None:
     after = parse('{"policy": [{"deny": "*"}], "mcpServers": {"a": {"command": "never-started"}}}')
     async with DialClient({}, ScriptedProvider(["Done."])) as dial:
         with anyio.CancelScope() as scope:
@@ -80,12 +80,12 @@ async def test_rules_of_a_changed_configuration_hold_before_its_servers_start() 
         assert dial.approvals.rules.policy == after.policy
 
 
-def test_a_text_is_checked_without_reading_the_files_it_names(tmp_path: Path) -> None:
+def test_a_configuration_is_checked_without_reading_its_env_file(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"\xff\xfe no text")
     assert find_problem(WITH_VARIABLES, tmp_path / "servers.json") is None
 
 
-def test_no_command_changes_the_file_of_a_folder_that_is_not_trusted(folder: Path) -> None:
+def test_no_command_changes_an_untrusted_file(folder: Path) -> None:
     (folder / "servers.json").write_text(WITH_VARIABLES)
     with pytest.raises(ConfigError, match="not trusted"):
         find_holder("a", ConfigChoice())

@@ -17,7 +17,7 @@ RECORD = ToolCallRecord(SECOND, ToolCallResult("call_2", success=True, content="
 TWO_CALLS = replace(TURN, tool_calls=(*TURN.tool_calls, RECORD))
 
 
-def test_the_calls_of_a_turn_are_names_with_arguments_in_their_order() -> None:
+def test_calls_returns_names_and_arguments_in_order() -> None:
     assert calls(TWO_CALLS) == [("add", {"a": 1}), ("calc_subtract", {"a": 3, "b": None})]
     assert calls(replace(TURN, tool_calls=())) == []
 

@@ -1,4 +1,4 @@
-"""A turn stopped from anywhere, at any point: its history is valid, and nothing of it goes on running."""
+"""Cancellation of a turn at any point: its history is valid, and no task of the turn keeps running."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tests.support.turn_handles import STOP, Hang, Pipeline, calling, check_hist
 pytestmark = pytest.mark.anyio
 
 
-def while_asking(hang: Hang) -> Pipeline:
+def while_waiting_for_the_model(hang: Hang) -> Pipeline:
     return Pipeline([hang])
 
 
-def while_speaking(hang: Hang) -> Pipeline:
+def while_streaming_text(hang: Hang) -> Pipeline:
     return Pipeline([TextChunk("It is "), hang])
 
 
-def while_its_calls_come(hang: Hang) -> Pipeline:
+def while_streaming_calls(hang: Hang) -> Pipeline:
     return Pipeline([TextChunk("It is "), *calling("now")[:1], hang])
 
 
@@ -46,32 +46,39 @@ def while_one_of_two_tools_runs(hang: Hang) -> Pipeline:
     return Pipeline(calling("now", "later"), tools={"later": hang})
 
 
-def while_asking_again(hang: Hang) -> Pipeline:
+def while_waiting_for_the_model_again(hang: Hang) -> Pipeline:
     return Pipeline(calling("now"), [hang])
 
 
-def while_speaking_again(hang: Hang) -> Pipeline:
+def while_streaming_text_again(hang: Hang) -> Pipeline:
     return Pipeline(calling("now"), [TextChunk("It is "), hang])
 
 
-def while_asking_for_words(hang: Hang) -> Pipeline:
+def while_waiting_for_the_final_answer(hang: Hang) -> Pipeline:
     return Pipeline(calling("now"), calling("later"), [hang], max_depth=1)
 
 
-def while_speaking_the_last_words(hang: Hang) -> Pipeline:
+def while_streaming_the_final_answer(hang: Hang) -> Pipeline:
     return Pipeline(calling("now"), calling("later"), [TextChunk("About "), hang], max_depth=1)
 
 
 STAGES = [
-    while_asking, while_speaking, while_its_calls_come, while_a_person_is_asked, while_a_tool_runs,
-    while_one_of_two_tools_runs, while_asking_again, while_speaking_again, while_asking_for_words,
-    while_speaking_the_last_words,
-]  # fmt: skip
+    while_waiting_for_the_model,
+    while_streaming_text,
+    while_streaming_calls,
+    while_a_person_is_asked,
+    while_a_tool_runs,
+    while_one_of_two_tools_runs,
+    while_waiting_for_the_model_again,
+    while_streaming_text_again,
+    while_waiting_for_the_final_answer,
+    while_streaming_the_final_answer,
+]
 
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
-async def test_wherever_a_turn_is_cancelled_it_ends_with_a_valid_history(
+async def test_a_turn_cancelled_at_any_stage_has_a_valid_history(
     stage: Callable[[Hang], Pipeline], watched: bool
 ) -> None:
     hang = Hang()
@@ -93,7 +100,7 @@ async def test_wherever_a_turn_is_cancelled_it_ends_with_a_valid_history(
 
 
 @pytest.mark.parametrize("stage", STAGES)
-async def test_wherever_a_reader_leaves_the_turn_is_stopped(stage: Callable[[Hang], Pipeline]) -> None:
+async def test_a_turn_is_cancelled_when_its_reader_leaves_at_any_stage(stage: Callable[[Hang], Pipeline]) -> None:
     hang = Hang()
     pipeline = stage(hang)
     async with started(pipeline, watched=True) as turn:
@@ -116,7 +123,7 @@ async def test_text_and_calls_before_a_cancellation_are_kept() -> None:
     assert [message.text for message in result.messages][1] == "now ran"
     assert "not known" in result.messages[2].text
     hang = Hang()
-    async with started(while_speaking(hang)) as turn:
+    async with started(while_streaming_text(hang)) as turn:
         await hang.reached.wait()
         turn.cancel()
         assert (await turn.result()).text == "It is "
@@ -124,12 +131,12 @@ async def test_text_and_calls_before_a_cancellation_are_kept() -> None:
 
 async def test_a_turn_that_is_cancelled_before_it_began_ends_at_once() -> None:
     hang = Hang()
-    async with started(while_asking(hang)) as turn:
+    async with started(while_waiting_for_the_model(hang)) as turn:
         turn.cancel()
         assert (await turn.result()).stop_reason is StopReason.CANCELLED
 
 
-async def test_cancelling_what_is_over_changes_nothing() -> None:
+async def test_cancelling_a_finished_turn_changes_nothing() -> None:
     async with started(Pipeline([TextChunk("Noon."), STOP])) as turn:
         result = await turn.result()
         turn.cancel()
@@ -138,8 +145,8 @@ async def test_cancelling_what_is_over_changes_nothing() -> None:
     assert result.stop_reason is StopReason.ANSWERED
 
 
-@pytest.mark.parametrize("patient", [True, False], ids=["waited for", "by somebody who is cancelled"])
-async def test_stopping_waits_until_nothing_runs_even_where_ending_takes_a_while(patient: bool) -> None:
+@pytest.mark.parametrize("patient", [True, False], ids=["by a waiting task", "by a cancelled task"])
+async def test_stopped_waits_for_the_cleanup_of_the_turn(patient: bool) -> None:
     began, ended = anyio.Event(), False
 
     async def work(turn: TurnHandle) -> StopReason:
@@ -164,7 +171,7 @@ async def test_stopping_waits_until_nothing_runs_even_where_ending_takes_a_while
 
 
 @pytest.mark.parametrize("read_first", [0, 1], ids=["never read", "left behind"])
-async def test_a_reader_that_stays_away_does_not_keep_a_turn_from_stopping(read_first: int) -> None:
+async def test_an_idle_reader_does_not_prevent_a_turn_from_stopping(read_first: int) -> None:
     async def work(turn: TurnHandle) -> StopReason:
         while True:
             await turn.emit(TextDelta("a"))
@@ -179,7 +186,7 @@ async def test_a_reader_that_stays_away_does_not_keep_a_turn_from_stopping(read_
     assert len(left) >= MAX_UNREAD
     assert isinstance(left[-1], Finished)
     assert left[-1].turn.stop_reason is StopReason.CANCELLED
-    assert left[-2] == MessageCompleted(left[-1].turn.message), "what closes the turn is not lost for want of room"
+    assert left[-2] == MessageCompleted(left[-1].turn.message), "the last events are kept even if the log is full"
 
 
 async def test_many_readers_can_wait_for_the_result() -> None:
@@ -197,7 +204,7 @@ async def test_many_readers_can_wait_for_the_result() -> None:
     assert len(results) == 3
 
 
-async def test_a_reader_that_is_cancelled_stops_its_turn() -> None:
+async def test_a_cancelled_reader_cancels_its_turn() -> None:
     hang = Hang()
     async with started(hang, watched=True) as turn:
         async with anyio.create_task_group() as group:
@@ -207,7 +214,7 @@ async def test_a_reader_that_is_cancelled_stops_its_turn() -> None:
         assert hang.left
 
 
-async def test_waiting_for_a_result_can_be_given_up_without_stopping_the_turn() -> None:
+async def test_cancelling_a_wait_for_the_result_does_not_cancel_the_turn() -> None:
     go_on = anyio.Event()
 
     async def work(turn: TurnHandle) -> StopReason:
@@ -223,13 +230,13 @@ async def test_waiting_for_a_result_can_be_given_up_without_stopping_the_turn() 
 
 
 @pytest.mark.parametrize("stage", STAGES)
-async def test_nothing_is_left_for_the_garbage_collector_to_complain_about(stage: Callable[[Hang], Pipeline]) -> None:
-    with warnings.catch_warnings(record=True) as complaints:
+async def test_an_abandoned_turn_causes_no_warning_at_garbage_collection(stage: Callable[[Hang], Pipeline]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        gc.freeze()  # what other tests left behind is not looked at
+        gc.freeze()  # objects of other tests are not collected
         async with started(stage(Hang()), watched=True) as turn, aclosing(turn.events()) as events:
             await anext(events)
         del turn, events
         gc.collect()
         gc.unfreeze()
-    assert [str(complaint.message) for complaint in complaints] == []
+    assert [str(warning.message) for warning in caught] == []

@@ -1,4 +1,4 @@
-"""A turn under way: heard as it happens, to its end or to its error."""
+"""`TurnHandle`: the events, the result and the errors of a running turn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.turn_handles import STOP, Hang, Pipeline, calling, check_hist
 pytestmark = pytest.mark.anyio
 
 
-# --- to the end -----------------------------------------------------------------------------------
+# --- events and results -----------------------------------------------------------------------------------
 
 
 async def test_a_turn_that_answers_has_a_result() -> None:
@@ -43,7 +43,7 @@ async def test_a_turn_that_answers_has_a_result() -> None:
     check_history(result.messages)
 
 
-async def test_what_happens_is_heard_in_order_and_the_end_comes_last() -> None:
+async def test_events_are_in_order_and_finished_is_the_last_event() -> None:
     pipeline = Pipeline(calling("now"), [TextChunk("Noon."), STOP])
     async with started(pipeline, watched=True) as turn:
         events = await heard(turn.events())
@@ -55,7 +55,7 @@ async def test_what_happens_is_heard_in_order_and_the_end_comes_last() -> None:
     assert kinds.index(ToolCallStarted) < kinds.index(ToolCallFinished) < kinds.index(TextDelta)
 
 
-async def test_a_slow_reader_loses_nothing_and_is_waited_for() -> None:
+async def test_a_turn_waits_for_a_slow_reader_and_no_event_is_lost() -> None:
     count = 3 * MAX_UNREAD
     emitted = 0
 
@@ -77,7 +77,7 @@ async def test_a_slow_reader_loses_nothing_and_is_waited_for() -> None:
     assert isinstance(seen[-1], Finished)
 
 
-async def test_several_tools_that_tell_much_at_once_all_go_on() -> None:
+async def test_tools_that_emit_many_events_at_once_all_continue() -> None:
     async def tell(turn: TurnHandle) -> None:
         for _ in range(MAX_UNREAD):
             await turn.emit(TextDelta("a"))
@@ -116,7 +116,7 @@ async def test_a_turn_without_an_observer_does_not_wait_for_a_reader() -> None:
         assert (await turn.result()).stop_reason is StopReason.ANSWERED
 
 
-async def test_news_from_outside_the_turn_is_handed_on_and_never_waited_for() -> None:
+async def test_announcements_from_outside_the_turn_never_wait_for_a_reader() -> None:
     hang = Hang()
     async with started(hang, watched=True) as turn:
         await hang.reached.wait()
@@ -133,17 +133,17 @@ async def test_news_from_outside_the_turn_is_handed_on_and_never_waited_for() ->
 # --- errors ---------------------------------------------------------------------------------------
 
 
-BROKEN_OFF: list[tuple[str, Callable[[], Pipeline], int]] = [
+INTERRUPTED: list[tuple[str, Callable[[], Pipeline], int]] = [
     ("at once", lambda: Pipeline([ProviderError("gone", status=503)]), 0),
-    ("while it speaks", lambda: Pipeline([TextChunk("It is"), ProviderError("gone", status=503)]), 1),
-    ("behind tools", lambda: Pipeline(calling("now"), [ProviderError("gone", status=503)]), 2),
-    ("in its calls", lambda: Pipeline([*calling("now")[:1], ProviderError("gone", status=503)]), 0),
+    ("while streaming text", lambda: Pipeline([TextChunk("It is"), ProviderError("gone", status=503)]), 1),
+    ("after tool calls", lambda: Pipeline(calling("now"), [ProviderError("gone", status=503)]), 2),
+    ("while streaming calls", lambda: Pipeline([*calling("now")[:1], ProviderError("gone", status=503)]), 0),
 ]
 
 
-@pytest.mark.parametrize(("make", "count"), [c[1:] for c in BROKEN_OFF], ids=[c[0] for c in BROKEN_OFF])
+@pytest.mark.parametrize(("make", "count"), [c[1:] for c in INTERRUPTED], ids=[c[0] for c in INTERRUPTED])
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
-async def test_a_model_that_breaks_off_is_an_error_with_the_text_so_far(
+async def test_an_interrupted_reply_is_an_error_with_the_messages_so_far(
     make: Callable[[], Pipeline], count: int, watched: bool
 ) -> None:
     async with started(make(), watched=watched) as turn:
@@ -154,17 +154,17 @@ async def test_a_model_that_breaks_off_is_an_error_with_the_text_so_far(
     check_history(caught.value.messages)
 
 
-async def test_the_text_comes_before_the_error() -> None:
+async def test_the_text_so_far_is_an_event_before_the_error() -> None:
     events: list[Event] = []
     async with started(Pipeline([TextChunk("It is"), ProviderError("gone")]), watched=True) as turn:
         with pytest.raises(ProviderError):
             async with aclosing(turn.events()) as stream:
                 async for event in stream:
-                    events.append(event)  # noqa: PERF401 - a comprehension would lose them with the error
+                    events.append(event)  # noqa: PERF401 - a comprehension would lose the events
     assert events[-1] == MessageCompleted(Message.assistant("It is"))
 
 
-async def test_a_limit_is_an_error_for_those_who_asked_for_it() -> None:
+async def test_a_limit_is_an_error_if_raise_at_limits_is_set() -> None:
     pipeline = Pipeline(calling("now"), calling("later"), [TextChunk("About noon."), STOP], max_depth=1)
     async with started(pipeline, raise_at_limits=True) as turn:
         with pytest.raises(LimitReached, match="too many rounds") as caught:
@@ -174,14 +174,14 @@ async def test_a_limit_is_an_error_for_those_who_asked_for_it() -> None:
     check_history(reached.messages)
 
 
-async def test_a_limit_is_an_answer_for_those_who_did_not() -> None:
+async def test_a_limit_is_a_stop_reason_by_default() -> None:
     pipeline = Pipeline(calling("now"), calling("later"), [TextChunk("About noon."), STOP], max_depth=1)
     async with started(pipeline) as turn:
         assert (await turn.result()).stop_reason is StopReason.MAX_DEPTH
 
 
 @pytest.mark.parametrize("reason", [StopReason.REFUSED, StopReason.TRUNCATED, StopReason.CANCELLED])
-async def test_what_is_no_limit_is_never_raised(reason: StopReason) -> None:
+async def test_other_stop_reasons_are_never_raised(reason: StopReason) -> None:
     async def work(turn: TurnHandle) -> StopReason:
         return reason
 
@@ -190,7 +190,7 @@ async def test_what_is_no_limit_is_never_raised(reason: StopReason) -> None:
 
 
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
-async def test_a_mistake_in_the_work_is_raised_where_somebody_waits_and_nowhere_else(watched: bool) -> None:
+async def test_an_unexpected_exception_is_raised_to_the_waiting_reader(watched: bool) -> None:
     async def work(turn: TurnHandle) -> StopReason:
         raise ZeroDivisionError
 
@@ -200,7 +200,7 @@ async def test_a_mistake_in_the_work_is_raised_where_somebody_waits_and_nowhere_
 
 
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
-async def test_a_client_that_is_closed_meanwhile_says_so(watched: bool) -> None:
+async def test_a_turn_ends_with_an_error_when_its_client_is_closed(watched: bool) -> None:
     hang = Hang()
     turn = TurnHandle(hang, EventLog(is_paced=watched))
     async with anyio.create_task_group() as group:

@@ -1,4 +1,4 @@
-"""Wherever a turn ends, what was recorded of it is a history every provider takes."""
+"""The recorded history of a turn is valid for every provider, wherever the turn ends."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def recorded(*events: Event) -> TurnRecorder:
 
 
 def settled(recorder: TurnRecorder) -> tuple[list[Event], Turn]:
-    events = recorder.settle("somebody stopped it")
+    events = recorder.settle("the user stopped it")
     for event in events:
         recorder.record(event)
     return events, recorder.turn(StopReason.CANCELLED)
@@ -56,7 +56,7 @@ def check_every_call_is_answered_once_in_order(messages: Sequence[Message]) -> N
     left = list(messages)
     while left:
         message = left.pop(0)
-        assert message.role is Role.ASSISTANT, "a result that nobody asked for, or one too many"
+        assert message.role is Role.ASSISTANT, "a result without a call"
         assert message.tool_calls or message.text.strip(), "an empty message"
         for asked in message.tool_calls:
             assert left, f"{asked.id} was never answered"
@@ -66,7 +66,7 @@ def check_every_call_is_answered_once_in_order(messages: Sequence[Message]) -> N
 
 @st.composite
 def turns(draw: st.DrawFn) -> list[Event]:
-    """All events of a legal turn: ids are unique in a round only, and calls of a round overlap in any way."""
+    """Draw all events of a valid turn: ids are unique within a round, and calls of a round overlap in any order."""
     events: list[Event] = []
     rounds = draw(st.integers(0, 3))
     for depth in range(rounds + 1):
@@ -93,23 +93,23 @@ def turns(draw: st.DrawFn) -> list[Event]:
 
 @unhurried
 @given(turns(), st.data())
-def test_wherever_a_turn_is_stopped_its_history_is_valid(events: list[Event], data: st.DataObject) -> None:
-    until = data.draw(st.integers(0, len(events)), label="stopped behind")
+def test_the_history_of_a_turn_stopped_at_any_event_is_valid(events: list[Event], data: st.DataObject) -> None:
+    until = data.draw(st.integers(0, len(events)), label="number of events")
     recorder = recorded(*events[:until])
     closing, turn = settled(recorder)
     check_every_call_is_answered_once_in_order(turn.messages)
     everything = events[:until] + closing
     begun = [event.call.id for event in everything if isinstance(event, ToolCallStarted)]
     ended = [event.result.tool_call_id for event in everything if isinstance(event, ToolCallFinished)]
-    assert sorted(begun) == sorted(ended), "begin and end come in pairs"
+    assert sorted(begun) == sorted(ended), "each started event has a finished event"
     assert [event.message for event in everything if isinstance(event, MessageCompleted)] == list(turn.messages)
-    assert recorder.settle("again") == [], "what is settled stays settled"
+    assert recorder.settle("again") == [], "settling twice adds no events"
 
 
 @unhurried
 @given(turns(), st.data())
 def test_no_text_and_no_call_is_lost(events: list[Event], data: st.DataObject) -> None:
-    until = data.draw(st.integers(0, len(events)), label="stopped behind")
+    until = data.draw(st.integers(0, len(events)), label="number of events")
     _, turn = settled(recorded(*events[:until]))
     text = "".join(event.text for event in events[:until] if isinstance(event, TextDelta))
     kept = "".join(message.text for message in turn.messages if message.role is Role.ASSISTANT)
@@ -128,7 +128,7 @@ def test_the_result_of_an_interrupted_call_says_that_its_effect_is_unknown() -> 
     assert [record.result.failure for record in turn.tool_calls] == [Failure.NOT_RUN, Failure.NOT_RUN]
     assert (turn.tool_calls[0].server, turn.tool_calls[0].tool) == ("server", "own")
     assert "not known" in turn.messages[1].text
-    assert "somebody stopped it" in turn.messages[1].text
+    assert "the user stopped it" in turn.messages[1].text
 
 
 def test_an_interrupted_call_has_a_duration_and_a_call_that_waited_for_approval_has_no_duration(
@@ -139,7 +139,7 @@ def test_an_interrupted_call_has_a_duration_and_a_call_that_waited_for_approval_
     recorder = recorded(*ROUND, ToolCallStarted(call("a"), "server", "own"), ToolCallStarted(call("b"), "s"))
     recorder.awaiting_approval.add("b")
     clock[0] += 2.5
-    ends = [event for event in recorder.settle("somebody stopped it") if isinstance(event, ToolCallFinished)]
+    ends = [event for event in recorder.settle("the user stopped it") if isinstance(event, ToolCallFinished)]
     assert [(end.result.tool_call_id, end.duration) for end in ends] == [("a", 2.5), ("b", 0.0)]
 
 
@@ -152,32 +152,32 @@ def test_a_call_that_was_never_started_says_that_it_was_not_run() -> None:
     assert second.is_error
 
 
-def test_text_that_was_cut_off_is_kept() -> None:
+def test_unfinished_text_is_kept() -> None:
     events, turn = settled(recorded(RoundStarted(0), TextDelta("It is "), TextDelta("no")))
     assert events == [MessageCompleted(Message.assistant("It is no"))]
     assert turn.text == "It is no"
 
 
-def test_blank_text_that_was_cut_off_is_nothing() -> None:
+def test_unfinished_blank_text_is_dropped() -> None:
     events, turn = settled(recorded(RoundStarted(0), TextDelta("\n ")))
     assert (events, turn.messages, turn.text) == ([], (), "")
 
 
-def test_text_is_unfinished_until_its_message_is_whole() -> None:
+def test_text_is_unfinished_until_its_message_is_completed() -> None:
     recorder = recorded(TextDelta("It is "))
     assert recorder.unfinished_text == "It is "
     recorder.record(MessageCompleted(Message.assistant("It is noon")))
     assert recorder.unfinished_text == ""
 
 
-def test_the_last_word_of_a_turn_is_its_last_message_and_only_that_of_the_model() -> None:
+def test_the_message_of_a_turn_is_the_last_message_of_the_model() -> None:
     recorder = recorded(*ROUND)
     assert settled(recorder)[1].message == Message.assistant("[Unable to complete task: it was cancelled]")
     recorder.record(MessageCompleted(Message.assistant("noon")))
     assert recorder.turn(StopReason.ANSWERED).message == Message.assistant("noon")
 
 
-def test_calls_are_listed_in_their_order_whichever_ended_first() -> None:
+def test_calls_are_listed_in_the_order_of_the_reply() -> None:
     recorder = recorded(
         *ROUND,
         ToolCallStarted(call("b"), "server"),
@@ -191,7 +191,7 @@ def test_calls_are_listed_in_their_order_whichever_ended_first() -> None:
     ]
 
 
-def test_two_rounds_may_use_the_same_id() -> None:
+def test_two_rounds_may_use_the_same_call_id() -> None:
     once: list[Event] = [
         MessageCompleted(Message.assistant("", [call("a")])),
         ToolCallStarted(call("a"), "server"),
@@ -202,7 +202,7 @@ def test_two_rounds_may_use_the_same_id() -> None:
     assert len(recorder.turn(StopReason.ANSWERED).tool_calls) == 2
 
 
-def test_tokens_are_added_up_and_a_note_counts_once() -> None:
+def test_usage_is_added_up_and_duplicate_notes_are_dropped() -> None:
     recorder = recorded()
     recorder.add_usage(Usage(1, 2))
     recorder.add_usage(Usage(10, 20))

@@ -1,4 +1,4 @@
-"""Turns are values: equal, copied, pickled, and the same after a trip through JSON."""
+"""Turns are values: they compare equal, can be copied and pickled, and round-trip through JSON."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ TURN = Turn(
 
 @unhurried
 @given(TURNS)
-def test_any_turn_comes_back_from_json_as_it_was(turn: Turn) -> None:
+def test_any_turn_round_trips_through_json(turn: Turn) -> None:
     assert Turn.from_dict(json.loads(json.dumps(turn.to_dict()))) == turn
 
 
@@ -86,13 +86,13 @@ def test_any_turn_can_be_pickled_copied_and_printed(turn: Turn) -> None:
 
 @unhurried
 @given(JSON)
-def test_whatever_is_no_turn_is_a_value_error_and_nothing_else(data: Any) -> None:
+def test_any_json_that_is_no_turn_raises_only_a_value_error(data: Any) -> None:
     with pytest.raises(ValueError, match="not a"):
         Turn.from_dict(data)
 
 
 @pytest.mark.parametrize(
-    "hole",
+    "invalid",
     [
         {"messages": []},
         {"messages": 5},
@@ -107,9 +107,9 @@ def test_whatever_is_no_turn_is_a_value_error_and_nothing_else(data: Any) -> Non
     ],
     ids=str,
 )
-def test_a_turn_with_a_part_that_is_none_is_refused(hole: dict[str, Any]) -> None:
+def test_a_turn_with_an_invalid_field_is_a_value_error(invalid: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        Turn.from_dict(TURN.to_dict() | hole)
+        Turn.from_dict(TURN.to_dict() | invalid)
 
 
 def test_a_turn_of_an_older_release_is_read() -> None:
@@ -120,11 +120,11 @@ def test_a_turn_of_an_older_release_is_read() -> None:
     assert (turn.text, turn.tool_calls[0].result.failure) == ("It is 2.", None)
 
 
-def test_what_a_newer_release_adds_is_left_alone() -> None:
+def test_unknown_keys_of_newer_releases_are_ignored() -> None:
     assert Turn.from_dict(TURN.to_dict() | {"mood": "good"}) == TURN
 
 
-def test_the_answer_is_not_written_twice() -> None:
+def test_the_json_of_a_turn_does_not_repeat_the_answer() -> None:
     assert "message" not in TURN.to_dict()
 
 
@@ -140,7 +140,7 @@ def test_the_answer_is_not_written_twice() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_crosses_to_another_process_whole(error: DialError) -> None:
+def test_an_error_is_pickled_with_all_its_attributes(error: DialError) -> None:
     received = pickle.loads(pickle.dumps(error))
     assert (type(received), str(received), vars(received)) == (type(error), str(error), vars(error))
 

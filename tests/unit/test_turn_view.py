@@ -1,4 +1,4 @@
-"""What the live area says of a turn, and the clock of the turn."""
+"""The live line of a turn, and the duration that the line shows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def ask(view: TurnView, number: int) -> None:
         await anyio.lowlevel.checkpoint()
 
 
-async def test_time_in_which_many_calls_wait_for_a_person_is_left_out_once() -> None:
+async def test_overlapping_waits_for_a_person_are_subtracted_once() -> None:
     screen, view = open_view()
     view.begin()
     async with anyio.create_task_group() as group:
@@ -43,10 +43,10 @@ async def test_time_in_which_many_calls_wait_for_a_person_is_left_out_once() -> 
             group.start_soon(partial(ask, view, number))
     view.show(StatusChanged("Writing…"))
     assert screen.live.activity is not None
-    assert screen.live.activity.since <= time.monotonic(), "else a turn takes less than no time"
+    assert screen.live.activity.since <= time.monotonic(), "otherwise the duration of the turn would be negative"
 
 
-async def test_a_question_from_before_the_turn_leaves_out_no_time_before_the_turn() -> None:
+async def test_the_time_of_a_question_before_the_turn_is_not_subtracted() -> None:
     screen, view = open_view()
     async with view.question():
         view.begin()
@@ -55,17 +55,17 @@ async def test_a_question_from_before_the_turn_leaves_out_no_time_before_the_tur
     assert screen.live.activity.since <= time.monotonic()
 
 
-async def test_a_turn_waits_for_servers_until_something_of_the_turn_happens() -> None:
+async def test_a_turn_waits_for_servers_until_its_first_event() -> None:
     screen, view = open_view()
     screen.live.starting = {"archive": 0.0, "maps": 0.0}
     view.begin()
     view.show(ServerChanged("maps", "failed"))
-    assert screen.live.is_waiting, "the archive is still awaited: Enter goes on without"
+    assert screen.live.is_waiting, "the archive server is still starting"
     view.show(StatusChanged("Analyzing request…"))
     assert not screen.live.is_waiting
 
 
-async def test_the_live_line_names_the_calls_that_run_and_none_that_is_over() -> None:
+async def test_the_live_line_names_only_running_calls() -> None:
     screen, view = open_view()
     view.begin()
     for name in ("radar", "forecast", "station"):

@@ -1,4 +1,4 @@
-"""Turns with an `output_type`: what the model is asked, what goes back to it, and what the caller gets."""
+"""Turns with an `output_type`: the request, corrections by the model, and the typed result."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def answer_call(arguments: Any = ARGUMENTS, name: str = "final_answer") -> dict[
 class Model(ScriptedProvider):
     @property
     def texts(self) -> list[str]:
-        """The last message of each request."""
+        """The text of the last message of each request."""
         return [request.messages[-1].text for request in self.requests]
 
     def tools(self, at: int = 0) -> list[str]:
@@ -84,7 +84,7 @@ async def test_an_answer_is_a_value_of_its_type() -> None:
     assert turn.to_dict()["output"] == ARGUMENTS
 
 
-async def test_a_model_that_answers_in_text_is_understood_too() -> None:
+async def test_an_answer_as_text_is_parsed_too() -> None:
     turn, _ = await ask(f"Sure!\n```json\n{ROME_TEXT}\n```")
     assert turn.output == ROME
     assert turn.text == ROME_TEXT
@@ -110,7 +110,7 @@ async def test_a_function_of_the_same_name_keeps_its_name() -> None:
     assert [record.tool for record in turn.tool_calls] == ["final_answer"]
 
 
-async def test_an_answer_beside_other_calls_waits_for_their_results() -> None:
+async def test_an_answer_beside_other_calls_is_refused_until_their_results_are_known() -> None:
     both = {
         "tool_calls": [
             {"name": "add", "arguments": {"a": 1, "b": 2}},
@@ -128,7 +128,7 @@ async def test_an_answer_beside_other_calls_waits_for_their_results() -> None:
     assert [message.role.value for message in turn.messages] == ["assistant", "tool", "tool", "assistant"]
 
 
-async def test_an_invalid_answer_goes_back_with_its_errors() -> None:
+async def test_an_invalid_answer_is_sent_back_with_its_errors() -> None:
     turn, model = await ask(answer_call({"name": "Rome"}), answer_call())
     assert turn.output == ROME
     assert turn.depth == 1
@@ -141,14 +141,14 @@ async def test_an_invalid_answer_goes_back_with_its_errors() -> None:
     assert "people: Field required" in result.text
 
 
-async def test_an_invalid_text_goes_back_as_a_message() -> None:
+async def test_an_invalid_text_is_sent_back_with_a_user_message() -> None:
     turn, model = await ask("It is Rome.", answer_call())
     assert turn.output == ROME
     assert model.requests[1].messages[-1].role is Role.USER
     assert "Call the tool final_answer" in model.texts[1]
 
 
-async def test_a_correction_is_of_the_latest_answer() -> None:
+async def test_a_correction_refers_to_the_latest_answer() -> None:
     turn, model = await ask(answer_call({"name": "Rome"}), "It is Rome.", answer_call())
     assert turn.output == ROME
     *_, call, _result, text, correction = model.requests[2].messages
@@ -157,7 +157,7 @@ async def test_a_correction_is_of_the_latest_answer() -> None:
     assert correction.role is Role.USER
 
 
-async def test_an_answer_goes_back_twice_at_most() -> None:
+async def test_an_invalid_answer_is_sent_back_at_most_twice() -> None:
     with pytest.raises(OutputError, match="people: Field required") as caught:
         await ask(*[answer_call({"name": f"Rome {number}"}) for number in range(4)])
     assert caught.value.errors == ("people: Field required",)
@@ -166,7 +166,7 @@ async def test_an_answer_goes_back_twice_at_most() -> None:
     assert len(caught.value.turn.request_usages) == 3
 
 
-async def test_on_request_an_invalid_answer_is_a_turn_without_an_output() -> None:
+async def test_with_on_limit_answer_an_invalid_answer_gives_a_turn_without_an_output() -> None:
     turn, _ = await ask("one", "two", "three", "four", on_limit="answer")
     assert turn.output is None
     assert (turn.text, turn.stop_reason) == ("three", StopReason.INVALID_OUTPUT)
@@ -174,7 +174,7 @@ async def test_on_request_an_invalid_answer_is_a_turn_without_an_output() -> Non
     assert "output" not in turn.to_dict()
 
 
-async def test_a_correction_is_a_round() -> None:
+async def test_a_correction_counts_as_a_round() -> None:
     with pytest.raises(OutputError) as caught:
         await ask("one", "two", "three", limits=Limits(max_depth=1))
     assert caught.value.text == "two"
@@ -223,7 +223,7 @@ async def test_a_stream_has_partial_answers_and_no_text_but_the_answer() -> None
     assert events[-1].turn.output == ROME
 
 
-async def test_an_answer_by_a_tool_is_seen_as_it_grows() -> None:
+async def test_an_answer_as_a_tool_call_is_streamed_as_partial_outputs() -> None:
     model = Model([{**answer_call({"result": [1, 2, 3]}), "chunk_size": 2}])
     async with DialClient({}, model) as dial:
         events = [event async for event in dial.stream("Which numbers?", output_type=list[int])]
@@ -231,7 +231,7 @@ async def test_an_answer_by_a_tool_is_seen_as_it_grows() -> None:
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["[1, 2, 3]"]
 
 
-async def test_a_middleware_that_asks_twice_sees_the_answer_of_its_second_request_grow() -> None:
+async def test_the_answer_to_the_second_request_of_a_middleware_is_streamed() -> None:
     class Twice(Middleware):
         async def around_model_call(
             self, request: ModelRequest, call_next: CallNext[ModelRequest, ModelReply]
@@ -246,7 +246,7 @@ async def test_a_middleware_that_asks_twice_sees_the_answer_of_its_second_reques
     assert outputs[-2:] == [[1], [1, 2]]
 
 
-async def test_what_the_model_says_beside_its_calls_is_shown() -> None:
+async def test_text_of_the_model_before_its_calls_is_shown() -> None:
     calls = {"text": "Let me add.", "tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}]}
     model = Model([calls, ROME_TEXT])
     async with DialClient({}, model, tools=[add]) as dial:
@@ -278,7 +278,7 @@ async def test_a_list_is_unwrapped(output_type: Any) -> None:
     assert turn.text == "[1, 2]"
 
 
-async def test_without_a_type_nothing_is_different() -> None:
+async def test_without_an_output_type_the_request_is_unchanged() -> None:
     model = Model(["Rome."])
     async with DialClient({}, model) as dial:
         turn = await dial.run("Which city?")
@@ -323,7 +323,7 @@ async def test_a_conversation_keeps_an_invalid_answer() -> None:
     assert [message.text for message in stored.messages] == ["Which city?", "never"]
 
 
-async def test_where_the_tokens_are_used_up_an_answer_is_not_corrected() -> None:
+async def test_at_the_token_budget_the_model_is_asked_for_a_final_answer() -> None:
     usage = {"input_tokens": 10, "output_tokens": 5}
     replies = [answer_call({"name": "Rome"}) | {"usage": usage}, answer_call() | {"usage": usage}]
     turn, model = await ask(*replies, limits=Limits(max_tokens_total=10))
@@ -332,7 +332,7 @@ async def test_where_the_tokens_are_used_up_an_answer_is_not_corrected() -> None
     assert "No more tool calls" in model.texts[1]
 
 
-async def test_an_answer_without_visible_words_is_no_answer() -> None:
+async def test_empty_answers_raise_an_output_error() -> None:
     with pytest.raises(OutputError):
         await ask("", "", "", on_limit="raise")
 

@@ -1,4 +1,4 @@
-"""A quantity in another unit than the question asks for needs a conversion, and its call is known."""
+"""A result in a different unit than the question asks for needs a conversion call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WEATHER = tool("weather", "Get the temperature of a city.", city=STRING)
         ("How much is that in pounds?", "5 kg", ("weight", 5.0, "kg", "lb")),
     ],
 )
-def test_a_result_in_another_unit_is_to_be_converted(
+def test_a_result_in_a_different_unit_needs_a_conversion(
     question: str, result: str, needed: tuple[str, float, str, str]
 ) -> None:
     conversion = find_conversion(question, [result])
@@ -55,7 +55,7 @@ def test_a_result_in_another_unit_is_to_be_converted(
         ("How warm is it in Celsius?", ["order 12 came to 3 m"]),
     ],
 )
-def test_results_of_any_other_kind_are_not(question: str, results: list[str]) -> None:
+def test_other_results_need_no_conversion(question: str, results: list[str]) -> None:
     assert find_conversion(question, results) is None
 
 
@@ -73,11 +73,11 @@ def test_results_of_any_other_kind_are_not(question: str, results: list[str]) ->
         (Conversion("weight", 5.0, "kg", "lb", "pounds"), None),
     ],
 )
-def test_the_call_that_converts_is_known(conversion: Conversion, call: object) -> None:
+def test_the_conversion_call_is_built_from_the_tools(conversion: Conversion, call: object) -> None:
     assert find_conversion_call(conversion, (WEATHER, RATE, UNITS, MONEY)) == call
 
 
-def test_without_a_tool_that_converts_there_is_no_call() -> None:
+def test_without_a_conversion_tool_there_is_no_call() -> None:
     assert find_conversion_call(Conversion("length", 1.0, "km", "mi", "miles"), (WEATHER, RATE)) is None
 
 
@@ -85,14 +85,12 @@ def test_without_a_tool_that_converts_there_is_no_call() -> None:
     ("question", "source", "target"),
     [("26 miles in km", "mi", "km"), ("How many miles are 26 km?", "km", "mi"), ("Convert 26 km to miles", "km", "mi")],
 )
-def test_the_units_of_a_question_say_which_way_its_quantity_is_converted(
-    question: str, source: str, target: str
-) -> None:
-    turned = {"value": 26, "from_unit": target, "to_unit": source}
-    assert correct_conversion(turned, UNITS, question) == {"value": 26, "from_unit": source, "to_unit": target}
+def test_the_question_determines_the_direction_of_the_conversion(question: str, source: str, target: str) -> None:
+    swapped = {"value": 26, "from_unit": target, "to_unit": source}
+    assert correct_conversion(swapped, UNITS, question) == {"value": 26, "from_unit": source, "to_unit": target}
 
 
-def test_a_conversion_of_something_else_stays_as_it_is() -> None:
+def test_an_unrelated_conversion_is_unchanged() -> None:
     unrelated = {"value": 81, "from_unit": "km", "to_unit": "mi"}
     assert correct_conversion(unrelated, UNITS, "Convert 26 miles to km, and 81 as well") == unrelated
     assert correct_conversion({"city": "Rome"}, WEATHER, "26 miles in km") == {"city": "Rome"}

@@ -1,4 +1,4 @@
-"""Messages in the forms of the vendors' SDKs, and back: nothing is lost without a word."""
+"""Messages are converted to and from the formats of vendors; nothing is lost without a warning."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ ANTHROPIC: list[dict[str, Any]] = [
 ]
 
 
-def test_a_conversation_has_the_form_of_chat_completions_and_comes_back() -> None:
+def test_a_conversation_round_trips_through_chat_completions() -> None:
     notes: list[str] = []
     assert to_openai(CONVERSATION, notes) == OPENAI
     assert Message.from_openai(OPENAI, notes=notes) == CONVERSATION
     assert notes == []
 
 
-def test_a_conversation_has_the_form_of_the_messages_api_and_comes_back() -> None:
+def test_a_conversation_round_trips_through_the_messages_api() -> None:
     notes: list[str] = []
     assert to_anthropic(CONVERSATION, notes) == ANTHROPIC
     assert Message.from_anthropic(ANTHROPIC, notes=notes) == CONVERSATION
@@ -109,7 +109,7 @@ def test_a_conversation_is_converted_between_vendors() -> None:
     assert to_openai(Message.from_anthropic(ANTHROPIC)) == OPENAI
 
 
-def test_one_message_is_converted_alone() -> None:
+def test_a_single_message_is_converted() -> None:
     assert Message.user("Hello").to_openai() == {"role": "user", "content": "Hello"}
     assert Message.user("Hello").to_anthropic() == {"role": "user", "content": "Hello"}
     assert Message.from_openai({"role": "developer", "content": "Be brief."}) == Message.system("Be brief.")
@@ -142,7 +142,7 @@ THINKING: dict[str, Any] = {
 }
 
 
-def test_reasoning_and_signatures_come_back_and_go_to_the_provider_that_is_named() -> None:
+def test_reasoning_and_signatures_round_trip_and_are_the_echo_of_the_named_provider() -> None:
     message = Message.from_openai(REASONING)
     assert message.to_openai() == REASONING
     named = Message.from_openai(REASONING, provider="chat:m@host")
@@ -150,7 +150,7 @@ def test_reasoning_and_signatures_come_back_and_go_to_the_provider_that_is_named
     assert named.to_openai() == REASONING
 
 
-def test_thinking_comes_back_in_its_place_and_goes_to_the_provider_that_is_named() -> None:
+def test_thinking_round_trips_in_its_place_and_is_the_echo_of_the_named_provider() -> None:
     message = Message.from_anthropic(THINKING, provider="messages:m@host")
     assert (message.text, message.tool_calls) == ("I look.", (ToolCallRequest("c", "add", {}),))
     assert message.echo == Echo("messages:m@host", THINKING["content"])
@@ -164,7 +164,7 @@ def test_the_thinking_of_a_vendor_is_left_out_for_a_different_vendor_with_a_warn
     assert notes == ["left out: the reasoning of anthropic", "left out: the reasoning of openai"]
 
 
-def test_content_without_a_place_is_warned_about() -> None:
+def test_content_without_a_counterpart_gets_a_warning() -> None:
     notes: list[str] = []
     result = Message(Role.TOOL, (ImagePart(PNG, "image/png"),), tool_call_id="c", is_error=True, taint="web")
     assert result.to_openai(notes) == {
@@ -177,7 +177,7 @@ def test_content_without_a_place_is_warned_about() -> None:
     ]
 
 
-def test_an_image_in_a_result_and_a_failed_call_have_a_place_in_the_messages_api() -> None:
+def test_the_messages_api_keeps_an_image_in_a_result_and_the_error_flag() -> None:
     result = Message(Role.TOOL, (ImagePart(PNG, "image/png"),), tool_call_id="c", is_error=True)
     [written] = to_anthropic([result])
     assert written["content"][0]["content"][0]["type"] == "image"
@@ -192,7 +192,7 @@ def test_an_image_in_a_result_and_a_failed_call_have_a_place_in_the_messages_api
         ({"type": "video"}, "[video]"),
     ],
 )
-def test_a_part_of_openais_that_cannot_be_kept_is_named_in_the_text(part: Any, shown: str) -> None:
+def test_an_unsupported_part_of_openai_is_named_in_the_text(part: Any, shown: str) -> None:
     notes: list[str] = []
     message = Message.from_openai({"role": "user", "content": [part]}, notes=notes)
     assert message.text == shown
@@ -207,7 +207,7 @@ def test_a_part_of_openais_that_cannot_be_kept_is_named_in_the_text(part: Any, s
         ({"type": "search_result", "source": "a", "title": "b", "content": []}, "[search_result]"),
     ],
 )
-def test_a_block_of_anthropics_that_cannot_be_kept_is_named_in_the_text(block: Any, shown: str) -> None:
+def test_an_unsupported_block_of_anthropic_is_named_in_the_text(block: Any, shown: str) -> None:
     notes: list[str] = []
     message = Message.from_anthropic({"role": "user", "content": [block]}, notes=notes)
     assert message.text == shown
@@ -247,7 +247,7 @@ def test_arguments_that_are_no_json_object_are_kept_as_the_model_wrote_them() ->
     assert notes == ["left out: arguments of a call that are no JSON object"]
 
 
-def test_audio_and_text_documents_come_back() -> None:
+def test_audio_and_text_documents_round_trip() -> None:
     audio = {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]}
     assert Message.from_openai(audio).to_openai() == audio
     text = {"type": "text", "media_type": "text/plain", "data": "Hällo"}
@@ -271,14 +271,14 @@ def test_audio_and_text_documents_come_back() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_message_is_a_value_error(read: Any, data: Any) -> None:
+def test_an_invalid_message_is_a_value_error(read: Any, data: Any) -> None:
     with pytest.raises(ValueError, match="not a"):
         read(data)
 
 
 @unhurried
 @given(JSON)
-def test_whatever_is_no_message_of_a_vendor_is_a_value_error_and_nothing_else(data: Any) -> None:
+def test_any_json_that_is_no_message_of_a_vendor_raises_only_a_value_error(data: Any) -> None:
     for read in (Message.from_openai, Message.from_anthropic):
         if data != []:
             with pytest.raises(ValueError, match="not a"):
@@ -295,7 +295,7 @@ def test_any_conversation_can_be_written_as_json_for_both_vendors(messages: list
 
 @unhurried
 @given(CONTENT, ANY_TEXT)
-def test_what_a_user_attaches_is_never_lost_without_a_word(content: Any, name: str) -> None:
+def test_attachments_of_a_user_are_never_lost_without_a_warning(content: Any, name: str) -> None:
     message = Message(Role.USER, content)
     for write, read in ((to_openai, Message.from_openai), (to_anthropic, Message.from_anthropic)):
         notes: list[str] = []

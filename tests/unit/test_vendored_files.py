@@ -1,4 +1,4 @@
-"""The files of other projects that the page uses are those of the manifest, with their licences."""
+"""The vendored files of the page match the manifest, and each package has its licence."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def test_each_vendored_package_has_an_exact_version_and_its_licence() -> None:
         assert "Copyright" in licence
 
 
-def test_vendored_files_name_no_source_map_and_no_other_host_to_load_from() -> None:
+def test_vendored_files_load_no_source_map_and_nothing_from_another_host() -> None:
     loading = re.compile(r"sourceMappingURL|importScripts\(|\bimport\(\s*[\"']https?:|\bfrom\s*[\"']https?:")
     assert [path.name for path in VENDOR.rglob("*.js") if loading.search(path.read_text(encoding="utf-8"))] == []

@@ -1,4 +1,4 @@
-"""Whatever a conversation went through, what is sent of it is valid by the rules of its API."""
+"""Any conversation is sent in a form that is valid by the rules of the API."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ JSON = st.recursive(
 
 
 class Long(str):
-    """So long that a failing example does not show it."""
+    """A long string with a short repr in a failing example."""
 
     def __repr__(self) -> str:
         return f"Long({len(self)})"
@@ -108,7 +108,7 @@ EchoOf = Callable[[Sequence[ToolCallRequest]], Any]
 def assistant_messages(draw: st.DrawFn, echo_of: EchoOf) -> Message:
     calls = draw(CALLS)
     mine = echo_of(calls if draw(st.booleans()) else calls[1:])
-    echo = draw(st.sampled_from([None, Echo(ME, mine), Echo(ME, draw(JSON)), Echo("somebody else", mine)]))
+    echo = draw(st.sampled_from([None, Echo(ME, mine), Echo(ME, draw(JSON)), Echo("another provider", mine)]))
     return Message(Role.ASSISTANT, draw(CONTENT), calls, echo=echo)
 
 
@@ -138,14 +138,14 @@ def test_any_conversation_is_valid_for_messages(conversation: list[Message]) -> 
         check_messages(("", messages_api.to_wire(conversation, ME, profile)), profile)
 
 
-# A conversation that goes on.
+# Growing conversations.
 
 
 GIVEN: st.SearchStrategy[Content] = st.one_of(st.just("12:00"), st.tuples(IMAGES), st.tuples(FILES))
 
 
 @st.composite
-def sane_turns(draw: st.DrawFn) -> list[list[Message]]:
+def valid_requests(draw: st.DrawFn) -> list[list[Message]]:
     """Return the requests of a conversation in which every call is answered before the next request."""
     messages: list[Message] = []
     requests: list[list[Message]] = []
@@ -171,14 +171,14 @@ def sent_items(request: list[Message]) -> Iterator[list[Any]]:
     yield messages_api.to_wire(request, ME)
 
 
-@given(sane_turns())
-def test_what_was_sent_once_is_sent_the_same_way_again(requests: list[list[Message]]) -> None:
+@given(valid_requests())
+def test_later_requests_start_with_the_messages_of_earlier_requests(requests: list[list[Message]]) -> None:
     for before, after in pairwise(requests):
         for earlier, later in zip(sent_items(before), sent_items(after), strict=True):
             assert later[: len(earlier)] == earlier
 
 
-# One by one.
+# Single rules.
 
 
 CALL = ToolCallRequest("a", "f", {"x": 1})
@@ -246,28 +246,28 @@ def result(call_id: str, content: Content = "done", *, is_error: bool = False) -
                 result("b", "Error: x", is_error=True),
             ],
             [("assistant", None), ("tool", "ERROR: no"), ("tool", "Error: x")],
-            id="errors say so, once",
+            id="errors get one prefix",
         ),
         pytest.param(
             [Message.user(""), Message.user("Hi"), Message.assistant(" "), Message.user("Hm")],
             [("user", "(no text)\n\nHi\n\nHm")],
-            id="nothing said",
+            id="empty messages",
         ),
         pytest.param(
             [Message.user("Hi"), Message.assistant("Well"), Message.assistant("yes")],
             [("user", "Hi"), ("assistant", "Well\n\nyes"), ("user", wire_history.GO_ON)],
-            id="the model has the last word",
+            id="the message of the model is last",
         ),
-        pytest.param([], [("user", wire_history.NO_TEXT)], id="nothing at all"),
+        pytest.param([], [("user", wire_history.NO_TEXT)], id="no messages"),
     ],
 )
-def test_a_conversation_is_put_in_order(conversation: list[Message], expected: list[tuple[str, Any]]) -> None:
+def test_a_conversation_is_normalized(conversation: list[Message], expected: list[tuple[str, Any]]) -> None:
     sent = chat_api.to_wire(conversation, ME)
 
     assert [(message["role"], message["content"]) for message in sent] == expected
 
 
-def test_valid_ids_stay_and_invalid_ids_are_replaced_alike_in_call_and_result() -> None:
+def test_valid_ids_are_kept_and_invalid_ids_are_replaced_in_call_and_result() -> None:
     calls = [ToolCallRequest(call_id, "f", {}) for call_id in ("functions.f:0", "x" * 46, "", "ok")]
     conversation = [Message.assistant("", calls), *(result(call.id, call.id or "empty") for call in calls)]
 
@@ -282,7 +282,7 @@ def test_valid_ids_stay_and_invalid_ids_are_replaced_alike_in_call_and_result() 
     assert used[0] != "functions.f:0"
 
 
-def test_names_and_arguments_of_the_model_go_back_in_a_form_the_endpoint_takes() -> None:
+def test_invalid_names_and_arguments_are_sent_back_in_a_valid_form() -> None:
     call = ToolCallRequest("a", "functions.f", {"x": float("nan"), "y": "\ud83d\ude00\ud800"}, unreadable="{'x'")
 
     sent = chat_api.to_wire([Message.assistant("", [call])], ME)[0]["tool_calls"][0]["function"]
@@ -290,7 +290,7 @@ def test_names_and_arguments_of_the_model_go_back_in_a_form_the_endpoint_takes()
     assert sent == {"name": "functions_f", "arguments": '{"x":null,"y":"😀\ufffd"}'}
 
 
-def test_deep_arguments_do_not_end_the_conversation() -> None:
+def test_deeply_nested_arguments_are_sent_in_a_valid_form() -> None:
     deep: dict[str, Any] = {}
     for _ in range(900):
         deep = {"a": deep}
@@ -298,7 +298,7 @@ def test_deep_arguments_do_not_end_the_conversation() -> None:
     check_chat(chat_api.to_wire([Message.assistant("", [ToolCallRequest("a", "f", deep)])], ME))
 
 
-def test_images_of_tools_follow_the_results_where_a_tool_message_can_hold_only_text() -> None:
+def test_images_of_tools_follow_the_results_if_a_tool_message_holds_only_text() -> None:
     picture = ImagePart("aGVsbG8=", "image/png")
     conversation = [
         Message.assistant("", [CALL, OTHER]),
@@ -316,13 +316,13 @@ def test_images_of_tools_follow_the_results_where_a_tool_message_can_hold_only_t
     assert len(described) == 3
 
 
-def test_where_no_person_may_follow_a_tool_an_answer_stands_between() -> None:
+def test_an_assistant_message_is_inserted_if_no_user_message_may_follow_a_tool_message() -> None:
     sent = chat_api.to_wire([Message.assistant("", [CALL]), result("a"), Message.user("Hm")], ME, MISTRAL)
 
     assert [message["role"] for message in sent] == ["assistant", "tool", "assistant", "user"]
 
 
-def test_an_echo_that_does_not_have_the_very_calls_that_are_answered_is_not_used() -> None:
+def test_an_echo_with_different_calls_is_not_used() -> None:
     found_in_text = Message(Role.ASSISTANT, "Hm", (CALL,), echo=Echo(ME, responses_echo([])))
     sent = responses_api.to_wire([found_in_text, result("a")], ME)
 
@@ -347,7 +347,7 @@ def test_an_echo_that_does_not_have_the_very_calls_that_are_answered_is_not_used
         (ImagePart("A" * (4 * 1024 * 1024 * 5 // 3 + 8), "image/png"), False),
     ],
 )
-def test_an_image_no_provider_takes_is_described(image: ImagePart, shown: bool) -> None:
+def test_an_image_that_no_provider_accepts_is_described(image: ImagePart, shown: bool) -> None:
     sent = messages_api.to_wire([Message(Role.USER, (image,))], ME)[0]["content"][0]
 
     assert sent["type"] == ("image" if shown else "text")

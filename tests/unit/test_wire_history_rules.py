@@ -1,4 +1,4 @@
-"""The rules of the three APIs for a conversation, as their endpoints check them; and proof that the rules bite."""
+"""The rules of the three APIs for a conversation, as their endpoints check them, with invalid conversations."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_pdf(name: str, data: str, profile: EndpointProfile) -> None:
 
 
 def check_sizes(sent: Any) -> None:
-    """Count what is shown, and how large the whole request is."""
+    """Check the number of images and documents, and the size of the whole request."""
     written = json.dumps(sent)
     assert len(written) <= MAX_REQUEST
     shown = re.findall(r'"type": "(?:image|image_url|input_image|document|file|input_file)"', written)
@@ -257,21 +257,21 @@ NAMELESS = {"type": "file", "file": FILE | {"filename": ""}}
         pytest.param([USER, called(), USER], id="no calls in the list"),
         pytest.param([USER, called("a"), answered("a", " ")], id="a blank result"),
         pytest.param([USER, {"role": "assistant", "content": ""}, USER], id="an empty answer"),
-        pytest.param([USER, {"role": "assistant", "content": "Hi"}], id="the model has the last word"),
+        pytest.param([USER, {"role": "assistant", "content": "Hi"}], id="the message of the model is last"),
         pytest.param([USER, USER], id="two turns of one person"),
         pytest.param([USER, {"role": "system", "content": "Be kind"}, USER], id="instructions in the middle"),
-        pytest.param([{"role": "user", "content": "\ud800"}], id="half of a surrogate pair"),
+        pytest.param([{"role": "user", "content": "\ud800"}], id="a lone surrogate"),
         pytest.param([{"role": "user", "content": [IMAGE] * 21}], id="too many images"),
         pytest.param([{"role": "user", "content": [NAMELESS]}], id="a document without a name"),
         pytest.param([USER, called("a"), answered("a", [IMAGE])], id="an image in a tool message"),
     ],
 )
-def test_what_an_endpoint_refuses_breaks_a_rule(sent: list[dict[str, Any]]) -> None:
+def test_an_invalid_chat_completions_conversation_breaks_a_rule(sent: list[dict[str, Any]]) -> None:
     with pytest.raises((AssertionError, ValueError, IndexError)):
         check_chat(sent, OPENAI)
 
 
-def test_a_document_breaks_a_rule_where_the_endpoint_takes_none() -> None:
+def test_a_document_breaks_a_rule_if_the_endpoint_accepts_none() -> None:
     sent = [{"role": "user", "content": [{"type": "file", "file": FILE}]}]
     check_chat(sent, OPENAI)
 
@@ -294,14 +294,14 @@ DOCUMENT = {"type": "document", "source": SOURCE, "title": "a.pdf"}
             [ASKED, USES, {"role": "user", "content": [*ASKED["content"], RESULT]}], id="the result is not first"
         ),
         pytest.param([ASKED, USES, {"role": "user", "content": [RESULT, RESULT]}], id="two results"),
-        pytest.param([USES, {"role": "user", "content": [RESULT]}], id="the model begins"),
+        pytest.param([USES, {"role": "user", "content": [RESULT]}], id="the message of the model is first"),
         pytest.param([ASKED, ASKED], id="two turns of one person"),
         pytest.param([{"role": "user", "content": [{"type": "text", "text": " "}]}], id="a blank text"),
         pytest.param([{"role": "user", "content": [DOCUMENT | {"title": ""}]}], id="a document without a title"),
         pytest.param([{"role": "user", "content": [DOCUMENT] * 21}], id="too many documents"),
     ],
 )
-def test_what_the_messages_api_refuses_breaks_a_rule(sent: list[dict[str, Any]]) -> None:
+def test_an_invalid_messages_api_conversation_breaks_a_rule(sent: list[dict[str, Any]]) -> None:
     with pytest.raises(AssertionError):
         check_messages(("", sent))
 
@@ -314,6 +314,6 @@ def test_what_the_messages_api_refuses_breaks_a_rule(sent: list[dict[str, Any]])
         pytest.param([], id="nothing"),
     ],
 )
-def test_what_the_responses_api_refuses_breaks_a_rule(items: list[dict[str, Any]]) -> None:
+def test_an_invalid_responses_api_conversation_breaks_a_rule(items: list[dict[str, Any]]) -> None:
     with pytest.raises((AssertionError, IndexError)):
         check_responses(("", items))

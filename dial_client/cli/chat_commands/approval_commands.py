@@ -10,7 +10,7 @@ from dial_client.text.safe_text import one_line
 from dial_client.tools.approval import ApprovalChecker
 
 _MAX_NAMED = 6
-"""Tools that are named of those a pattern matches."""
+"""The maximum number of tools that are named after a new rule."""
 
 
 async def approve(session: ChatSession, arguments: str) -> None:
@@ -57,7 +57,7 @@ _NOTHING = "There are no rules and no grants. /approve SERVER/TOOL and /deny PAT
 
 
 def _add_rule(session: ChatSession, effect: Effect, pattern: str) -> None:
-    """Add a rule, and print which of the tools on offer it is about.
+    """Add a rule, and print the current tools that it matches.
 
     Raises:
         ConfigError: the pattern is missing, or can match no tool.
@@ -74,7 +74,7 @@ def _add_rule(session: ChatSession, effect: Effect, pattern: str) -> None:
     named = [f"{tool.server}/{tool.tool}" for tool in session.dial.tools if is_named(pattern, tool.server, tool.tool)]
     result = "runs without a question" if effect is Effect.ALLOW else "is denied"
     if not named:
-        session.print(f"{one_line(pattern, 80)} {result}; no tool on offer has such a name now.")
+        session.print(f"{one_line(pattern, 80)} {result}; it matches no tool at the moment.")
         return
     more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
     tools = ", ".join(one_line(name, 60) for name in named[:_MAX_NAMED])

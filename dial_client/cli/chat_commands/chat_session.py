@@ -1,4 +1,4 @@
-"""The conversation that a person holds: the client, the stored conversation, and the turns of this run."""
+"""The session of a conversation: the client, the stored conversation, and the turns of this run."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 MODEL_SETTINGS = ("model", "temperature")
-"""The settings of a conversation that are of its model."""
+"""The settings of a conversation that belong to its model."""
 COMPACT_AT = 0.8
-"""The part of the context window from which on a conversation is compacted before the next question."""
+"""The share of the context window at which a conversation is compacted before the next question."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command leaves to do."""
+    """The result of a command, which tells the conversation loop what to do next."""
 
     message: str | Message | None = None
-    """The question to ask; None for none."""
+    """The question to send to the model, if there is one."""
     draft: str | None = None
-    """The text to put into the input line; None for none."""
+    """The text to put into the input line, if there is one."""
     quit: bool = False
-    """The person wants to leave."""
+    """Whether the user wants to leave."""
 
 
 class Interrupted(DialError):
-    """The person pressed Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
 
 class ChatSession:
     """The conversation at the terminal.
 
     Args:
-        dial: answers the questions.
-        manager: stores the conversations.
-        options: those of the command line.
-        settings: the configuration in use.
-        screen: where commands print and ask.
-        conversation_id: the stored conversation; None for a new one, which begins with its first question.
+        dial: The client that answers the questions.
+        manager: The manager that stores the conversations.
+        options: The options of the command line.
+        settings: The configuration in use.
+        screen: The screen where commands print and ask.
+        conversation_id: The id of a stored conversation; None to create one with the first question.
     """
 
     def __init__(
@@ -78,33 +78,34 @@ class ChatSession:
         self.compactions: list[Compaction] = []
         """The summaries that were written in this run."""
         self.add_usage: Callable[[Usage, float | None], object] = lambda *_: None
-        """Counts what a summary used: tokens, and US dollars where they are known."""
+        """Adds the usage of a summary: its tokens, and its cost in US dollars if known."""
         self.render: Callable[[str], str] = safe
-        """Returns an answer of the model as it is printed."""
+        """Formats an answer of the model for the terminal."""
         self.set_theme: Callable[[str], None] | None = None
-        """Changes the colours by a name, or raises `KeyError`; None for a terminal without colours."""
+        """Sets the colours by the name of a theme, or raises `KeyError`; None if the terminal has no colours."""
 
     def print(self, text: str) -> None:
-        """Print lines; text of models and servers in it is safe already."""
+        """Print lines; text of models and servers in them must be escaped already."""
         self.screen.print_prose(text)
 
     def required_id(self) -> str:
         """Return the id of the conversation.
 
         Raises:
-            ConfigError: nothing was said yet.
+            ConfigError: the conversation has no question yet.
         """
         if self.conversation_id is None:
-            raise ConfigError("nothing was said yet", hint="the conversation begins with your first question")
+            raise ConfigError("there is no question yet", hint="the conversation begins with your first question")
         return self.conversation_id
 
     async def ask(self, question: str | Message, *, output_type: Any = None) -> AsyncGenerator[Event, None]:
-        """Ask a question in the conversation, and yield the events of its turn. Raises as `stream_chat`.
+        """Ask a question in the conversation, and yield the events of its turn.
 
-        A conversation that has filled the context window so far that the next answers may not fit is compacted first.
+        If the conversation takes `COMPACT_AT` of the context window, it is compacted first. Errors are those of
+        `ConversationManager.stream_chat`.
         """
         if self.conversation_id is None:
-            # A new one begins with its first question: one that was given up before is not worth going on with.
+            # Create a conversation only with its first question, so that no empty conversation is stored.
             self.conversation_id = (await self.manager.create()).id
         elif await self.manager.measure(self.conversation_id) >= COMPACT_AT:
             yield StatusChanged("Summarizing the older part of the conversation…")
@@ -120,7 +121,12 @@ class ChatSession:
                 yield event
 
     async def compact(self) -> Compaction | None:
-        """Compact the conversation; Ctrl-C stops that. Raises as `ConversationManager.compact`."""
+        """Compact the conversation.
+
+        Raises:
+            Interrupted: the user pressed Ctrl-C.
+            DialError: `ConversationManager.compact` failed.
+        """
         compaction: Compaction | None = None
         with process_runner.interrupts.scope() as scope:
             compaction = await self.manager.compact(self.required_id())
@@ -146,7 +152,7 @@ class ChatSession:
 
 
 def _find_chosen(options: Options) -> Iterator[str]:
-    """Yield the settings that the command line has: those of a stored conversation do not count then."""
+    """Yield the names of settings that the command line sets; they override those of a stored conversation."""
     if options.model is not None:
         yield from MODEL_SETTINGS
     if options.tool_format is not None:
@@ -161,7 +167,7 @@ async def _open_database(store: SQLStore) -> None:
     """Open the database while the servers are starting.
 
     Raises:
-        ConfigError: conversations cannot be stored; the hint is the way without.
+        ConfigError: conversations cannot be stored; the hint names ``--no-save``.
     """
     try:
         await store.warm()
@@ -173,14 +179,14 @@ async def _open_database(store: SQLStore) -> None:
 async def open_session(
     options: Options, settings: Settings, dial: DialClient, screen: CommandScreen
 ) -> AsyncGenerator[ChatSession, None]:
-    """Open the conversation that the options name: a new or a stored one.
+    """Open the conversation that the options name: a new or a stored conversation.
 
     Raises:
         ConfigError: there is no conversation to continue, or no place to store one.
-        ConversationNotFound: there is none with the id of ``--resume``.
+        ConversationNotFound: there is no conversation with the id of ``--resume``.
     """
     if not options.save and (options.continue_latest or options.resume is not None):
-        raise ConfigError("--no-save does not go with --continue or --resume")
+        raise ConfigError("--no-save cannot be combined with --continue or --resume")
     store = SQLStore.sqlite() if options.save else MemoryStore()
     try:
         if isinstance(store, SQLStore):

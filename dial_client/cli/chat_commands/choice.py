@@ -1,4 +1,4 @@
-"""An item that a person can choose, and the search that finds items."""
+"""An item that a user can choose, and the search that finds items."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class Choice:
     """An item of a list."""
 
     value: str
-    """What is returned for it."""
+    """The value that is returned if the item is chosen."""
     label: str
-    """One line, safe to print."""
+    """One line of text, escaped already."""
 
 
 MAX_FOUND = 100
-"""Items of a long list that a search returns at most; more words find the rest."""
+"""The maximum number of items that a search returns; more words find the other items."""
 
 Search = Callable[[str], Awaitable[Sequence[Choice]]]
-"""Returns the items that contain all these words, the most likely first; all items for no word, at most `MAX_FOUND`."""
+"""Returns the items that contain all given words, the best match first, at most `MAX_FOUND`; no words match all."""

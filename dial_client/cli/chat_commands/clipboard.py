@@ -1,4 +1,4 @@
-"""Copies a text to the clipboard: by a program of this machine, or through the terminal (OSC 52), also over ssh."""
+"""Copies a text to the clipboard: with a program, or through the terminal (OSC 52), which also works over ssh."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from typing import TextIO
 
 MAX_TERMINAL_BYTES = 74_994
-"""Bytes that terminals accept by OSC 52: xterm takes 100,000 characters of Base64 and escape sequence."""
+"""The maximum bytes of a text for OSC 52: xterm accepts 100,000 characters of Base64 and escape sequence."""
 _TIMEOUT = 5.0
-"""Seconds for a clipboard program."""
+"""Timeout of a clipboard program in seconds."""
 
 
 def copy(text: str, environment: Mapping[str, str], terminal: TextIO) -> str:
-    """Copy a text, and return how, in a few words; empty where that is not possible.
+    """Copy a text, and return the way in a few words; empty if the text cannot be copied.
 
     Args:
-        text: to copy.
-        environment: variables that tell which clipboard there is.
-        terminal: written to where no program is found, or the clipboard is at the other end of an ssh connection.
+        text: The text to copy.
+        environment: The environment variables, which show the available clipboards.
+        terminal: The terminal, used if no clipboard program is found or works.
     """
     for command in find_programs(environment):
         if _run(command, text):
@@ -36,7 +36,7 @@ def copy(text: str, environment: Mapping[str, str], terminal: TextIO) -> str:
 
 
 def find_programs(environment: Mapping[str, str]) -> list[list[str]]:
-    """Return the commands that set a clipboard here, the most likely first; over ssh only that of tmux."""
+    """Return the commands that set a clipboard here, the most likely first; over ssh only the command of tmux."""
     candidates: list[list[str]] = []
     if environment.get("TMUX"):
         # tmux ignores OSC 52 of programs by default; with -w it passes the text on to its own terminal.
@@ -58,14 +58,14 @@ def find_programs(environment: Mapping[str, str]) -> list[list[str]]:
 def to_osc52(data: bytes, environment: Mapping[str, str]) -> str:
     """Return the escape sequence that sets the clipboard of the terminal."""
     sequence = f"\x1b]52;c;{base64.b64encode(data).decode()}\x07"
-    if environment.get("STY"):  # GNU screen passes on what is wrapped in pieces
+    if environment.get("STY"):  # GNU screen passes on a sequence that is wrapped in short pieces
         pieces = (sequence[at : at + 250] for at in range(0, len(sequence), 250))
         return "".join(f"\x1bP{piece}\x1b\\" for piece in pieces)
     return sequence
 
 
 def _run(command: list[str], text: str) -> bool:
-    """Run a clipboard program. `xclip` and `wl-copy` stay in the background: nothing of theirs is waited for."""
+    """Run a clipboard program. Its output is not read, because `xclip` and `wl-copy` stay in the background."""
     encoding = "utf-16" if command[0] == "clip.exe" else "utf-8"
     try:
         done = subprocess.run(
@@ -82,7 +82,7 @@ def _run(command: list[str], text: str) -> bool:
 
 
 def find_terminal() -> TextIO:
-    """Return the terminal's stream: the one that a screen has not redirected."""
+    """Return the stream of the terminal, even while a screen redirects `sys.stdout`."""
     return sys.__stdout__ or sys.stdout
 
 

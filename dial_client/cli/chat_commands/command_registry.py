@@ -1,4 +1,4 @@
-"""All commands of a conversation: their names, their descriptions, and how the one that a line names is run."""
+"""All commands of a conversation with their descriptions, and the function that runs the command of a line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dial_client.errors import DialError
 from dial_client.text.safe_text import one_line, safe
 
 Run = Callable[[ChatSession, str], Awaitable[CommandResult | None]]
-"""Runs a command with the words behind its name; None where nothing is left to do."""
+"""Runs a command with the words after its name; returns None if nothing is left to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,18 @@ class ChatCommand:
     """A command of a conversation."""
 
     name: str
-    """With its slash: ``/model``."""
+    """The name with its slash, such as ``/model``."""
     arguments: str
-    """As ``/help`` shows them; empty for none."""
+    """The arguments in ``/help``; empty if there are none."""
     description: str
-    """One line."""
+    """The description in ``/help``, in one line."""
     run: Run
 
 
 async def run_command(line: str, session: ChatSession) -> CommandResult:
-    """Run the command that a line names, or return the message of the server's prompt that it names.
+    """Run the command that a line names; if the line names a server's prompt, return the prompt's message.
 
-    A path at the beginning of a line is no command: the line is a question. Ctrl-C stops a command.
+    A line that begins with a path is a question, not a command. Ctrl-C cancels a command.
     """
     result: CommandResult | None = None
     with process_runner.interrupts.scope() as scope:
@@ -107,7 +107,7 @@ def _revocable(session: ChatSession) -> list[str]:
 
 
 def describe_unknown(name: str) -> str:
-    """Return a sentence about a command that does not exist, with the nearest one that does."""
+    """Return a sentence about a command that does not exist, with the nearest existing command."""
     near = difflib.get_close_matches(name, [*command_descriptions(), *_ALIASES], n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"There is no command {one_line(name, 60)}: {hint}/help lists the commands."
@@ -119,7 +119,7 @@ def _find(name: str) -> ChatCommand | None:
 
 
 async def _help(session: ChatSession, arguments: str) -> None:
-    """List the commands, or describe those that are named."""
+    """List all commands, or the commands that `arguments` names."""
     words = [f"/{word.lstrip('/')}" for word in arguments.split()]
     found = [command for command in COMMANDS if not words or command.name in words]
     if not found:
@@ -145,11 +145,11 @@ _ALIASES = {"/exit": "/quit", "/clear": "/new", "/continue": "/resume", "/cost":
 COMMANDS = (
     ChatCommand("/help", "[COMMAND]", "list the commands", _help),
     ChatCommand("/new", "", "begin a new conversation", conversation_commands.begin_new),
-    ChatCommand("/resume", "[ID|WORDS]", "go on with another conversation", conversation_commands.resume),
-    ChatCommand("/fork", "[TITLE]", "go on in a copy of the conversation", conversation_commands.fork),
+    ChatCommand("/resume", "[ID|WORDS]", "continue another conversation", conversation_commands.resume),
+    ChatCommand("/fork", "[TITLE]", "continue in a copy of the conversation", conversation_commands.fork),
     ChatCommand("/rename", "TITLE", "change the title of the conversation", conversation_commands.rename),
     ChatCommand("/undo", "", "take back the last question and its answer", conversation_commands.undo),
-    ChatCommand("/redo", "", "bring back what was taken back", conversation_commands.redo),
+    ChatCommand("/redo", "", "bring back what /undo took back", conversation_commands.redo),
     ChatCommand("/retry", "", "ask the last question again", conversation_commands.retry),
     ChatCommand("/edit", "", "change the last question, and ask it again", conversation_commands.edit),
     ChatCommand("/compact", "[undo]", "summarize the older part of the conversation", conversation_commands.compact),
@@ -163,9 +163,9 @@ COMMANDS = (
     ChatCommand("/system", "[TEXT|none]", "the instructions for the model", model_commands.show_or_set_system),
     ChatCommand("/format", "[NAME]", "how tool calls are written", model_commands.show_or_set_format),
     ChatCommand("/usage", "", "tokens, cost, and the context window (also /cost)", model_commands.show_usage),
-    ChatCommand("/tools", "[WORDS]", "the tools on offer", server_commands.show_tools),
+    ChatCommand("/tools", "[WORDS]", "the tools that the model can call", server_commands.show_tools),
     ChatCommand("/servers", "[restart NAME]", "the servers and their state", server_commands.show_servers),
-    ChatCommand("/restart", "NAME", "start a server anew", server_commands.restart),
+    ChatCommand("/restart", "NAME", "restart a server", server_commands.restart),
     ChatCommand("/resources", "", "the servers' resources; @SERVER:URI attaches one", server_commands.show_resources),
     ChatCommand("/prompts", "", "the servers' prompts; /SERVER:PROMPT sends one", server_commands.show_prompts),
     ChatCommand("/login", "NAME", "log in to a server", configuration_commands.log_in),
@@ -181,4 +181,4 @@ COMMANDS = (
     ChatCommand("/theme", "[NAME]", "the colours of answers", configuration_commands.set_theme),
     ChatCommand("/quit", "", "leave (also Ctrl-D)", _quit),
 )
-"""In the order of ``/help``."""
+"""All commands, in the order of ``/help``."""

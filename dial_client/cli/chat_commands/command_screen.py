@@ -1,4 +1,4 @@
-"""The part of the terminal that commands use."""
+"""The interface of the terminal that commands use."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from dial_client.cli.chat_commands.choice import Search
 
 
 class CommandScreen(Protocol):
-    """Prints and asks. The questions raise `tty.Unanswered` where the person presses Ctrl-C or Ctrl-D."""
+    """Prints text and asks questions. Questions raise `tty.Unanswered` if the user presses Ctrl-C or Ctrl-D."""
 
     def print(self, text: str) -> None:
-        """Print lines; text of models and servers in it is safe already."""
+        """Print lines; text of models and servers in them must be escaped already."""
         ...
 
     def print_prose(self, text: str) -> None:
-        """Print sentences of the program, broken between words where the terminal would break them elsewhere."""
+        """Print sentences of the program, with word wrap in a terminal."""
         ...
 
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
-        """Return the key that is pressed; `keys` has the meaning of each, and other keys ask again."""
+        """Return the pressed key. `keys` maps each valid key to its meaning; for any other key, ask again."""
         ...
 
     async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
-        """Return the line that is typed."""
+        """Return the typed line."""
         ...
 
     async def choose(self, question: str, search: Search, words: str = "") -> str | None:
-        """Return the value of the item that is chosen, after a search for words; None for none."""
+        """Return the value of the item that the user chooses, after a search for `words`; None if they choose none."""
         ...
 
     async def page(self, text: str) -> None:
-        """Show a text that may be long, safe already: page by page, where that is possible."""
+        """Show a text that may be long, page by page if possible. It must be escaped already."""
         ...

@@ -1,4 +1,4 @@
-"""The commands about the configuration: read it again, log in to a server, and change the colours."""
+"""The commands about the configuration: reload it, log in to a server, and change the colours."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dial_client.text.safe_text import one_line, safe
 
 
 async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
-    """Read the configuration again: changed servers are restarted, the others keep running."""
+    """Reload the configuration: changed servers are restarted, unchanged servers keep running."""
     settings = await settings_of(session.options)
     if not settings.sources and not session.settings.sources:
-        raise ConfigError("there is no configuration file to read again")
+        raise ConfigError("there is no configuration file to reload")
 
     def report(name: str, result: ServerStatus | DialError) -> None:
         if isinstance(result, DialError):
@@ -29,7 +29,7 @@ async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 
 
 
 async def log_in(session: ChatSession, arguments: str) -> None:
-    """Log in to a server, and start it anew with the login."""
+    """Log in to a server, and restart it with the login."""
     from dial_client.cli import oauth_login
     from dial_client.cli.options import ExitCode
 

@@ -1,4 +1,4 @@
-"""The stored conversation that a person means: the latest one, one by its id or its words, or one from a list."""
+"""Finds the stored conversation that the user means: the latest, by id, by words in it, or chosen from a list."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ async def find_conversation(options: Options, manager: ConversationManager, scre
     """Return the id of the conversation that the options name; None for a new one.
 
     Raises:
-        ConfigError: there is no conversation to continue, or several are meant.
-        ConversationNotFound: there is none with this id.
+        ConfigError: there is no conversation to continue, or several match.
+        ConversationNotFound: there is no such conversation.
     """
     if options.resume is not None:
         known = await resolve(options.resume, manager, screen)
@@ -44,13 +44,13 @@ async def find_conversation(options: Options, manager: ConversationManager, scre
 
 
 async def resolve(text: str, manager: ConversationManager, screen: CommandScreen) -> str | None:
-    """Return the id of the conversation that a text means: its id, the beginning of it, or words that occur in it.
+    """Return the id of the conversation that a text names by its id, the beginning of its id, or words in it.
 
-    Where the text means several, or is empty, the person chooses; None where they choose none.
+    If several conversations match, or the text is empty, the user chooses; None if they choose none.
 
     Raises:
-        ConfigError: several conversations are meant, and nobody is there to choose.
-        ConversationNotFound: there is none.
+        ConfigError: several conversations match, and there is no terminal to ask at.
+        ConversationNotFound: no conversation matches.
     """
     text = text.strip()
     if text:
@@ -63,7 +63,7 @@ async def resolve(text: str, manager: ConversationManager, screen: CommandScreen
         if len(found) == 1:
             return found[0]
     if not tty.is_there():
-        problem = f"{one_line(text, 60)!r} means several conversations" if text else "which conversation?"
+        problem = f"{one_line(text, 60)!r} matches several conversations" if text else "which conversation?"
         raise ConfigError(problem, hint=f"give more of its id; {_HINT}")
     search = partial(_search, manager)
     return await pick(screen, "Conversation", search, nothing="No conversation is stored yet.", words=text)

@@ -1,4 +1,4 @@
-"""The commands about the conversation: begin, find and copy one, and take back or repeat what was said."""
+"""The commands about the conversation: begin, find and copy conversations, and take back or repeat questions."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dial_client.messages.message import Message, Role, TextPart
 from dial_client.text.safe_text import one_line, safe
 
 MAX_LINES = 40
-"""Lines of an earlier answer that are shown again."""
+"""The maximum lines of an earlier answer that are shown again."""
 
 
 async def begin_new(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
-    """Begin a new conversation; the one before stays stored."""
+    """Begin a new conversation; the current one stays stored."""
     before, session.conversation_id = session.conversation_id, None
-    kept = f" /resume {before[:8]} goes back to the one before." if before and session.options.save else ""
+    kept = f" /resume {before[:8]} goes back to the previous one." if before and session.options.save else ""
     session.print(f"A new conversation.{kept}")
 
 
 async def resume(session: ChatSession, arguments: str) -> None:
-    """Go on with another stored conversation: by its id, by words in it, or chosen from a list."""
+    """Continue another stored conversation: by its id, by words in it, or chosen from a list."""
     known = await resolve(arguments, session.manager, session.screen)
     if known is None:
         session.print("The conversation stays the same.")
@@ -41,7 +41,7 @@ async def show_last_exchange(session: ChatSession) -> None:
         return
     hidden = sum(message.role is Role.USER for message in messages[:start])
     if hidden:
-        session.print(f"({hidden} earlier {'question' if hidden == 1 else 'questions'}: /export writes all of it)")
+        session.print(f"({hidden} earlier {'question' if hidden == 1 else 'questions'}: /export writes all of them)")
     session.print(f"> {_beginning(messages[start].text)}")
     calls = sum(len(message.tool_calls) for message in messages[start:])
     if calls:
@@ -56,7 +56,7 @@ async def show_last_exchange(session: ChatSession) -> None:
 
 
 async def fork(session: ChatSession, arguments: str) -> None:
-    """Go on in a copy of the conversation; the original stays as it is."""
+    """Continue in a copy of the conversation; the original is not changed."""
     before = session.required_id()
     copy = await session.manager.fork(before, title=arguments or None)
     session.conversation_id = copy.id
@@ -78,11 +78,11 @@ async def undo(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - 
 
 
 async def redo(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
-    """Bring back what /undo has taken back."""
+    """Bring back the exchange that /undo took back."""
     if await session.manager.restore(session.required_id()):
         await show_last_exchange(session)
     else:
-        session.print("There is nothing to bring back: nothing was taken back, or something was said since.")
+        session.print("There is nothing to bring back: nothing was taken back, or you asked something since.")
 
 
 async def retry(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
@@ -93,18 +93,18 @@ async def retry(session: ChatSession, arguments: str) -> CommandResult:  # noqa:
 
 
 async def edit(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
-    """Put the last question into the input line, in place of its answer."""
+    """Take back the last exchange, and put its question into the input line."""
     question = await _take_back(session)
     parts = () if isinstance(question.content, str) else question.content
     if len(parts) > 1:
-        session.print("What was attached to the question is not: mention it again.")
+        session.print("The attachments of the question are not in the input line: mention them again.")
     session.print("The last exchange is taken back: edit the question and send it (/redo brings it back as it was).")
     first = next((part.text for part in parts if isinstance(part, TextPart)), question.text)
     return CommandResult(draft=first)
 
 
 async def compact(session: ChatSession, arguments: str) -> None:
-    """Let the model summarize the older part of the conversation, or undo that."""
+    """Let the model summarize the older part of the conversation, or undo the summary."""
     conversation_id = session.required_id()
     if arguments == "undo":
         is_undone = await session.manager.restore(conversation_id, "compact")

@@ -1,4 +1,4 @@
-"""The commands about the model: which one answers, with which instructions, and what was used."""
+"""The commands about the model: choose the model, its instructions and tool format, and show the usage."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _KEYS = {
     "chat:ID": "OPENAI_BASE_URL",
     "ollama:ID": "OLLAMA_HOST",
 }
-"""For names of models the environment variable that they need."""
+"""The environment variable that each kind of model name needs."""
 
 
 async def show_or_switch(session: ChatSession, arguments: str) -> None:
-    """Show the model, or answer with another one from the next question on; without a name let the person choose."""
+    """Show the model, or switch to another model from the next question on; without a name, let the user choose."""
     if not arguments and tty.is_there():
         session.print(describe_model(session))
         arguments = await _choose(session) or ""
@@ -44,12 +44,12 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
         session.dial.model.switch(provider, tool_format=chosen)
         set_profiles(session.dial, options, session.settings)
         session.manager.locked_settings |= frozenset(MODEL_SETTINGS)
-        await to_thread.run_sync(prices.preload)  # the list has the size of the context window
+        await to_thread.run_sync(prices.preload)  # the price list has the sizes of context windows
     session.print(describe_model(session))
 
 
 async def _choose(session: ChatSession) -> str | None:
-    """Return the name of a model that is chosen from the known ones, or typed."""
+    """Return the name of a model that the user chooses from a list or types."""
     names = {name: f"{about} (from the configuration)" for name, about in _profiles(session).items()}
     names |= dict.fromkeys(await to_thread.run_sync(_find_local), "on this machine")
     known = [Choice(name, one_line(f"{name}  {about}", 200)) for name, about in names.items()]
@@ -74,7 +74,7 @@ def describe_model(session: ChatSession) -> str:
 
 
 async def show_models(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
-    """List the models that /model takes."""
+    """List the models that /model accepts."""
     lines = [describe_model(session)]
     for name, profile in session.settings.models.items():
         lines.append(f"  {one_line(name, 60)}: {one_line(profile.model or name, 80)} (from the configuration)")

@@ -1,4 +1,4 @@
-"""The commands that take something out of a conversation: copies, files, and the whole results of tools."""
+"""The commands that output parts of a conversation: to the clipboard, to files, or as whole tool results."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 MIN_ARGUMENTS, MAX_ARGUMENTS = 12, 60
-"""Columns of the arguments of a call in the list of calls."""
+"""The minimum and maximum columns for the arguments of a call in the list of calls."""
 
 
 async def copy(session: ChatSession, arguments: str) -> None:
-    """Copy the latest answer, the n-th latest, or the last block of code to the clipboard."""
+    """Copy the latest answer, the n-th latest answer, or the last block of code to the clipboard."""
     text = await _find_text(session, arguments)
     how = await to_thread.run_sync(clipboard.copy, text, clipboard.current_environment(), clipboard.find_terminal())
     if not how:
@@ -77,7 +77,7 @@ async def save(session: ChatSession, arguments: str) -> None:
 
 
 async def export(session: ChatSession, arguments: str) -> None:
-    """Write the whole conversation to a file: Markdown, or JSON where the name ends in .json."""
+    """Write the whole conversation to a file: Markdown, or JSON if the name ends in .json."""
     conversation_id = session.required_id()
     name = arguments or f"conversation-{conversation_id[:8]}.md"
     form = "json" if name.lower().endswith(".json") else "markdown"
@@ -93,7 +93,7 @@ async def _write(session: ChatSession, name: str, text: str) -> None:
         raise ConfigError(f"cannot be written: {why}", path=one_line(name, 200)) from None
     if is_there:
         keys = {"y": "replace it", "n": "leave it"}
-        if await session.screen.ask_key((), f"{one_line(name, 200)} is there already. Replace it? [y/n]", keys) != "y":
+        if await session.screen.ask_key((), f"{one_line(name, 200)} exists already. Replace it? [y/n]", keys) != "y":
             session.print("Not written.")
             return
     try:
@@ -104,7 +104,7 @@ async def _write(session: ChatSession, name: str, text: str) -> None:
 
 
 async def show_calls(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
-    """List the tool calls of the latest turn that made some."""
+    """List the tool calls of the latest turn that has any."""
     records = _find_records(session)
     width, columns = len(str(len(records))), shutil.get_terminal_size().columns
     lines = []
@@ -115,7 +115,7 @@ async def show_calls(session: ChatSession, arguments: str) -> None:  # noqa: ARG
         room = columns - width - cell_width(f"  {called}()  {size} ") - 1
         arguments_shown = fit(describe_arguments(record.arguments), max(MIN_ARGUMENTS, min(MAX_ARGUMENTS, room)))
         lines.append(f"{number:>{width}} {mark} {called}({arguments_shown})  {size}")
-    session.print("\n".join([*lines, "/last N shows the whole result of one."]))
+    session.print("\n".join([*lines, "/last N shows the whole result of a call."]))
 
 
 async def show_last(session: ChatSession, arguments: str) -> None:

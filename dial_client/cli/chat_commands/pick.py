@@ -1,4 +1,4 @@
-"""A choice from a list: in the live area, or by number where there is none."""
+"""A choice from a list: in the live area, or by number if there is no live area."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dial_client.cli.chat_commands.choice import Search
 from dial_client.cli.chat_commands.command_screen import CommandScreen
 
 ROWS = 12
-"""The most items that are printed at once."""
+"""The maximum number of items that are printed at once."""
 
 
 async def pick(screen: CommandScreen, question: str, search: Search, *, nothing: str, words: str = "") -> str | None:
-    """Let the person choose an item, and return its value; None where they choose none, or there is none.
+    """Let the user choose an item, and return its value; None if they choose none, or there are no items.
 
     Args:
-        screen: asks.
-        question: names what is chosen, in one or two words.
-        search: finds the items.
-        nothing: what to print where there are no items at all.
-        words: of the first search.
+        screen: The screen that asks.
+        question: The kind of item, in one or two words.
+        search: Finds the items.
+        nothing: The text to print if there are no items at all.
+        words: The words of the first search.
     """
     if not words and not await search(""):
         screen.print(nothing)
@@ -28,7 +28,7 @@ async def pick(screen: CommandScreen, question: str, search: Search, *, nothing:
 async def choose_by_number(screen: CommandScreen, question: str, search: Search, words: str = "") -> str | None:
     """Print the items with numbers, ask for a number or for words to search for, and return the value of an item.
 
-    Returns None for an empty line. Arguments as for `pick`.
+    Returns None for an empty line. The arguments are those of `pick`.
     """
     while True:
         found = await search(words)

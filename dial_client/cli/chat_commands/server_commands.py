@@ -11,7 +11,7 @@ from dial_client.text.safe_text import one_line
 
 
 async def show_tools(session: ChatSession, arguments: str) -> None:
-    """List the tools on offer, or those that have all these words in their name or description."""
+    """List the tools, or those that have all words of `arguments` in their name, server or description."""
     words = arguments.lower().split()
     found = [
         tool
@@ -23,7 +23,7 @@ async def show_tools(session: ChatSession, arguments: str) -> None:
     states = {one_line(name, 60): status.state for name, status in session.dial.servers.items()}
     if starting := [name for name, state in states.items() if state is ServerState.STARTING]:
         lines.append(f"Still starting: {', '.join(starting)}.")
-    session.print("\n".join(lines) or ("No tool has these words." if words else "No tools are on offer."))
+    session.print("\n".join(lines) or ("No tool has these words." if words else "There are no tools."))
 
 
 async def show_servers(session: ChatSession, arguments: str) -> None:
@@ -32,7 +32,7 @@ async def show_servers(session: ChatSession, arguments: str) -> None:
     if action == "restart":
         await restart(session, name.strip())
     elif action:
-        session.print("/servers lists the servers; /servers restart NAME starts one anew.")
+        session.print("/servers lists the servers; /servers restart NAME restarts a server.")
     else:
         lines = [describe_status(status) for status in session.dial.servers.values()]
         session.print("\n".join(lines) or "No servers are configured.")
@@ -49,12 +49,12 @@ async def show_prompts(session: ChatSession, arguments: str) -> None:  # noqa: A
 
 
 async def restart(session: ChatSession, name: str) -> None:
-    """Restart a server. Raises `ConfigError` if there is none of this name."""
+    """Restart a server. Raises `ConfigError` if there is no server of this name."""
     session.print(describe_status(await session.dial.restart_server(name)))
 
 
 async def call_prompt(session: ChatSession, line: str) -> Message | None:
-    """Return the message of ``/server:prompt arg=value``; None, with a warning, where that is not possible."""
+    """Return the message of ``/server:prompt arg=value``; None, with a warning, if that fails."""
     return await prompt_called(session.dial, line)
 
 

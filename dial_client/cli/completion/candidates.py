@@ -1,4 +1,4 @@
-"""The candidates for the last word of a command line. `commands` has to be imported: it registers the commands."""
+"""The candidates for the last word of a command line. Import `commands` first, because it registers the commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dial_client.cli.typer_apps import group_commands, load_groups, more, talk
 from dial_client.text.safe_text import one_line
 
 Candidates = Mapping[str, str]
-"""Values with descriptions."""
+"""Candidate values, with descriptions."""
 
 _OPTION_VALUES: Mapping[str, Callable[[KnownNames], Candidates]] = {
     "model": KnownNames.models,
@@ -30,7 +30,7 @@ _OPTION_VALUES: Mapping[str, Callable[[KnownNames], Candidates]] = {
     "resume": KnownNames.conversations,
 }
 _OF_SERVERS = ("login", "logout", "remove", "enable", "disable", "test")
-"""The commands of the group ``servers`` that take the name of one that is there."""
+"""The commands of the group ``servers`` that take the name of an existing server."""
 _SHELLS = dict.fromkeys(("bash", "zsh", "fish", "powershell"), "")
 _ARGUMENT_VALUES: Mapping[tuple[str, str], Callable[[KnownNames], Candidates]] = {
     ("call", "name"): KnownNames.tools,
@@ -41,7 +41,7 @@ _ARGUMENT_VALUES: Mapping[tuple[str, str], Callable[[KnownNames], Candidates]] =
 
 
 def find_candidates(words: Sequence[str]) -> Candidates:
-    """Return the candidates for the last of the words behind ``dial-chat``; none where files are to be proposed."""
+    """Return the candidates for the last of the words after ``dial-chat``; none if the shell should propose files."""
     *before, current = words or [""]
     command, rest = named_command(before)
     options = _options(command)
@@ -59,7 +59,7 @@ def find_candidates(words: Sequence[str]) -> Candidates:
 
 
 def _is_flag(option: Any) -> bool:
-    """True for an option without a value, and for no option at all."""
+    """Return True for an option without a value, and for None."""
     return option is None or option.is_flag
 
 
@@ -79,14 +79,14 @@ def _parameters(command: str | None) -> Sequence[Any]:
 
 
 def _value_of(flags: Iterable[str], words: Sequence[str]) -> str | None:
-    """Return the value that the words give an option."""
+    """Return the value that the words set for an option; None if they set none."""
     following = [value for flag, value in pairwise(words) if flag in flags]
     written = [word.partition("=")[2] for word in words if word.partition("=")[0] in flags and "=" in word]
     return next(iter([*following, *written]), None)
 
 
 def _positional(words: Sequence[str], options: Mapping[str, Any]) -> list[str]:
-    """Return the words that are no options and no values of options."""
+    """Return the words that are neither options nor values of options."""
     found: list[str] = []
     skip = False
     for word in words:
@@ -120,7 +120,7 @@ def _argument_values(command: str | None, given: Sequence[str], names: KnownName
 
 
 def _listed_in(text: str) -> Candidates:
-    """Return the values that a help lists, as in "list, show or delete"; none where it lists no words."""
+    """Return the values that a help text lists, as in "list, show or delete"; none if it is not such a list."""
     words = re.split(r",? or |, ", text)
     return dict.fromkeys(words, "") if all(re.fullmatch(r"[a-z-]+", word) for word in words) else {}
 
@@ -140,17 +140,17 @@ def _starting(found: Candidates, current: str) -> Candidates:
 
 
 def print_candidates(shell: str, words: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
-    """Print the candidates, one on a line, in the form that the shell's script reads; return the exit code."""
+    """Print the candidates, one per line, in the form that the shell's script reads; return the exit code."""
     try:
         lines = _bash_lines(environment) if shell == "bash" else _lines(shell, find_candidates(words))
-    except Exception:  # noqa: BLE001 - a person who types a command line is not to see why nothing is proposed
+    except Exception:  # noqa: BLE001 - an error message would appear in the command line that the user is typing
         return 1
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
 
 def _lines(shell: str, found: Candidates) -> list[str]:
-    """Return values with descriptions: one line each, without control characters."""
+    """Return values with descriptions, one line each, without control characters."""
     pairs = [(value, one_line(about, 80)) for value, about in found.items() if value == one_line(value, 1000)]
     if shell == "zsh":
         escaped = [(value.replace("\\", "\\\\").replace(":", "\\:"), about) for value, about in pairs]
@@ -159,7 +159,7 @@ def _lines(shell: str, found: Candidates) -> list[str]:
 
 
 def _bash_lines(environment: Mapping[str, str]) -> list[str]:
-    """Return values as bash inserts them: in place of what is behind the last of its word breaks."""
+    """Return values as bash inserts them: in place of the text after the last word break character."""
     line = environment.get("_DIAL_CHAT_LINE", "")
     try:
         words, is_quoted = shlex.split(line), False
@@ -173,7 +173,7 @@ def _bash_lines(environment: Mapping[str, str]) -> list[str]:
     start = known.end() if known else 0
     values = [value[start:] for value in find_candidates(words[1:]) if value == one_line(value, 1000)]
     if is_quoted:
-        # Inside quotes bash inserts a value as it is: a name of a server must neither end them nor run anything.
+        # Inside quotes bash inserts a value unchanged: it must not end the quotes or run a command.
         return [value for value in values if not set(value) & set("'\"$`\\!")]
     return [shlex.quote(value) for value in values]
 

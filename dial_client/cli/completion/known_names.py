@@ -1,4 +1,4 @@
-"""The names that completion proposes, of servers, tools, models and conversations, from files of this machine."""
+"""The names of servers, tools, models and conversations for completion, from files on this machine."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PATIENCE = 0.2
 
 
 class KnownNames:
-    """Names with descriptions, each read when it is needed; what cannot be read has none.
+    """Names with descriptions, which are read when they are needed; a file that cannot be read has no names.
 
     Args:
-        config: the configuration that the command line names; None for the one that is found, if it is trusted.
+        config: The configuration that the command line names; None for the files that are found, if they are trusted.
     """
 
     def __init__(self, config: str | None = None) -> None:
@@ -40,14 +40,14 @@ class KnownNames:
         return known_model_names(self._outline.models)
 
     def tools(self) -> dict[str, str]:
-        """Return the offered names of the tools that the servers had when they last ran."""
+        """Return the names, as offered to the model, of the tools that the servers had when they last ran."""
         from dial_client.tools.catalog import assign_names
 
         tools = dict(self._cached_tools())
         return {name: tools[key] for key, name in assign_names(tools).items()}
 
     def patterns(self) -> dict[str, str]:
-        """Return patterns of tools: those of each server together, and each."""
+        """Return patterns of tools: a pattern for all tools of each server, and a pattern for each tool."""
         names = {f"{server}/*": "all tools" for server in self.servers()}
         return names | {f"{server}/{tool}": about for (server, tool), about in self._cached_tools()}
 
@@ -67,7 +67,7 @@ class KnownNames:
 
     @cached_property
     def _files(self) -> list[ConfigFile]:
-        """The configuration files in use, without any that is not trusted."""
+        """The configuration files in use, without untrusted files."""
         try:
             return read_trusted_files(self._config)
         except ConfigError:

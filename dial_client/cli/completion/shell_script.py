@@ -75,14 +75,14 @@ _BASH_COMPLETION = (
     "/usr/local/share/bash-completion/bash_completion",
     "/opt/homebrew/share/bash-completion/bash_completion",
 )
-"""Where the package bash-completion is, which loads the scripts of a folder by itself."""
+"""Paths of the package bash-completion, which loads the scripts of a folder by itself."""
 
 
 def choose_shell(name: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the shell that is named, else the person's.
+    """Return the named shell, else the user's shell.
 
     Raises:
-        ConfigError: it is none of those that have a script.
+        ConfigError: the shell has no script.
     """
     found = name or Path(environment.get("SHELL", "powershell" if sys.platform == "win32" else "")).stem
     found = "powershell" if found == "pwsh" else found
@@ -93,12 +93,12 @@ def choose_shell(name: str | None, environment: Mapping[str, str] = os.environ) 
 
 
 def install(shell: str, home: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Install the script of a shell, and return sentences on what was done. Installing twice changes nothing more.
+    """Install the script of a shell, and return sentences about the changes. A second installation changes nothing.
 
     Args:
-        shell: a key of `SCRIPTS`.
-        home: the person's home folder.
-        environment: has the variables that move folders.
+        shell: A key of `SCRIPTS`.
+        home: The user's home folder.
+        environment: The environment variables, which may name other folders.
 
     Raises:
         ConfigError: a file cannot be written.
@@ -120,11 +120,11 @@ def install(shell: str, home: Path, environment: Mapping[str, str] = os.environ)
             sentences.append(f"added to {start}: {line}")
     except OSError as error:
         raise ConfigError(f"{error.filename or script} cannot be written: {error.strerror}") from None
-    return [*sentences, f"Completion for {shell} begins with the next shell that you open."]
+    return [*sentences, f"Completion for {shell} works in the next shell that you open."]
 
 
 def _start_line(shell: str, script: Path, home: Path, environment: Mapping[str, str]) -> tuple[Path | None, str]:
-    """Return the file that the shell reads when it starts, and the line it needs; no file where it needs none."""
+    """Return the start-up file of the shell, and the line to add to it; None as the file if no line is needed."""
     match shell:
         case "bash" if not any(Path(path).exists() for path in _BASH_COMPLETION):
             return home / ".bashrc", f"source '{script}'"
@@ -137,7 +137,7 @@ def _start_line(shell: str, script: Path, home: Path, environment: Mapping[str, 
 
 
 def _add_line(file: Path, line: str) -> bool:
-    """Add a line to the end of a file; False if it has the line already."""
+    """Add a line to the end of a file; return False if it has the line already."""
     text = file.read_text(encoding="utf-8", errors="surrogateescape") if file.exists() else ""
     if line in text.splitlines():
         return False
@@ -148,7 +148,7 @@ def _add_line(file: Path, line: str) -> bool:
 
 
 def _powershell_profile() -> Path:
-    """Return the file of the person's own profile. PowerShell itself is asked where that is."""
+    """Return the path of the user's PowerShell profile, which PowerShell itself names."""
     for program in ("pwsh", "powershell"):
         try:
             asked = subprocess.run(

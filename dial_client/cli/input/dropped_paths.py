@@ -15,7 +15,7 @@ _ABSOLUTE = re.compile(r"""['"]?(?:/|~/|file://|[A-Za-z]:[\\/])""")
 
 
 def mentions_of_paths(pasted: str) -> str:
-    """Return mentions (``@path``) of files where a pasted text is nothing but absolute paths of them; else empty."""
+    """Return mentions (``@path``) if a pasted text consists only of absolute paths of existing files; else empty."""
     text = pasted.strip()
     if len(text) > MAX_CHARS or not _ABSOLUTE.match(text):
         return ""
@@ -32,12 +32,12 @@ def mentions_of_paths(pasted: str) -> str:
 
 
 def mention_of(path: str) -> str:
-    """Return ``@path``, quoted where the path has spaces or other special characters."""
+    """Return ``@path``, quoted if the path has spaces or other special characters."""
     return f"@{path}" if re.fullmatch(r"[\w./\\~:+@%=-]+", path) and not path.endswith((".", ":")) else f'@"{path}"'
 
 
 def _to_path(text: str) -> str:
-    """Return the path of an existing file or folder; empty where there is none."""
+    """Return the path of an existing file or folder; empty if it does not exist."""
     if text.startswith("file://"):
         parts = urlsplit(text)
         text = url2pathname(parts.path) if sys.platform == "win32" else unquote(parts.path)

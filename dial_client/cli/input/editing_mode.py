@@ -1,4 +1,4 @@
-"""The keys of the input line, emacs' or vi's, as the person has set them for readline."""
+"""The editing mode of the input line, emacs or vi, as the user has set it for readline."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from prompt_toolkit.enums import EditingMode
 
 VARIABLE = "DIAL_EDITING_MODE"
-"""The environment variable that chooses: ``vi`` or ``emacs``."""
+"""The environment variable that sets the mode: ``vi`` or ``emacs``."""
 MAX_BYTES = 100_000
 _SETTING = re.compile(r"set\s+editing-mode\s+(vi|emacs)\b", re.IGNORECASE)
 _APPLICATION = "dial-chat"
 
 
 def find_editing_mode(environment: Mapping[str, str] = os.environ) -> EditingMode:
-    """Return the mode of `VARIABLE`, else of readline's ``inputrc``, else emacs."""
+    """Return the mode that `VARIABLE` sets, else the mode of readline's ``inputrc``, else emacs."""
     chosen = environment.get(VARIABLE, "").strip().lower()
     if chosen not in ("vi", "emacs"):
         chosen = _from_inputrc(_read_inputrc(environment))
@@ -37,7 +37,7 @@ def _read_inputrc(environment: Mapping[str, str]) -> str:
 
 
 def _from_inputrc(text: str) -> str:
-    """Return the last mode that is set for every program, or for this one; blocks of other programs do not count."""
+    """Return the last mode that is set for all programs or for dial-chat; blocks of other programs are ignored."""
     mode, blocks = "emacs", list[bool]()
     for line in map(str.strip, text.splitlines()):
         word, _, rest = line.partition(" ")

@@ -1,4 +1,4 @@
-"""The content of files that go with a message: text as text, images and PDF documents as parts of their own."""
+"""The content of files that are attached to a message: text files as text, images and PDF documents as own parts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dial_client.text.media_types import PDF
 from dial_client.text.safe_text import one_line, safe
 
 MAX_TEXT = 256_000
-"""Bytes of a text file."""
+"""The maximum bytes of a text file."""
 MAX_IMAGE = 5_000_000
-"""Bytes of an image: the least that the model APIs allow."""
+"""The maximum bytes of an image: the lowest limit of the model APIs."""
 MAX_DOCUMENT = 15_000_000
-"""Bytes of a PDF document."""
+"""The maximum bytes of a PDF document."""
 MAX_ALL = 20_000_000
-"""Bytes of all files of one message."""
+"""The maximum bytes of all files of one message."""
 MAX_ENTRIES = 300
-"""Entries of a folder that are listed."""
+"""The maximum entries of a folder that are listed."""
 _SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
@@ -33,7 +33,7 @@ def read_files(mentions: Sequence[FileMention]) -> list[Part]:
     """Return the parts of a message for the files and folders it mentions.
 
     Raises:
-        ConfigError: one of them is too large, of a kind that models do not take, or cannot be read.
+        ConfigError: a file is too large, has a type that models do not accept, or cannot be read.
     """
     parts: list[Part] = []
     left = MAX_ALL
@@ -55,12 +55,12 @@ def read_files(mentions: Sequence[FileMention]) -> list[Part]:
 
 
 def _read(path: Path) -> bytes:
-    """Return the content, at most one byte more than any file may have. A pipe or a device is never waited for."""
+    """Return the content, cut off one byte above the largest limit. Reading a pipe or a device does not block."""
     limit = max(MAX_TEXT, MAX_IMAGE, MAX_DOCUMENT) + 1
     if sys.platform == "win32":
         with path.open("rb") as file:
             return file.read(limit)
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - opens a file descriptor
         return file.read(limit)
 
 
@@ -75,7 +75,7 @@ def _to_part(mention: FileMention, data: bytes) -> Part:
     text = _decode(data)
     if text is None:
         accepted = "text, PNG, JPEG, GIF and WebP images, and PDF documents can be attached"
-        raise ConfigError(f"@{_name(mention)} is of another kind: {accepted}")
+        raise ConfigError(f"@{_name(mention)} has another type: {accepted}")
     _check_size(mention, data, MAX_TEXT, "a text file")
     return TextPart(safe(f"[file {_name(mention)}; the user attached it]\n{text}\n[end of file]"), foreign=True)
 

@@ -1,4 +1,4 @@
-"""Completion of paths in mentions (``@path``): names in a folder, and names anywhere below the working folder."""
+"""Completion of paths in mentions (``@path``): entries of a folder, and files anywhere below the working folder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dial_client.cli.input.dropped_paths import mention_of
 from dial_client.cli.input.proposal import Proposal
 
 MAX_SCANNED = 5000
-"""Entries that a search below the working folder looks at."""
+"""The maximum entries that a search below the working folder checks."""
 MAX_FOUND = 50
-"""Paths that are proposed."""
+"""The maximum number of proposed paths."""
 _SKIPPED = {"node_modules", "__pycache__", "venv", "site-packages", "target", "dist"}
 
 
@@ -22,7 +22,7 @@ def file_proposals(typed: str) -> list[Proposal]:
     """Return the completions of a path.
 
     Args:
-        typed: the text between the ``@`` and the cursor.
+        typed: The text between the ``@`` and the cursor.
     """
     quote = typed[:1] if typed[:1] in ('"', "'") else ""
     path = typed[1:] if quote else _unescape(typed)
@@ -36,14 +36,14 @@ def file_proposals(typed: str) -> list[Proposal]:
 
 
 def _unescape(typed: str) -> str | None:
-    """Return the path of an unquoted mention; None where the mention has ended."""
+    """Return the path of an unquoted mention; None if the mention ends before the cursor."""
     if sys.platform == "win32":
         return None if re.search(r"\s", typed) else typed
     return None if re.search(r"(?<!\\)\s", typed) else re.sub(r"\\(.)", r"\1", typed)
 
 
 def _written(name: str, quote: str) -> str:
-    """Return a path as it is written behind the ``@``; the quotes of a folder stay open."""
+    """Return a path as it is written after the ``@``; the quote of a folder stays open."""
     if quote and not name.endswith("/"):
         return f"{quote}{name}{quote}"
     mention = f"{quote}{name}" if quote else mention_of(name)[1:]
@@ -51,7 +51,7 @@ def _written(name: str, quote: str) -> str:
 
 
 def _in_folder(path: str) -> Iterator[tuple[str, str]]:
-    """Yield the entries of a folder that a path is the beginning of, and what they are."""
+    """Yield the folder entries that begin with the last part of a path, each with its kind."""
     folder, prefix = os.path.split(path)
     try:
         entries = sorted(os.scandir(Path(folder or ".").expanduser()), key=lambda entry: entry.name.lower())
@@ -65,7 +65,7 @@ def _in_folder(path: str) -> Iterator[tuple[str, str]]:
 
 
 def _below(part: str) -> Iterator[tuple[str, str]]:
-    """Yield the files below the working folder whose name contains a text; hidden and generated ones are left out."""
+    """Yield files below the working folder whose name contains `part`; hidden and generated files are left out."""
     scanned = 0
     for folder, folders, files in os.walk("."):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)

@@ -1,4 +1,4 @@
-"""Mentions of files and folders (``@path``) in what a person typed, and the problems with them."""
+"""Mentions of files and folders (``@path``) in typed text, and the problems with them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dial_client.text.safe_text import one_line
 from dial_client.turns.mentions import MENTION
 
 MAX_FILES = 20
-"""Files of one message."""
+"""The maximum number of files of one message."""
 MAX_NAMES = 2000
-"""Names of a folder that are compared with a path that does not exist."""
+"""The maximum number of names in a folder that are compared with a path that does not exist."""
 _PUNCTUATION = ".,;:!?)]}>\"'"
 _EXPLICIT = re.compile(r"[~.]{0,2}[/\\]|[A-Za-z]:[\\/]")
-"""Begins a path that cannot be anything else, such as the name of a package: ``/x``, ``./x``, ``../x``, ``~/x``."""
+"""The start of an explicit path, which cannot be a package name: ``/x``, ``./x``, ``../x``, ``~/x``."""
 # On Windows a backslash separates folders; elsewhere it escapes a space.
 _WORD = re.compile(r"[^\s]+" if sys.platform == "win32" else r"(?:\\.|[^\s\\])+")
 
@@ -32,7 +32,7 @@ class FileMention:
     written: str
     """The path as it was typed, without quotes."""
     problem: str = ""
-    """Why it cannot be attached; empty if it exists and is a file or a folder."""
+    """The reason why it cannot be attached; empty if it is an existing file or folder."""
 
     @property
     def path(self) -> Path:
@@ -43,12 +43,12 @@ class FileMention:
 def find_file_mentions(typed: str, servers: Iterable[str]) -> list[FileMention]:
     """Return the files and folders that a text mentions, each once.
 
-    A word that names no existing file is no mention (``@dataclass``, ``@types/node``), unless it is written as a path
-    (``./x``, ``/x``, ``~/x``, ``"x"``), or is nearly the name of a file: then its `problem` says so.
+    A word that names no existing file is not a mention (``@dataclass``, ``@types/node``), unless it has the form of a
+    path (``./x``, ``/x``, ``~/x``, ``"x"``) or resembles the name of a file: then it is a mention with a `problem`.
 
     Args:
-        typed: what a person typed; what was pasted or piped in mentions nothing.
-        servers: the names of the servers, whose resources are mentioned in the same way.
+        typed: The typed text, without pasted or piped text, which is not searched for mentions.
+        servers: The names of the servers, whose resources are mentioned in the same way.
     """
     prefixes = tuple(f"{server}:" for server in servers)
     found: list[FileMention] = []
@@ -63,12 +63,12 @@ def find_problem(mentions: Iterable[FileMention], within: Path | None = None) ->
     """Return the first problem of mentions, in one sentence; empty if all can be attached.
 
     Args:
-        mentions: of one message.
-        within: the folder that the files must be in; None for any.
+        mentions: The mentions of one message.
+        within: The folder that the files must be in; None for any folder.
     """
     mentions = list(mentions)
     if len(mentions) > MAX_FILES:
-        return f"{len(mentions)} files are mentioned: at most {MAX_FILES} go with one message"
+        return f"{len(mentions)} files are mentioned: at most {MAX_FILES} can be attached"
     if within is not None:
         outside = (mention for mention in mentions if not mention.path.resolve().is_relative_to(within.resolve()))
         if mention := next(outside, None):
@@ -117,7 +117,7 @@ def _missing(written: str) -> FileMention:
 
 
 def _nearest(written: str) -> str:
-    """Return the path of a file in the same folder whose name is nearly the same; empty where there is none."""
+    """Return the path of a file in the same folder with a similar name; empty if there is none."""
     folder, name = os.path.split(written)
     if len(name) < 3:
         return ""

@@ -12,21 +12,21 @@ from pathlib import Path
 from prompt_toolkit.history import History
 
 MAX_ENTRIES = 2000
-"""The latest entries that are offered."""
+"""The maximum number of entries that are offered, from the latest."""
 MAX_READ = 2 * 1024 * 1024
-"""Bytes that are read from the end of the file."""
+"""The maximum bytes that are read from the end of the file."""
 MAX_ENTRY = 20_000
-"""Characters of an entry; a longer one is offered in this run only."""
+"""The maximum characters of a stored entry; a longer entry is offered in this run only."""
 
 
 class InputHistory(History):
-    """A history that keeps no line that begins with a space, and repeats none.
+    """A history without lines that begin with a space, and without repeated lines.
 
-    A file has the format of `prompt_toolkit.history.FileHistory`.
+    The file has the format of `prompt_toolkit.history.FileHistory`.
 
     Args:
-        path: the file; None keeps the entries of this run only.
-        stored: returns an entry as it is to be stored; empty if it is not to be.
+        path: The file; None to keep the entries of this run only.
+        stored: Converts an entry to the text to store; an empty text is not stored.
     """
 
     def __init__(self, path: Path | None, stored: Callable[[str], str] = str) -> None:
@@ -44,7 +44,7 @@ class InputHistory(History):
         return list(dict.fromkeys(reversed(_parse(self._tail()))))[:MAX_ENTRIES]
 
     def store_string(self, string: str) -> None:
-        """Append an entry to the file, which only its owner can read. A file that cannot be written is no error."""
+        """Append an entry to the file, which only its owner can read. Errors of the file system are ignored."""
         text = self._stored(string)
         if self._path is None or not text or len(text) > MAX_ENTRY:
             return
@@ -53,11 +53,11 @@ class InputHistory(History):
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            with open(descriptor, "ab") as file:  # noqa: PTH123 - a descriptor
+            with open(descriptor, "ab") as file:  # noqa: PTH123 - opens a file descriptor
                 file.write(entry.encode(errors="replace"))
 
     def _tail(self) -> str:
-        """Return the end of the file, from the beginning of an entry."""
+        """Return the last part of the file, from the beginning of an entry."""
         if self._path is None:
             return ""
         try:

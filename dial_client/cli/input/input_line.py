@@ -1,4 +1,4 @@
-"""The input line: the buffer in which a person writes, and what becomes of it."""
+"""The input line: the buffer that the user edits, and the conversion of its text to a `UserInput`."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def history_path() -> Path:
-    """Return the file that keeps the history of the input line."""
+    """Return the path of the history file of the input line."""
     import platformdirs
 
     return Path(platformdirs.user_state_dir("dial-client"), "history")
 
 
 class InputLine:
-    """The input line of a conversation. Text is sent by Enter, and passed on as `UserInput`.
+    """The input line of a conversation. Enter sends its text as a `UserInput`.
 
     Args:
-        on_submit: takes what was sent.
-        completer: proposes completions.
-        validator: refuses a text, which stays in the input line, with a sentence.
-        history: the file of the history; None keeps it for this run only.
+        on_submit: Is called with each input that is sent.
+        completer: Proposes completions.
+        validator: Rejects a text with a message; the text stays in the input line.
+        history: The file of the history; None to keep the history for this run only.
     """
 
     def __init__(
@@ -103,27 +103,27 @@ class InputLine:
 
     @property
     def search_control(self) -> SearchBufferControl:
-        """The line of Ctrl-R, which has the focus during a search."""
+        """The search line of Ctrl-R, which has the focus during a search."""
         return self._search.control
 
     def to_input(self, text: str) -> UserInput:
-        """Return what is sent for a text of the input line."""
-        # Bytes that are no text arrive as lone surrogates, which nothing can store or send.
+        """Convert a text of the input line to the input to send."""
+        # Bytes that are not valid text arrive as lone surrogates, which cannot be stored or sent.
         text = _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text).strip()
         whole = _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", self.pasted.unfold(text))
         self._sent.add(whole)
         return UserInput(whole, text, self.pasted.without(text).strip())
 
     def take(self, text: str) -> UserInput:
-        """Return what is sent for a line that the terminal itself has read, and keep the line in the history."""
+        """Convert a line that the terminal itself has read to the input to send, and add it to the history."""
         if text.strip():
             self.buffer.history.append_string(text)
         return self.to_input(text)
 
     def edit(self, text: str) -> None:
-        """Put a text into the input line: one that was queued, or a question to ask again.
+        """Put a text into the input line, such as a queued message, or a question to ask again.
 
-        A text that was not sent from this line, such as that of a server's prompt, counts as pasted.
+        A text that was not sent from this line, such as the text of a server's prompt, counts as pasted.
         """
         is_own = text in self._sent
         self.buffer.document = Document(
@@ -131,13 +131,13 @@ class InputLine:
         )
 
     def open_editor(self, buffer: Buffer) -> None:
-        """Open the text of a buffer in the person's editor, and take over what is saved."""
+        """Open the text of a buffer in the user's editor, and replace it with the saved text."""
         get_app().create_background_task(self._open_editor(buffer))
 
     async def read(self, output: Output | None = None) -> UserInput:
-        """Return the next input of a plain terminal, without a screen around the line.
+        """Return the next input of a terminal without a screen.
 
-        A terminal that only prints has no editor: it gets no escape sequence, and its own lines are read.
+        A terminal that cannot move its cursor gets no escape sequences; its own line input is read.
 
         Raises:
             EOFError: Ctrl-D in an empty line.
@@ -192,13 +192,13 @@ class InputLine:
 
     def _accept(self, buffer: Buffer) -> bool:
         user_input = self.to_input(buffer.text)
-        get_app().vi_state.reset()  # the next line begins with inserting, as in readline
+        get_app().vi_state.reset()  # the next line begins in insert mode, as in readline
         if user_input.text:
             self.on_submit(user_input)
         return False
 
     def _completes_while_typing(self) -> bool:
-        """Return True where proposals are shown without Tab: in the name of a command, and in a mention."""
+        """Return True if proposals are shown without Tab: in the name of a command, and in a mention."""
         before = self.buffer.document.text_before_cursor
         if before.startswith("/"):
             return " " not in before

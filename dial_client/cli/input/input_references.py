@@ -1,4 +1,4 @@
-"""References in a person's input: resources (``@server:uri``), files (``@path``) and prompts (``/server:prompt``)."""
+"""References in the user's input: resources (``@server:uri``), files (``@path``) and prompts (``/server:prompt``)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dial_client.tools.prompts import Prompt
 
 
 async def with_attachments(dial: DialClient, user_input: UserInput, within: Path | None = None) -> str | Message:
-    """Return the message of an input: its text, and the resources and files that the person mentioned in it.
+    """Return the message of an input: its text, and the resources and files that it mentions.
 
     A warning names each resource that cannot be attached. With `within`, files must be in that folder.
 
     Raises:
-        ConfigError: a file cannot be attached: nothing is sent without it.
+        ConfigError: a mentioned file cannot be attached.
     """
     mentions = find_file_mentions(user_input.typed, dial.servers)
     if problem := find_problem(mentions, within):
@@ -40,9 +40,9 @@ async def with_attachments(dial: DialClient, user_input: UserInput, within: Path
 
 
 async def prompt_called(dial: DialClient, line: str) -> Message | None:
-    """Return the message of ``/server:prompt arg=value``; None, with a warning, where that is not possible.
+    """Return the message of ``/server:prompt arg=value``; None, with a warning, if that fails.
 
-    Without any ``arg=`` all that follows is the first argument.
+    Without any ``arg=``, the whole text after the name is the first argument.
     """
     try:
         found = await _prompt(dial, line)
@@ -57,7 +57,7 @@ async def prompt_called(dial: DialClient, line: str) -> Message | None:
 
 
 async def _prompt(dial: DialClient, line: str) -> tuple[Prompt, str] | None:
-    """Return the prompt that the line refers to, and the text behind its name."""
+    """Return the prompt that the line names, and the text after its name; None, with a warning, if there is none."""
     name = line.split(maxsplit=1)[0]
     prompts = [
         prompt for prompt in await dial.prompts.list() if f"{line} ".startswith(f"/{prompt.server}:{prompt.name} ")
@@ -70,7 +70,7 @@ async def _prompt(dial: DialClient, line: str) -> tuple[Prompt, str] | None:
 
 
 def _arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:
-    """Return the arguments of a prompt; None, with a warning, where they do not fit."""
+    """Return the arguments of a prompt; None, with a warning, if they are invalid."""
     names = [argument.name for argument in prompt.arguments]
     try:
         words = shlex.split(rest)
@@ -93,7 +93,7 @@ def _arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:
 
 
 def as_one(messages: Sequence[Message]) -> Message:
-    """Return the messages of a prompt as one message of the user; those of the assistant are marked."""
+    """Merge the messages of a prompt into one user message, in which messages of the assistant are marked."""
     parts: list[Part] = []
     taint = next((message.taint for message in messages if message.taint), "")
     for message in messages:

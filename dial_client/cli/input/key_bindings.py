@@ -1,4 +1,4 @@
-"""The keys of the input line, beside those of readline."""
+"""The key bindings of the input line, in addition to those of readline."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None]) -> KeyBindings:
-    """Return the key bindings of the input line; they do something only while the default buffer has the focus.
+    """Return the key bindings of the input line; they are active only while the default buffer has the focus.
 
     Args:
-        pasted: keeps the long texts that are pasted.
-        open_editor: opens the text of a buffer in an editor.
+        pasted: Stores the long texts that are pasted.
+        open_editor: Opens the text of a buffer in an editor.
     """
     keys = KeyBindings()
     here = has_focus(DEFAULT_BUFFER)
@@ -33,7 +33,7 @@ def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None
     def _send(event: KeyPressEvent) -> None:
         send_or_continue(event.current_buffer)
 
-    # In vi's keys Esc and Enter are what ends an insertion and sends the line.
+    # In vi mode, Esc ends insert mode, and Enter after it sends the line.
     @keys.add("escape", "enter", filter=here & ~vi_mode)
     @keys.add("c-j", filter=here)
     def _insert_line_break(event: KeyPressEvent) -> None:
@@ -61,9 +61,9 @@ def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None
 
 
 def send_or_continue(buffer: Buffer) -> None:
-    r"""Send the text of the buffer; where it ends in ``\``, put a line break in its place instead."""
+    r"""Send the text of the buffer; if ``\`` is before the cursor, replace it with a line break instead."""
     if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
-        buffer.complete_state = None  # Enter takes the chosen completion; the next one sends
+        buffer.complete_state = None  # this Enter accepts the completion; the next Enter sends
         return
     before = buffer.document.text_before_cursor
     if before.endswith("\\") and not before.endswith("\\\\"):

@@ -1,8 +1,9 @@
-"""The keyboard: keys that terminals report with their modifiers (Shift-Enter), and pasted text of any size.
+"""Keyboard input: keys that terminals report with their modifiers (Shift-Enter), and pasted text of any size.
 
-Two reports are in use: ``CSI code ; modifiers u`` (fixterms, the kitty keyboard protocol), and ``CSI 27 ; modifiers ;
-code ~`` (xterm's modifyOtherKeys). Both become the key that a terminal without such reports would have sent, and Enter
-with any modifier becomes Ctrl-J. `open_output` turns xterm's reports on where the terminal is known to have them.
+Terminals use two formats of reports: ``CSI code ; modifiers u`` (fixterms, the kitty keyboard protocol), and ``CSI 27 ;
+modifiers ; code ~`` (xterm's modifyOtherKeys). Both become the key that a terminal without such reports would have
+sent, and Enter with any modifier becomes Ctrl-J. `open_output` turns xterm's reports on if the terminal is known to
+support them.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _SHIFT, _ALT, _CTRL, _OTHERS = 1, 2, 4, 8 | 16 | 32
 _KEYPAD = {57414: "\r"} | {57399 + digit: str(digit) for digit in range(10)}
 """Keys of the numeric keypad, which the kitty protocol numbers."""
 _REPORTING = ("iTerm.app", "WezTerm", "ghostty", "mintty", "tmux")
-"""Values of ``TERM_PROGRAM``. Some other terminals take the request for a colour."""
+"""Values of ``TERM_PROGRAM`` whose terminals support reports. Some other terminals misread the request as a color."""
 
 
 def decode_reports(text: str) -> str:
-    """Return the text with the keys themselves in place of the reports on keys and their modifiers."""
+    """Return the text with each report of a key and its modifiers replaced by the characters of the key."""
     return _REPORT.sub(_decode, text) if "\x1b[" in text else text
 
 
@@ -66,16 +67,16 @@ def _with_modifiers(letter: str, held: int) -> str:
 
 
 class KeyboardParser(Vt100Parser):
-    """Parses what a terminal sends into keys; a pasted text costs time in proportion to its length."""
+    """Parses the input of a terminal into keys; the time for pasted text is proportional to its length."""
 
     def reset(self, request: bool = False) -> None:  # noqa: FBT001, FBT002 - the signature of prompt_toolkit
-        """Forget what is unfinished."""
+        """Discard incomplete input."""
         super().reset(request)
         self._held = ""
         self._pasted: list[str] = []
 
     def feed(self, data: str) -> None:
-        """Add what the terminal sent."""
+        """Parse more input of the terminal."""
         if self._in_bracketed_paste:
             self._feed_pasted(data)
             return
@@ -90,13 +91,13 @@ class KeyboardParser(Vt100Parser):
             self._feed_pasted(pasted)
 
     def flush(self) -> None:
-        """Treat what is unfinished as complete: nothing followed in time."""
+        """Treat incomplete input as complete, because no more input came in time."""
         held, self._held = self._held, ""
         super().feed(held)
         super().flush()
 
     def _feed_pasted(self, data: str) -> None:
-        # The end mark may come in as many pieces as it has characters.
+        # The end mark may arrive split into pieces, down to single characters.
         tail = 1 - len(_PASTE_END)
         before = "".join(self._pasted[tail:])[tail:]
         self._pasted.append(data)
@@ -110,7 +111,7 @@ class KeyboardParser(Vt100Parser):
 
 
 def open_input() -> Input:
-    """Return the keyboard of the terminal."""
+    """Return the keyboard input of the terminal, with decoded reports."""
     return with_decoded_keys(create_input())
 
 
@@ -125,7 +126,7 @@ def with_decoded_keys(keyboard: Input) -> Input:
 
 
 def read_early_lines(application: Application[Any]) -> None:
-    """Pass on the lines that were typed before the application ran: the terminal wrote their ends as line feeds."""
+    """Pass on lines that were typed before the application ran, with the line feeds at their ends turned into Enter."""
     keyboard = application.input
     while _has_keys(keyboard):
         presses = [
@@ -133,7 +134,7 @@ def read_early_lines(application: Application[Any]) -> None:
         ]
         application.key_processor.feed_multiple(presses)
     if keyboard.closed:
-        # Ctrl-D, which ends a terminal's input only for the reader of the moment.
+        # Ctrl-D ends the input for the current reader only: reopen it, and pass on the key.
         _reopen(keyboard)
         application.key_processor.feed(KeyPress(Keys.ControlD, "\x04"))
 
@@ -147,38 +148,38 @@ def _reopen(keyboard: Input) -> None:
 
 
 def _has_keys(keyboard: Input) -> bool:
-    """Return True if keys wait in a terminal. The console of Windows passes on what was typed by itself."""
+    """Return True if keys wait in a terminal. The Windows console passes on early keys by itself."""
     if sys.platform == "win32" or keyboard.closed:
         return False
     return bool(select.select([keyboard.fileno()], [], [], 0)[0])
 
 
 class KeyReportingOutput(Vt100_Output):
-    """A terminal that is asked to report Shift-Enter while keys are read, if it is known to have such reports."""
+    """A terminal output that requests reports of Shift-Enter while keys are read, if the terminal supports them."""
 
     def enable_bracketed_paste(self) -> None:
-        """Ask for marks around pasted text, and for reports on modified keys."""
+        """Request marks around pasted text, and reports of modified keys."""
         super().enable_bracketed_paste()
         if reports_modified_keys():
             self.write_raw("\x1b[>4;1m")
 
     def disable_bracketed_paste(self) -> None:
-        """Ask for neither any more."""
+        """Cancel both requests."""
         super().disable_bracketed_paste()
         if reports_modified_keys():
             self.write_raw("\x1b[>4;0m")
 
 
 def reports_modified_keys(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return True if the terminal is known to have xterm's reports on modified keys."""
+    """Return True if the terminal is known to support xterm's reports of modified keys."""
     program, term = environment.get("TERM_PROGRAM", ""), environment.get("TERM", "")
     return "XTERM_VERSION" in environment or program in _REPORTING or term.startswith("foot")
 
 
 def open_output(stream: TextIO | StdoutProxy) -> Output:
-    """Return the terminal behind a stream, such as standard error. It is not asked where its cursor is.
+    """Return the terminal output of a stream, such as standard error, without queries of the cursor position.
 
-    A terminal that does not answer would get a warning about that.
+    If a terminal does not answer such a query, prompt_toolkit prints a warning.
     """
     terminal = stream.original_stdout if isinstance(stream, StdoutProxy) else stream
     if sys.platform != "win32" and terminal is not None and terminal.isatty():

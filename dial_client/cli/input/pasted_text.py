@@ -7,14 +7,14 @@ import re
 from dial_client.turns.mentions import MENTION
 
 FOLDED_LINES = 6
-"""A pasted text of this many lines is folded."""
+"""The number of lines from which a pasted text is folded."""
 FOLDED_CHARS = 800
-"""A pasted text of this many characters is folded."""
+"""The number of characters from which a pasted text is folded."""
 _PLACEHOLDER = re.compile(r"\[pasted [^\[\]\n]{1,60}\]")
 
 
 def normalize_newlines(text: str) -> str:
-    """Return the text with a line feed for each line break: terminals send a carriage return."""
+    """Return the text with a line feed for each line break; terminals send carriage returns."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -25,10 +25,11 @@ class PastedTexts:
         self._texts: dict[str, str] = {}
 
     def insertion(self, text: str, *, is_draft: bool = False) -> str:
-        """Return what to insert into the input line for a pasted text: itself, or a placeholder.
+        """Return the text to insert into the input line for a pasted text: the text itself, or a placeholder.
 
-        A text that would refer to a file or a resource (``@``) is folded however short it is: what others wrote must
-        not attach anything. With `is_draft`, the text is the whole line: one that would be a command is folded, too.
+        A text with a reference to a file or a resource (``@``) is folded whatever its length, so that pasted text
+        cannot attach anything. With `is_draft`, the text is the whole line, and it is also folded if it would be a
+        command.
         """
         lines = text.count("\n") + (not text.endswith("\n"))
         is_command = is_draft and text.lstrip().startswith(("!", "/"))
@@ -46,10 +47,10 @@ class PastedTexts:
         return _PLACEHOLDER.sub(lambda found: self._texts.get(found[0], found[0]), text)
 
     def stored(self, text: str) -> str:
-        """Return the text as the history stores it: unfolded.
+        """Return the unfolded text, as the history stores it.
 
-        Empty if something that was pasted would be a reference or a command in it: what a later run recalls counts as
-        typed.
+        The result is empty if pasted text in it would be a reference or a command, because text that a later run
+        recalls counts as typed.
         """
         texts = [self._texts[found[0]] for found in _PLACEHOLDER.finditer(text) if found[0] in self._texts]
         begins_folded = bool(texts) and self.placeholder_before(text.lstrip().partition("]")[0] + "]") != ""
@@ -58,7 +59,7 @@ class PastedTexts:
         return "" if is_command or any(map(_refers, texts)) else whole
 
     def fold(self, text: str) -> str:
-        """Return the text with placeholders in place of the pasted texts that are in it, the longest first."""
+        """Return the text with each pasted text in it replaced by its placeholder, the longest first."""
         for placeholder, pasted in sorted(self._texts.items(), key=lambda item: -len(item[1])):
             text = text.replace(pasted, placeholder)
         return text
@@ -68,7 +69,7 @@ class PastedTexts:
         return _PLACEHOLDER.sub(lambda found: " " if found[0] in self._texts else found[0], text)
 
     def placeholder_before(self, text: str) -> str:
-        """Return the placeholder that the text ends with; empty where there is none."""
+        """Return the placeholder that the text ends with; empty if there is none."""
         found = next((found for found in _PLACEHOLDER.finditer(text[-80:]) if text.endswith(found[0])), None)
         return found[0] if found and found[0] in self._texts else ""
 

@@ -12,13 +12,13 @@ class Proposal:
     """One completion."""
 
     text: str
-    """Takes the place of what is replaced."""
+    """The completed text, which replaces the last `replaced` characters."""
     replaced: int
-    """Characters before the cursor."""
+    """The number of characters before the cursor to replace."""
     about: str = ""
 
     @property
     def is_safe(self) -> bool:
-        """True if the text is the same when it is shown: a completed line is sent unchanged."""
+        """Whether the text equals its displayed form; a completed line is sent unchanged."""
         text = self.text.rstrip(" ")
         return text == one_line(text, len(text) + 1)

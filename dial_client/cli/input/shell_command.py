@@ -1,4 +1,4 @@
-"""Commands of the person's shell (``!command``), and their output for the model (``!!``)."""
+"""Commands of the user's shell (``!command``), and their output for the model (``!!``)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dial_client.messages.message import Part, TextPart
 from dial_client.text.safe_text import one_line
 
 MAX_SENT = 30_000
-"""Characters of an output that the model reads: the beginning and the end of a longer one."""
+"""The maximum characters of an output for the model; of a longer output, the middle is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Finished:
-    """A command that was run."""
+    """A finished command."""
 
     command: str
     code: int
@@ -32,10 +32,10 @@ class _Finished:
 
 
 class ShellCommands:
-    """Runs commands in the person's shell, and keeps the output that goes with the next message.
+    """Runs commands in the user's shell, and keeps the output to send with the next message.
 
     Args:
-        suspended: gives the terminal to the command while it lasts.
+        suspended: Returns a context in which the command controls the terminal.
     """
 
     def __init__(self, suspended: Callable[[], AbstractAsyncContextManager[None]] = nullcontext) -> None:
@@ -46,8 +46,8 @@ class ShellCommands:
     async def run(self, line: str) -> str:
         """Run the command of a line that begins with ``!``, and return a sentence about it.
 
-        The command has the terminal, as in a shell. ``!!`` before a command sends its output with the next message;
-        ``!!`` alone sends that of the latest command.
+        The command controls the terminal, as in a shell. ``!!`` before a command sends its output with the next
+        message; ``!!`` alone sends the output of the latest command.
         """
         is_sent = line.startswith("!!")
         command = line.lstrip("!").strip()
@@ -60,20 +60,20 @@ class ShellCommands:
         if not is_sent:
             return f"{about}; !! shows it to the model" if self._last.output else about
         self._outputs = [*(output for output in self._outputs if output is not self._last), self._last]
-        return f"{about}: the output of `{one_line(self._last.command, 60)}` goes with your next message"
+        return f"{about}: the output of `{one_line(self._last.command, 60)}` is sent with your next message"
 
     @property
     def outputs(self) -> tuple[Part, ...]:
-        """The outputs that go with the next message."""
+        """The outputs to send with the next message."""
         return tuple(map(_to_part, self._outputs))
 
     def forget_outputs(self) -> None:
-        """Send the outputs with no further message."""
+        """Discard the outputs after they were sent."""
         self._outputs = []
 
 
 def shell_arguments(command: str, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the arguments that run a command in the person's shell."""
+    """Return the arguments that run a command in the user's shell."""
     if sys.platform == "win32":
         return [environment.get("COMSPEC", "cmd.exe"), "/d", "/c", command]
     return [*shlex.split(environment.get("SHELL") or "/bin/sh")[:1], "-c", command]

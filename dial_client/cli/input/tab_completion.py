@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 MAX_PROPOSALS = 200
 _VARIABLE = re.compile(r"\{\+?([A-Za-z0-9_.]+)\}")
-"""Of a template (RFC 6570): those that stand for one value. Where another kind begins, completion ends."""
+"""A URI template's variable (RFC 6570) with a single value. Completion stops at any other expression."""
 
 Arguments = Mapping[str, Callable[[], Mapping[str, str]]]
-"""For each command that has values to propose behind its name: a function that returns them, with descriptions."""
+"""By the name of a command, a function that returns the values of its argument, with descriptions."""
 
 
 async def proposals(
     dial: DialClient, text: str, commands: Mapping[str, str], arguments: Arguments | None = None
 ) -> list[Proposal]:
-    """Return the completions of `text`. Servers that are not ready, or do not answer, contribute none."""
+    """Return the completions of `text`. Servers that are not ready, or do not answer, are skipped."""
     found = local_proposals(text, commands, arguments or {})
     with suppress(ServerError):
         found += await (_of_prompts(dial, text) if text.startswith("/") else _of_resources(dial, text))
@@ -40,7 +40,7 @@ async def proposals(
 
 
 def local_proposals(text: str, commands: Mapping[str, str], arguments: Arguments) -> list[Proposal]:
-    """Return the completions for which no server is asked: commands, their arguments, and files."""
+    """Return the completions that need no request to a server: commands, their arguments, and files."""
     if text.startswith("/"):
         name, space, rest = text.partition(" ")
         if not space:
@@ -137,7 +137,7 @@ def _ready(dial: DialClient) -> list[str]:
 def completer(dial: DialClient, commands: Mapping[str, str], arguments: Arguments | None = None) -> Completer:
     """Return a completer for prompt_toolkit; it never waits for a server that is still starting.
 
-    Without Tab, while the person types, no server is asked.
+    While the user types, without Tab, no request is sent to a server.
     """
     from prompt_toolkit.completion import Completer, Completion
 

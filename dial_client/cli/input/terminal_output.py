@@ -1,4 +1,4 @@
-"""Runs a program in the terminal, with everything a terminal has, and keeps a copy of its output."""
+"""Runs a program in a pseudo-terminal connected to the terminal, and keeps a copy of its output."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from contextlib import suppress
 from dial_client.text.safe_text import safe
 
 MAX_KEPT = 1_000_000
-"""Bytes of an output that are kept: its end."""
+"""The maximum bytes of an output that are kept, from its end."""
 MAX_REST = 65_536
-"""Bytes that are still read when the program has ended: what it left in the pseudo-terminal, and not all that a program
-in the background writes there later."""
+"""The maximum bytes that are read after the program has ended: they hold its last output, and the limit stops the
+output of programs that it left in the background."""
 _POLL = 0.2
-"""Seconds between two looks at the size of the terminal."""
+"""Seconds between two checks of the terminal's size."""
 _OPEN_TERMINAL = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
-"""Makes a pseudo-terminal the controlling terminal of a new session: its first process opens it."""
+"""A shell script that makes a pseudo-terminal the controlling terminal of a new session by opening it."""
 
 
 def plain_text(output: bytes) -> str:
-    """Return an output as it stands on the screen in the end: without colours and overwritten progress."""
+    """Return an output as the screen finally shows it: without colours and overwritten progress."""
     text = output.decode(errors="replace").replace("\r\n", "\n")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return safe("\n".join(lines)).strip("\n")
@@ -31,12 +31,12 @@ def plain_text(output: bytes) -> str:
 def run_in_this_terminal(arguments: list[str], check: Callable[[], None]) -> tuple[int, bytes]:
     """Run a program to its end, and return its exit code and the end of its output.
 
-    Where there is a terminal the program has one, and Ctrl-C goes to the program alone. On Windows, and without a
-    terminal, the program writes into a pipe.
+    If there is a terminal, the program runs in a pseudo-terminal, and only the program gets Ctrl-C. On Windows, and
+    without a terminal, the program writes into a pipe.
 
     Args:
-        arguments: of the program, its name first.
-        check: is called again and again; an exception that it raises ends the program.
+        arguments: The name of the program, and its arguments.
+        check: Is called repeatedly; an exception that it raises ends the program.
     """
     if sys.platform == "win32" or not os.isatty(0):
         code, output = _run_with_pipe(arguments)

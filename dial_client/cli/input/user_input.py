@@ -1,4 +1,4 @@
-"""What a person sent: one line of input, which may have line breaks."""
+"""One input of the user, which may have line breaks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class UserInput:
     """One input, as it was sent."""
 
     text: str
-    """The whole text; a text that was pasted is in it."""
+    """The whole text, including pasted text."""
     shown: str
-    """The text as it stood in the input line: a long pasted text is folded, ``[pasted 200 lines]``."""
+    """The text as the input line showed it, with long pasted text folded: ``[pasted 200 lines]``."""
     typed: str
-    """The text that the person typed: without pasted text, which refers to no file, resource or command."""
+    """The text without pasted text: only typed text can refer to files, resources and commands."""
     attachments: tuple[Part, ...] = ()
-    """Parts that go with the message beside those that `typed` refers to, such as the output of a shell command."""
+    """Parts to attach in addition to those that `typed` refers to, such as the output of a shell command."""
 
     @classmethod
     def line(cls, text: str) -> UserInput:
-        """Return an input of which every character was typed."""
+        """Return an input whose whole text was typed."""
         return cls(text, text, text)

@@ -1,1 +1,1 @@
-"""Answers in a terminal: Markdown that arrives in pieces becomes styled text, block by block."""
+"""Renders answers in a terminal: converts streamed Markdown into styled text, block by block."""

@@ -1,8 +1,8 @@
-"""Markdown blocks, line by line: each line is read once, and a block is returned as soon as it cannot change any more.
+"""Parses Markdown into blocks, line by line: each line is read once, and a block is returned as soon as it is final.
 
 Differences from CommonMark, as on the page (``serve/page/markdown_blocks.js``): a single line break is kept, as people
 and models write it; "---" under a paragraph is a rule; indented code, HTML and link reference definitions are text.
-Lists may be indented carelessly, and code in a list may stand left of it.
+Lists may be indented irregularly, and code in a list may be indented less than the list.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from dial_client.cli.markdown.block_starts import (
 )
 
 MAX_DEPTH = 10
-"""Nesting of quotes and lists; deeper markers are text."""
+"""The maximum nesting of quotes and lists; deeper markers are text."""
 MAX_PARAGRAPH = 3_000
 """Characters after which a paragraph is cut at the end of a line."""
 MAX_TABLE = 60
 """Rows after which the widths of a table's columns are fixed."""
 MAX_FORMULA = 100
-"""Lines of a formula; one that is longer is text."""
+"""The maximum lines of a formula; a longer formula is text."""
 _QUOTE = re.compile(r" {0,3}> ?")
 
 
 class Kind(Enum):
-    """Kinds of blocks, and of parts of blocks that come one by one."""
+    """Kinds of blocks, and of parts of blocks that are returned one by one."""
 
     PARAGRAPH = auto()
     HEADING = auto()
@@ -45,35 +45,35 @@ class Kind(Enum):
     CODE_END = auto()
     TABLE = auto()
     TABLE_ROW = auto()
-    """A row of a table that is so long that it does not come whole."""
+    """A row of a long table whose rows are returned one by one."""
     FORMULA = auto()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Container:
-    """A quote or an item of a list."""
+    """A quote or a list item."""
 
     marker: Marker | None = None
-    """None for a quote."""
+    """The marker of a list item; None for a quote."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Content that is final."""
+    """A final block."""
 
     kind: Kind
     text: str = ""
     level: int = 0
-    """Of a heading."""
+    """The level of a heading."""
     rows: tuple[tuple[str, ...], ...] = ()
     """Cells of a table; the first row is its head."""
     alignment: tuple[str, ...] = ()
-    """Of a table's columns: ``<``, ``>`` or ``^``."""
+    """The alignment of a table's columns: ``<``, ``>`` or ``^``."""
     containers: tuple[Container, ...] = ()
     new: int = 0
-    """The first container whose marker has not been shown."""
+    """The index of the first container whose marker has not been shown."""
     gap: int | None = None
-    """The containers around the blank line before the block; None for no blank line."""
+    """The number of containers around the blank line before the block; None if there is no blank line."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class _Table:
     alignment: tuple[str, ...]
     rows: list[tuple[str, ...]]
     is_split: bool = False
-    """True if the table was returned, and its rows come one by one."""
+    """Whether the table was returned, and further rows are returned one by one."""
 
 
 @dataclass(slots=True)
@@ -98,18 +98,18 @@ class _Paragraph:
 
 @dataclass(slots=True)
 class ParserState:
-    """What is open behind the latest line."""
+    """The open containers and the open block after the latest line."""
 
     containers: list[Container] = field(default_factory=list)
     shown: int = 0
-    """Containers whose marker has been shown."""
+    """The number of containers whose marker has been shown."""
     leaf: _Paragraph | _Table | _Formula | Fence | None = None
     has_gap: bool = False
     last: tuple[Container, ...] | None = None
     """The containers of the latest block; None before the first block."""
 
     def clone(self) -> ParserState:
-        """Return a copy that can change by itself."""
+        """Return an independent copy."""
         leaf = self.leaf
         if isinstance(leaf, _Table):
             leaf = replace(leaf, rows=list(leaf.rows))
@@ -119,7 +119,7 @@ class ParserState:
 
 
 class BlockParser:
-    """Reads the lines of one message."""
+    """Parses the lines of one message."""
 
     def __init__(self, state: ParserState | None = None) -> None:
         self._state = state or ParserState()
@@ -127,11 +127,11 @@ class BlockParser:
 
     @property
     def is_in_code(self) -> bool:
-        """True if the next line may be one of a code block."""
+        """Whether the next line may belong to a code block."""
         return isinstance(self._state.leaf, Fence)
 
     def clone(self) -> BlockParser:
-        """Return a parser that can go on without a trace in this one."""
+        """Return an independent copy of this parser."""
         return BlockParser(self._state.clone())
 
     def feed(self, line: str) -> list[Block]:
@@ -143,7 +143,7 @@ class BlockParser:
         return self._take()
 
     def finish(self) -> list[Block]:
-        """End the message, and return what is left."""
+        """End the message, and return the remaining blocks."""
         self._end_leaf()
         self._close(0)
         return self._take()
@@ -169,7 +169,7 @@ class BlockParser:
         self._read_content(self._open_containers(text))
 
     def _match(self, line: str) -> tuple[str, int]:
-        """Return what is left of a line inside of the open containers it belongs to, and their number."""
+        """Return the line without the prefixes of the open containers that it continues, and the number of these."""
         text = line
         for depth, container in enumerate(self._state.containers):
             indent = len(text) - len(text.lstrip(" "))
@@ -186,7 +186,7 @@ class BlockParser:
         return text, len(self._state.containers)
 
     def _is_start(self, text: str, depth: int) -> bool:
-        """Return True if a line ends a paragraph: it begins another block."""
+        """Return True if a line ends a paragraph because it begins another block."""
         if is_rule(text) or find_heading(text) or find_fence(text) or _QUOTE.match(text):
             return True
         marker = find_marker(text)
@@ -196,7 +196,7 @@ class BlockParser:
         return is_in_list or marker.may_interrupt
 
     def _open_containers(self, text: str) -> str:
-        """Open the quotes and items that a line begins, and return its content."""
+        """Open the quotes and list items that begin in a line, and return the rest of the line."""
         while len(self._state.containers) < MAX_DEPTH and not is_rule(text):
             if isinstance(self._state.leaf, _Paragraph | _Table) and not self._is_start(
                 text, len(self._state.containers)
@@ -263,7 +263,7 @@ class BlockParser:
             self._emit(Kind.CODE_LINE, _dedent(text, fence.indent))
 
     def _begin_table(self, text: str) -> bool:
-        """Begin a table if a line is the one below its head."""
+        """Begin a table if the line is the delimiter row below a table head."""
         if not isinstance(self._state.leaf, _Paragraph) or "|" not in self._state.leaf.lines[-1]:
             return False
         head = split_cells(self._state.leaf.lines[-1])
@@ -276,7 +276,7 @@ class BlockParser:
         return True
 
     def _continue_table(self, text: str, table: _Table) -> bool:
-        """Add a row; return False if the line is none, which ends the table."""
+        """Add a row; if the line is not a row, end the table and return False."""
         if "|" not in text or self._is_start(text, len(self._state.containers)):
             self._end_leaf()
             return False
@@ -294,7 +294,7 @@ class BlockParser:
         return True
 
     def _begin_formula(self, text: str) -> bool:
-        """Begin a formula that has lines of its own."""
+        """Begin a formula in lines of its own."""
         stripped = text.strip()
         end = {"$$": "$$", "\\[": "\\]"}.get(stripped[:2])
         if end is None or isinstance(self._state.leaf, _Paragraph):
@@ -309,7 +309,7 @@ class BlockParser:
         return True
 
     def _continue_formula(self, text: str, formula: _Formula) -> bool:
-        """Add a line; return False if the formula was too long to be one."""
+        """Add a line, and return True; a formula that is too long becomes text."""
         formula.lines.append(text)
         if text.rstrip().endswith(formula.end):
             self._state.leaf = None
@@ -330,7 +330,7 @@ class BlockParser:
                 self._emit(Kind.CODE_END)
 
     def _close(self, depth: int) -> None:
-        """Close the containers but for the first so many."""
+        """Close all containers after the first `depth`."""
         if depth >= len(self._state.containers):
             return
         self._end_leaf()
@@ -361,7 +361,7 @@ class BlockParser:
 
 
 def _dedent(text: str, columns: int) -> str:
-    """Return a line of code without at most so many columns of its indentation."""
+    """Return a line of code without up to `columns` columns of its indentation."""
     if not columns:
         return text
     indent = len(text) - len(text.lstrip(" \t"))

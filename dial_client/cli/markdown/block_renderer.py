@@ -1,4 +1,4 @@
-"""Blocks of Markdown as lines of a terminal."""
+"""Renders Markdown blocks as lines of a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dial_client.cli.markdown.themes import Theme
 
 MIN_COLUMNS = 20
 MAX_TEXT = 120
-"""Columns of running text; wider lines are hard to read."""
+"""The maximum columns of running text; wider lines are hard to read."""
 MAX_RULE = 60
 _BULLETS = "•◦▪"
 
@@ -23,9 +23,9 @@ class BlockRenderer:
     """Renders the blocks of one message, in their order.
 
     Args:
-        columns: of the terminal.
-        theme: the colours.
-        has_links: write hyperlinks (OSC 8).
+        columns: The width of the terminal.
+        theme: The colours.
+        has_links: Write hyperlinks (OSC 8).
     """
 
     def __init__(self, columns: int, theme: Theme, *, has_links: bool = True) -> None:
@@ -36,21 +36,21 @@ class BlockRenderer:
         self._table: Table | None = None
 
     def clone(self, *, has_links: bool) -> BlockRenderer:
-        """Return a renderer that can go on without a trace in this one."""
+        """Return an independent copy of this renderer."""
         twin = BlockRenderer(self.columns, self._theme, has_links=has_links)
         twin.resume(self._highlighter.clone(), self._table)
         return twin
 
     def resume(self, highlighter: Highlighter, table: Table | None) -> None:
-        """Go on in the middle of a code block or a table."""
+        """Continue in the middle of a code block or a table."""
         self._highlighter, self._table = highlighter, table
 
     def render(self, blocks: Iterable[Block], *, is_draft: bool = False) -> Iterator[str]:
         """Yield the lines of blocks, with escape sequences and without line breaks.
 
         Args:
-            blocks: the next ones of the message.
-            is_draft: break lines of code that are wider than the terminal.
+            blocks: The next blocks of the message.
+            is_draft: Break lines of code that are wider than the terminal.
         """
         for block in blocks:
             if block.gap is not None:
@@ -65,7 +65,7 @@ class BlockRenderer:
                 first = rest
 
     def _rows(self, block: Block, used: int) -> Iterator[Row]:
-        """Yield the rows of a block that stand behind its prefix, which takes so many columns."""
+        """Yield the rows of a block without its prefix, which takes `used` columns."""
         room = max(MIN_COLUMNS // 2, self.columns - used)
         theme = self._theme
         match block.kind:
@@ -102,10 +102,10 @@ class BlockRenderer:
         return self._theme.quote if any(container.marker is None for container in block.containers) else ""
 
     def _prefixes(self, block: Block) -> tuple[Row, Row]:
-        """Return what stands before the first row of a block, and before its other rows."""
+        """Return the prefix of the first row of a block, and the prefix of its other rows."""
         is_code = block.kind in (Kind.CODE_START, Kind.CODE_LINE, Kind.CODE_END)
         if is_code and block.new == len(block.containers):
-            return [], []  # copied code is the code
+            return [], []  # no prefix, so that code can be copied
         first = self._bars(block.containers[: block.new])
         bullets = sum(
             1 for container in block.containers[: block.new] if container.marker and not container.marker.number
@@ -119,7 +119,7 @@ class BlockRenderer:
         return first, rest
 
     def _bars(self, containers: Iterable[Container]) -> Row:
-        """Return the indentation of lines that show no marker."""
+        """Return the prefix of lines without a list marker."""
         return [
             Span("│ ", self._theme.marker)
             if container.marker is None

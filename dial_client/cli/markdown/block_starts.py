@@ -1,4 +1,4 @@
-"""How blocks of Markdown begin: markers of lists, fences, headings, rules, tables. Each search is linear."""
+"""Recognizes the start of Markdown blocks: list markers, fences, headings, rules, tables. All searches are linear."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 MAX_COLUMNS = 60
-"""Columns of a table; one with more is text."""
+"""The maximum columns of a table; a table with more is text."""
 
 _MARKER = re.compile(r"( *)(?:([-*+])|([0-9]{1,9})([.)]))(?:( {1,4})(?! )| +|\Z)")
 _TASK = re.compile(r"\[([ xX])\] ")
@@ -18,20 +18,20 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The beginning of an item of a list."""
+    """The beginning of a list item."""
 
     indent: int
-    """Columns before it."""
+    """Columns before the marker."""
     content: int
     """Columns of indentation that make a line part of the item."""
     text: int
-    """Columns until the text of the item; behind the box of a task."""
+    """Columns before the text of the item, which follows the box of a task."""
     number: str
-    """With its period or bracket; empty for a bullet."""
+    """The number with its period or bracket; empty for a bullet."""
     is_done: bool | None
-    """Of a task; None for no task."""
+    """Whether the task is done; None if the item is not a task."""
     may_interrupt: bool
-    """True if it may end a paragraph: prose has lines that begin with a number."""
+    """Whether the item may end a paragraph; most numbers may not, because prose has lines that begin with a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Fence:
 
 
 def find_marker(text: str) -> Marker | None:
-    """Return the marker a line begins with; None for none."""
+    """Return the marker that a line begins with; None if there is none."""
     found = _MARKER.match(text)
     if found is None:
         return None
@@ -63,7 +63,7 @@ def find_marker(text: str) -> Marker | None:
 
 
 def find_fence(text: str) -> Fence | None:
-    """Return the fence a line begins with; None for none."""
+    """Return the fence that a line begins with; None if there is none."""
     found = _FENCE.match(text)
     if found is None:
         return None
@@ -75,7 +75,7 @@ def find_fence(text: str) -> Fence | None:
 
 
 def find_heading(text: str) -> tuple[int, str] | None:
-    """Return the level and the text of a heading; None if a line is none."""
+    """Return the level and the text of a heading; None if the line is not a heading."""
     found = _HEADING.match(text)
     if found is None:
         return None
@@ -91,13 +91,13 @@ def is_rule(text: str) -> bool:
 
 
 def is_underline(text: str) -> bool:
-    """Return True if a line makes the line above it a heading: equals signs. Hyphens are a rule, as on the page."""
+    """Return True for a line of equals signs, which makes the line above it a heading. Hyphens are a rule."""
     marks = text.strip()
     return len(marks) >= 3 and not marks.strip("=")
 
 
 def split_cells(text: str) -> tuple[str, ...]:
-    r"""Return the cells of a row of a table; ``\|`` is a bar in a cell."""
+    r"""Return the cells of a table row; ``\|`` is a bar in a cell."""
     row = text.strip()
     row = row.removeprefix("|")
     row = row[:-1] if row.endswith("|") and not row.endswith("\\|") else row
@@ -105,7 +105,7 @@ def split_cells(text: str) -> tuple[str, ...]:
 
 
 def table_alignment(text: str, columns: int) -> tuple[str, ...] | None:
-    """Return the alignment of a table's columns from the line below its head; None if the line is another."""
+    """Return the alignment of a table's columns from its delimiter row; None if the line is not a delimiter row."""
     if "|" not in text or "-" not in text or columns > MAX_COLUMNS:
         return None
     cells = split_cells(text)

@@ -1,6 +1,6 @@
 r"""Formulas in LaTeX as readable Unicode: ``\frac{a+b}{2} \le x^2`` becomes ``(a+b)/2 ≤ x²``.
 
-What has no such form stays as it was written.
+Commands without a Unicode form are kept.
 """
 
 # ruff: noqa: RUF001, S105 - the characters of formulas; tokens are those of LaTeX
@@ -25,13 +25,13 @@ from dial_client.cli.markdown.formula_symbols import (
 MAX_DEPTH = 20
 _TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|[{}^_&\[\]]|\s+|[A-Za-z0-9.]+|.", re.DOTALL)
 _SIMPLE = re.compile(r"(?:[0-9.]+|√?[^\W\d_])[′°¹²³⁰-₟ᵃ-ᵿ\u0300-\u036f\u20d7]*\Z")
-"""A number or a letter: what needs no brackets in a fraction."""
+"""A number or a letter, which needs no brackets in a fraction."""
 _ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
 _OF_TWO = frozenset(("frac", "dfrac", "tfrac", "cfrac", "binom"))
 
 
 def to_unicode(source: str) -> str:
-    """Return a formula in Unicode; line breaks of LaTeX are line feeds."""
+    """Return a formula in Unicode; line breaks of LaTeX become line feeds."""
     text = _Reader(source).read("")
     lines = (" ".join(line.split()) for line in text.split("\n"))
     return "\n".join(line for line in lines if line)
@@ -46,7 +46,7 @@ class _Reader:
         self._depth = 0
 
     def read(self, end: str) -> str:
-        """Return the text up to a token that ends it; a formula that ends earlier is complete."""
+        """Return the text up to the token `end`, or to the end of the formula if the token is missing."""
         parts: list[str] = []
         while self._at < len(self._tokens) and self._tokens[self._at] != end:
             parts.append(self._next())
@@ -71,7 +71,7 @@ class _Reader:
         return "" if token == "}" else " " if token.isspace() else token
 
     def _group(self) -> str:
-        """Return what is in braces; the opening one has been read."""
+        """Return the content of braces, after the opening brace has been read."""
         if self._depth >= MAX_DEPTH:
             return "{"
         self._depth += 1
@@ -138,13 +138,13 @@ class _Reader:
         return f"\\{name}{{{self._argument()}}}" if is_group else f"\\{name}"
 
     def _symbol(self, name: str) -> str:
-        """Return a symbol; the name of a function is kept apart from what follows."""
+        """Return a symbol; the name of a function is separated from the next token by a space."""
         text = SYMBOLS[name]
         following = self._tokens[self._at] if self._at < len(self._tokens) else ""
         return f"{text} " if text == name and len(name) > 1 and following[:1].isalnum() else text
 
     def _delimiter(self) -> str:
-        """Skip the period that stands for no delimiter."""
+        """Skip a period, which stands for an invisible delimiter."""
         if self._at < len(self._tokens) and self._tokens[self._at][0] == ".":
             self._tokens[self._at] = self._tokens[self._at][1:] or " "
         return ""
@@ -160,7 +160,7 @@ class _Reader:
 
 
 def _enclosed(text: str) -> str:
-    """Return a text in brackets, unless it is one thing."""
+    """Return a text in brackets, unless it is a single number or letter."""
     return text if _SIMPLE.match(text) else f"({text})"
 
 

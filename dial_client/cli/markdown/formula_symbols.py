@@ -1,4 +1,4 @@
-"""Commands of LaTeX and the characters that stand for them."""
+"""LaTeX commands, and the characters that replace them."""
 
 # ruff: noqa: RUF001 - these are the characters of formulas
 

@@ -1,4 +1,4 @@
-"""Code in colours, line by line: Pygments reads each line once, in the state that the line before it left behind."""
+"""Syntax highlighting, line by line: Pygments reads each line once, with the lexer state after the previous line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dial_client.cli.markdown.text_layout import Span
 from dial_client.cli.markdown.themes import Theme
 
 MAX_LINE = 1_000
-"""Characters of a line that is coloured; one that is longer is data rather than code."""
+"""The maximum characters of a line that is coloured; a longer line is data rather than code."""
 _C_COMMENT = ("/*", "*/", "Comment")
 _SPANNING = {
     **dict.fromkeys(
@@ -25,9 +25,9 @@ _SPANNING = {
     "lua": ("--[[", "]]", "Comment"),
     "haskell": ("{-", "-}", "Comment"),
 }
-"""Comments and strings over several lines that lexers look for as a whole: where they begin, end, and their kind."""
+"""The start, end and kind of comments and strings over several lines, which lexers match only as a whole."""
 _SLOW = frozenset(("scala", "julia", "jl", "matlab"))
-"""Languages that stay plain: compiling the rules of their lexers would hold up the answer for 100 ms."""
+"""Languages that are not coloured, because compiling the rules of their lexers would delay the answer by 100 ms."""
 _ALIASES = {
     "jsonc": "json",
     "json5": "json",
@@ -42,8 +42,8 @@ class Highlighter:
     """Colours the lines of one code block.
 
     Args:
-        language: as the fence names it; code in a language that is not known stays plain.
-        theme: the colours.
+        language: The language that the fence names; code in an unknown language is not coloured.
+        theme: The colours.
     """
 
     def __init__(self, language: str, theme: Theme, stack: tuple[str, ...] = ("root",), end: str = "") -> None:
@@ -51,14 +51,14 @@ class Highlighter:
         self._theme = theme
         self._stack = stack
         self._end = end
-        """What ends the comment or string that an earlier line began; empty for none."""
+        """The end mark of a comment or string that an earlier line began; empty if there is none."""
 
     def clone(self) -> Highlighter:
-        """Return a highlighter that can go on without a trace in this one."""
+        """Return an independent copy of this highlighter."""
         return Highlighter(self._language, self._theme, self._stack, self._end)
 
     def colour(self, line: str) -> list[Span]:
-        """Return the next line of the block, in spans."""
+        """Return the next line of the block as spans."""
         lexer = _lexer(self._language) if self._theme.tokens else None
         if lexer is None or len(line) > MAX_LINE:
             return [Span(line)]
@@ -84,7 +84,7 @@ class Highlighter:
 
 
 def _find_open(tokens: list[tuple[str, str]], line: str, start: str, end: str, _: str) -> int:
-    """Return where a comment or a string begins that the line does not end; -1 for nowhere."""
+    """Return the index of a comment or string that begins in the line but does not end in it; -1 if there is none."""
     if start not in line:
         return -1
     at = skip = 0
@@ -101,7 +101,7 @@ def _find_open(tokens: list[tuple[str, str]], line: str, start: str, end: str, _
 
 
 def _lex(lexer: Any, line: str, stack: tuple[str, ...]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
-    """Return the parts of a line with their kinds, and the state of the lexer behind it."""
+    """Return the parts of a line with their kinds, and the state of the lexer after the line."""
     from pygments.lexer import ExtendedRegexLexer, LexerContext, RegexLexer
 
     source = f"{line}\n"
@@ -110,10 +110,10 @@ def _lex(lexer: Any, line: str, stack: tuple[str, ...]) -> tuple[list[tuple[str,
             found = list(lexer.get_tokens_unprocessed(source))
         else:
             context = LexerContext(source, 0, list(stack))
-            # The method of the lexers that keep their state works for all whose rules are regular expressions.
+            # The method of lexers that keep their state works for all lexers whose rules are regular expressions.
             found = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))
             stack = tuple(context.stack[-20:])
-    except Exception:  # noqa: BLE001 - a lexer of a foreign package must not cost the answer
+    except Exception:  # noqa: BLE001 - an error in a lexer must not prevent the answer
         return [("", line)], ("root",)
     kinds = (str(kind).removeprefix("Token.").removeprefix("Literal.") for _, kind, _ in found)
     parts = [(kind, text.replace("\n", "")) for kind, (_, _, text) in zip(kinds, found, strict=True)]
@@ -136,7 +136,7 @@ def _lexer(language: str) -> Any:
 
 
 def _style(kind: str, theme: Theme) -> str:
-    """Return the style of a kind, or of the kind it is a part of: ``Name.Function.Magic``, ``Name.Function``."""
+    """Return the style of a kind, or of its nearest parent kind: ``Name.Function.Magic``, ``Name.Function``."""
     while kind:
         if kind in theme.tokens:
             return theme.tokens[kind]

@@ -1,4 +1,4 @@
-"""Markdown inside of a block: emphasis, code, links, formulas, as styled spans. markdown-it parses it."""
+"""Parses Markdown inside of a block with markdown-it: emphasis, code, links and formulas become styled spans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MAX_BRACKETS = 100
-"""Opening brackets in one text; with more, links are text, because finding their ends would take long."""
+"""The maximum opening brackets in one text; with more, links are text, because finding their ends would take long."""
 MAX_FORMULA = 500
 _RULES = ("newline", "escape", "backticks", "strikethrough", "emphasis", "link", "image", "autolink", "entity")
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
@@ -33,9 +33,9 @@ def parse_spans(text: str, theme: Theme, style: str = "") -> list[Span]:
     """Return the text of a block as styled spans.
 
     Args:
-        text: its lines, joined by line feeds.
-        theme: the colours.
-        style: of the whole block.
+        text: The lines of the block, joined by line feeds.
+        theme: The colours.
+        style: The style of the whole block.
     """
     has_links = text.count("[") <= MAX_BRACKETS
     parser = _parser(has_links=has_links)
@@ -91,7 +91,7 @@ class _SpanWriter:
         yield self._span(text[at:])
 
     def _image(self, token: Token) -> Iterator[Span]:
-        link, label = self._address, self._label  # an image may stand in the text of a link
+        link, label = self._address, self._label  # an image may be in the text of a link
         self._address, self._label = str(token.attrs.get("src", "")), ""
         self._styles.append(self._theme.link)
         yield self._span(f"[image: {token.content}]" if token.content else "[image]")
@@ -99,7 +99,7 @@ class _SpanWriter:
         self._address, self._label = link, label
 
     def _end_link(self) -> Iterator[Span]:
-        """End a link, and say where it leads unless its text does."""
+        """End a link, and add its target unless its text names the target."""
         address, self._address = self._address, ""
         self._styles.pop()
         target = describe_target(address)
@@ -114,7 +114,7 @@ class _SpanWriter:
 
 
 def describe_target(address: str) -> str:
-    """Return the host of a web address; another address whole, shortened if it is long."""
+    """Return the host of an HTTP URL, or any other address, shortened if it is long."""
     try:
         parts = urlsplit(address)
         if parts.scheme in ("http", "https"):
@@ -136,7 +136,7 @@ def _parser(*, has_links: bool) -> MarkdownIt:
 
 
 def _read_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - markdown-it calls it
-    r"""Read a formula: ``$x^2$``, ``$$x^2$$``, ``\(x^2\)`` or ``\[x^2\]``; an amount of money is none."""
+    r"""Read a formula: ``$x^2$``, ``$$x^2$$``, ``\(x^2\)`` or ``\[x^2\]``; an amount of money is not a formula."""
     start = next((mark for mark in ("$$", "$", "\\(", "\\[") if state.src.startswith(mark, state.pos)), None)
     if start is None:
         return False

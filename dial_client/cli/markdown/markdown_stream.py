@@ -1,4 +1,4 @@
-"""One answer of the model as it streams: blocks that are complete, and a draft of the block that is not."""
+"""Renders one answer of the model as it streams: complete blocks, and a draft of the incomplete block."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dial_client.cli.markdown.themes import ANSI, Theme
 from dial_client.text.safe_text import SafeStream
 
 MAX_LINE = 3_000
-"""Characters after which a line of text is cut at a space. Lines of code are never cut."""
+"""The maximum characters of a line of text, which is then cut at a space. Lines of code are never cut."""
 _BEGINNING = re.compile(r"[\s>]*(?:[-*+=~_|$]{1,6}|#{1,6}|`{1,3}|(?:`{3}|~{3})[\w+#.-]*|[0-9]{1,9}[.)]?)?\s*\Z")
-"""A line that may still become something else than text."""
+"""The beginning of a line that may still become something other than text."""
 _OPEN_LINK = re.compile(r"!?\[([^\]\[]*)\]\([^)\s]*\Z")
 _MARK = re.compile(r"\\.|(`+|\*{1,3}|~~)")
 
@@ -23,8 +23,8 @@ class MarkdownStream:
     """Renders one message.
 
     Args:
-        columns: returns the width of the terminal.
-        theme: the colours.
+        columns: Returns the width of the terminal.
+        theme: The colours.
     """
 
     def __init__(self, columns: Callable[[], int], theme: Theme) -> None:
@@ -33,20 +33,20 @@ class MarkdownStream:
         self._parser = BlockParser()
         self._renderer = BlockRenderer(columns(), theme)
         self._pieces: list[str] = []
-        """Of the line that is not complete."""
+        """The pieces of the incomplete last line."""
         self._length = 0
 
     def feed(self, text: str) -> str:
-        """Add a piece of the message; return what became final: whole lines with ANSI sequences, or nothing."""
+        """Add a piece of the message; return text that became final: whole lines with ANSI sequences, or nothing."""
         return self._feed_safe(self._safe_text.feed(text))
 
     def draft(self, rows: int) -> str:
-        """Return the unfinished block as it looks now: at most so many rows, its end if it has more."""
+        """Return the last rows of the unfinished block as it looks now, at most `rows`."""
         renderer = self._renderer.clone(has_links=False)
         renderer.columns = self._columns()
         line = "".join(self._pieces)
         if self._parser.is_in_code:
-            # The rows of a draft begin at the same letters while the line grows.
+            # Cut whole rows, so that rows of the draft begin at the same letters while the line grows.
             above = max(0, -(-len(line) // renderer.columns) - rows) * renderer.columns
             blocks = self._parser.clone().feed(line[above:]) if line else []
         else:
@@ -57,7 +57,7 @@ class MarkdownStream:
         return "\n".join(lines[-rows:] if rows > 0 else [])
 
     def finish(self) -> str:
-        """End the message, and return what is left, as whole lines."""
+        """End the message, and return the remaining text as whole lines."""
         printed = self._feed_safe(self._safe_text.finish())
         if self._length:
             printed += self._feed_safe("\n")
@@ -79,7 +79,7 @@ class MarkdownStream:
         return self._render(blocks)
 
     def _cut(self, line: str, blocks: list[Block]) -> str:
-        """Add what is too long of a line to the blocks, and return the rest of the line."""
+        """Pass pieces of a line that is too long to the parser, and return the rest of the line."""
         while len(line) > MAX_LINE and not self._parser.is_in_code:
             end = line.rfind(" ", MAX_LINE // 2, MAX_LINE)
             end = MAX_LINE if end < 0 else end
@@ -96,7 +96,7 @@ class MarkdownStream:
 
 @cache
 def prepare() -> None:
-    """Import the parsers, and compile their rules, before the first answer needs them: some 150 ms of CPU."""
+    """Import the parsers and compile their rules before the first answer, which takes about 150 ms of CPU."""
     stream = MarkdownStream(lambda: 80, ANSI)
     stream.feed("**日本** $x$\n\n| a |\n|---|\n\n```python\nx\n```\n")
     stream.draft(1)
@@ -104,7 +104,7 @@ def prepare() -> None:
 
 
 def close_markup(line: str) -> str:
-    """Return the beginning of a line with its open emphasis and code ended: a word changes its look only once."""
+    """Return an incomplete line with its open emphasis and code closed, so that a word changes its style once."""
     line = _OPEN_LINK.sub(r"\1", line)
     marks: list[str] = []
     end = len(line)

@@ -1,4 +1,4 @@
-"""Tables in a terminal: columns as wide as the window allows, cells wrapped; too many columns become lists."""
+"""Layout of tables in a terminal: cells are wrapped to fit its width; a table with too many columns becomes a list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dial_client.cli.markdown.text_layout import Row, Span, plain, width_of, wra
 from dial_client.cli.markdown.themes import Theme
 
 MIN_COLUMN = 4
-"""Terminal columns; a table whose columns would be narrower is a list."""
+"""The minimum width of a column in terminal columns; a table that needs narrower columns becomes a list."""
 _BAR = " │ "
 _CROSS = "─┼─"
 
@@ -20,26 +20,26 @@ _CROSS = "─┼─"
 class _Cell:
     spans: tuple[Span, ...]
     width: int
-    """Of its widest line, without wrapping."""
+    """The width of its widest line, without wrapping."""
     word: int
-    """Of its widest word."""
+    """The width of its widest word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The columns of a table."""
+    """The layout of a table's columns."""
 
     head: tuple[str, ...]
     alignment: tuple[str, ...]
     widths: tuple[int, ...]
-    """In terminal columns; empty if the table is a list."""
+    """The widths in terminal columns; empty if the table is shown as a list."""
     theme: Theme
     columns: int
-    """Of the terminal."""
+    """The width of the terminal."""
 
     @classmethod
     def fit(cls, rows: Sequence[tuple[str, ...]], alignment: tuple[str, ...], theme: Theme, columns: int) -> Table:
-        """Return the columns that suit these rows."""
+        """Return the column layout that fits these rows."""
         head, *body = rows
         cells = [[_cell(text, theme, theme.strong) for text in head]]
         cells += [[_cell(text, theme) for text in row] for row in body]
@@ -55,7 +55,7 @@ class Table:
             yield [Span(_CROSS.join("─" * width for width in self.widths), self.theme.faint)]
 
     def rows(self, rows: Iterable[tuple[str, ...]], *, is_first: bool = True) -> Iterator[Row]:
-        """Yield the rows of the terminal for rows of the body, with lines between them where cells were wrapped."""
+        """Yield terminal rows for rows of the body. A line precedes each row with wrapped cells, except the first."""
         for row in rows:
             cells = [_cell(text, self.theme) for text in row]
             if not self.widths:
@@ -72,7 +72,7 @@ class Table:
         )
 
     def _lines(self, cells: list[_Cell]) -> Iterator[Row]:
-        """Yield one row of the table as rows of the terminal."""
+        """Yield one table row as terminal rows."""
         columns = [wrap(cell.spans, width) for cell, width in zip(cells, self.widths, strict=True)]
         bar = Span(_BAR, self.theme.faint)
         for at in range(max(map(len, columns))):
@@ -84,7 +84,7 @@ class Table:
             yield line
 
     def _list(self, cells: list[_Cell], *, is_first: bool) -> Iterator[Row]:
-        """Yield a row of a table that has no room: a line for each cell, behind the name of its column."""
+        """Yield a table row as a list: for each cell the name of its column, and its content."""
         if not is_first:
             yield [Span("─" * min(20, self.columns), self.theme.faint)]
         for name, cell in zip(self.head, cells, strict=True):
@@ -107,7 +107,7 @@ def _aligned(content: Row, width: int, alignment: str) -> Row:
 
 
 def _share(natural: list[int], words: list[int], room: int) -> tuple[int, ...]:
-    """Return the widths of the columns: narrow columns get what they want, wide ones share what is left."""
+    """Return the widths of the columns: narrow columns get their natural width, wide columns share the rest."""
     if room < MIN_COLUMN * len(natural) and room < sum(natural):
         return ()
     if sum(natural) <= room:

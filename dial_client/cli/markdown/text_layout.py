@@ -1,4 +1,4 @@
-"""Styled text in rows of terminal columns: widths, wrapping, and escape sequences."""
+"""Layout of styled text in terminal rows: widths, wrapping, and escape sequences."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 MAX_CLUSTER = 12
-"""Characters of one letter with its marks: further marks would be drawn over other lines."""
+"""The maximum characters of one letter with its marks; further marks would be drawn over other lines."""
 MAX_ADDRESS = 2_000
 _ADDRESS = re.compile(r"https?://[\x21-\x7e]+\Z")
 _PART = re.compile(r"\n|[^\S\n\xa0]+|[^\s]+|\xa0+")
-_CLOSING = frozenset("、。，．！？；：）］｝」』】〉》〕ー～…’”")  # noqa: RUF001 - they stand in texts of East Asia
+_CLOSING = frozenset("、。，．！？；：）］｝」』】〉》〕ー～…’”")  # noqa: RUF001 - punctuation of East Asian text
 _OPENING = frozenset("（［｛「『【〈《〔‘“")  # noqa: RUF001
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Text of one style; safe, and without tabs."""
+    """Text of one style, without control characters and tabs."""
 
     text: str
     style: str = ""
-    """Parameters of an SGR sequence."""
+    """The parameters of its SGR sequence."""
     address: str = ""
-    """What the text links to."""
+    """The URL that the text links to; empty for no link."""
 
 
 Row = list[Span]
@@ -42,7 +42,7 @@ def columns_of(text: str) -> int:
 
 
 def clusters(text: str) -> Iterator[str]:
-    """Yield the letters of a text, each with its marks: what a terminal draws in one place."""
+    """Yield the letters of a text, each with its marks, as a terminal draws them in one place."""
     if text.isascii():
         yield from text
         return
@@ -53,19 +53,19 @@ def clusters(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """Spans that no row is broken between."""
+    """Spans that are kept on one row if possible."""
 
     spans: tuple[Span, ...]
     width: int
     space: str
-    """What stands before it on the same row."""
+    """The spaces before it on the same row."""
     space_span: Span | None
     breaks: bool = False
-    """True for a line break."""
+    """Whether this is a line break."""
 
 
 def wrap(spans: Iterable[Span], columns: int) -> list[Row]:
-    """Return spans as rows no wider than so many columns; words that are wider are broken."""
+    """Return spans as rows no wider than `columns`; wider words are broken."""
     rows: list[Row] = [[]]
     used = 0
     for word in _words(spans):
@@ -87,7 +87,7 @@ def wrap(spans: Iterable[Span], columns: int) -> list[Row]:
 
 
 def chop(row: Row, columns: int) -> list[Row]:
-    """Return a row as rows no wider than so many columns, broken wherever that is."""
+    """Return a row as rows no wider than `columns`, broken at any letter."""
     rows: list[Row] = [[]]
     _place(
         rows, _Word(tuple(Span(span.text.expandtabs(4), span.style) for span in row), width_of(row), "", None), columns
@@ -96,7 +96,7 @@ def chop(row: Row, columns: int) -> list[Row]:
 
 
 def _place(rows: list[Row], word: _Word, columns: int) -> int:
-    """Put a word at the beginning of a row, on several rows if it is too wide; return the columns of the last one."""
+    """Put a word at the start of a row, on several rows if it is too wide; return the used columns of the last row."""
     if word.width <= columns:
         rows[-1] += word.spans
         return word.width
@@ -144,7 +144,7 @@ def _words(spans: Iterable[Span]) -> Iterator[_Word]:
 
 
 def _pieces(part: str, before: str) -> Iterator[tuple[str, bool]]:
-    """Yield the pieces of a word, each with True if a row may be broken before it: around letters of East Asia."""
+    """Yield the pieces of a word, each with True if a row may be broken before it, as around East Asian letters."""
     kept, was_wide = "", False
     last = before
     breaks_kept = False
@@ -166,11 +166,11 @@ def width_of(row: Iterable[Span]) -> int:
 
 
 def to_ansi(row: Iterable[Span], *, has_links: bool = True) -> str:
-    """Return a row with its escape sequences; each is ended in the row. Spaces at its end stay.
+    """Return a row with its escape sequences, each ended within the row. Trailing spaces are kept.
 
     Args:
-        row: the spans.
-        has_links: write hyperlinks (OSC 8).
+        row: The spans.
+        has_links: Write hyperlinks (OSC 8).
     """
     written = []
     for span in _joined(row):
@@ -183,7 +183,7 @@ def to_ansi(row: Iterable[Span], *, has_links: bool = True) -> str:
 
 
 def _joined(row: Iterable[Span]) -> Iterator[Span]:
-    """Yield the spans of a row, neighbours of the same style as one."""
+    """Yield the spans of a row, with neighbours of the same style and link merged."""
     latest: Span | None = None
     for span in row:
         if latest is not None and (span.style, span.address) == (latest.style, latest.address):
@@ -197,5 +197,5 @@ def _joined(row: Iterable[Span]) -> Iterator[Span]:
 
 
 def plain(row: Iterable[Span]) -> str:
-    """Return the text of spans."""
+    """Return the text of spans, without styles."""
     return "".join(span.text for span in row)

@@ -1,4 +1,4 @@
-"""Colour themes of the terminal: which escape sequence begins which kind of text."""
+"""Colour themes of the terminal: the escape sequence for each kind of text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RESET = "\x1b[0m"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Theme:
-    """Parameters of the SGR sequence that begins each kind of text: ``1;36``; empty for plain text."""
+    """The SGR parameters of each kind of text, such as ``1;36``; empty for plain text."""
 
     name: str
     heading: str = "1"
@@ -21,10 +21,10 @@ class Theme:
     code: str = ""
     link: str = "4"
     address: str = "2"
-    """The host of a link, behind its text."""
+    """The host of a link, after its text."""
     quote: str = "3"
     marker: str = ""
-    """Bullets, numbers, bars, lines of tables."""
+    """Bullets, numbers, bars, and lines of tables."""
     faint: str = "2"
     success: str = ""
     failure: str = "1"
@@ -32,7 +32,7 @@ class Theme:
     added: str = ""
     removed: str = ""
     tokens: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Kinds of tokens in code, by their name in Pygments: ``Keyword``, ``String``, ``Comment``."""
+    """The SGR parameters of tokens in code, by their names in Pygments: ``Keyword``, ``String``, ``Comment``."""
 
 
 _ANSI_TOKENS = {
@@ -108,7 +108,7 @@ ANSI = Theme(
     removed="31",
     tokens=MappingProxyType(_ANSI_TOKENS),
 )
-"""The 16 colours that the person has set in the terminal: they suit its background."""
+"""The 16 colours that the user has set in the terminal, which suit its background."""
 DARK = Theme(
     "dark",
     heading="1;38;5;117",
@@ -145,11 +145,11 @@ THEMES: Mapping[str, Theme] = MappingProxyType({theme.name: theme for theme in (
 
 
 def choose_theme(name: str, environment: Mapping[str, str]) -> Theme:
-    """Return the theme of this name; for ``auto`` the one that suits the terminal.
+    """Return the theme of this name; for ``auto`` the theme that suits the terminal.
 
     Args:
         name: ``auto``, or a key of `THEMES`.
-        environment: `TERM`, `COLORTERM` and `COLORFGBG` describe the terminal.
+        environment: The environment variables; `TERM`, `COLORTERM` and `COLORFGBG` describe the terminal.
 
     Raises:
         KeyError: there is no such theme.
@@ -166,5 +166,5 @@ def choose_theme(name: str, environment: Mapping[str, str]) -> Theme:
 
 
 def style(text: str, parameters: str) -> str:
-    """Return a text, which holds no escape sequence, in a style of a theme."""
+    """Return a text, which must not contain escape sequences, in a style of a theme."""
     return f"\x1b[{parameters}m{text}{RESET}" if parameters and text else text

@@ -2,10 +2,10 @@
 
 ``server_group`` is the group, with the options that its commands share. ``status_commands`` has list, login, logout
 and test, ``entry_commands`` add, add-json, remove, enable and disable, ``exchange_commands`` import, export and search.
-``server_addition`` makes an entry of words, and says what is missing; ``source_addition`` adds what a link, a bundle
-or the MCP registry has, which ``registry_client`` asks. ``server_check`` tries a server.
-``host_import`` and ``host_output`` exchange servers with other hosts. ``changed_config`` finds the file to change,
-changes it with a backup, and renews trust.
+``server_addition`` builds an entry from command line words, and warns about gaps; ``source_addition`` adds servers of
+a link, a bundle or the MCP registry, which ``registry_client`` requests. ``server_check`` tests a server.
+``host_import`` and ``host_output`` exchange servers with other MCP hosts. ``changed_config`` finds the file to change,
+changes it with a backup, and renews its trust.
 """
 
 from dial_client.cli.server_commands import entry_commands, exchange_commands, status_commands

@@ -1,4 +1,4 @@
-"""Changes of a configuration by a command: which file, the change with its backup, and the trust in the file."""
+"""Changes of a configuration by a command: finds the file, changes it with a backup, and renews its trust."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dial_client.settings.jsonc_editor import set_value
 
 
 def find_file(choice: ConfigChoice) -> Path:
-    """Return the file to change where a server is added: the file that the options name, else the file in use.
+    """Return the file that a new server is added to: the file that the options name, else the file in use.
 
     Raises:
-        ConfigError: the options contradict each other, or the file in use is one that the user does not trust.
+        ConfigError: the options contradict each other, or the user does not trust the file in use.
     """
     named = _named(choice)
     if named is not None:
@@ -41,7 +41,7 @@ def find_file(choice: ConfigChoice) -> Path:
 
 
 def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
-    """Return the text of the file that has a server: the file that the options name, else the first in use.
+    """Return the text of the file that has a server: the file that the options name, else the first file in use.
 
     A file of the working folder that the user does not trust is not in use.
 
@@ -84,7 +84,7 @@ async def remove_server(name: str, choice: ConfigChoice) -> int:
 
 
 async def switch_server(name: str, choice: ConfigChoice, *, is_enabled: bool) -> int:
-    """Let a server be used, or not used; return the exit code.
+    """Enable or disable a server; return the exit code.
 
     Raises:
         ConfigError: there is no such server, or the file cannot be written.
@@ -98,22 +98,22 @@ async def switch_server(name: str, choice: ConfigChoice, *, is_enabled: bool) ->
 
 
 def change_config(before: ConfigText, edit: Callable[[str], str], summary: str) -> None:
-    """Change a configuration, keep the text before as a backup, renew trust, and print what was done.
+    """Change a configuration, keep the old text as a backup, renew trust, and print the change.
 
-    A file that the user trusted as it was before, or that is new, is trusted as it is now.
+    If the file is new, or the user trusted its old text, the changed file is trusted.
 
     Args:
-        before: the text that was read.
-        edit: returns the changed text.
-        summary: what the change is, for the person.
+        before: The text that was read.
+        edit: Returns the changed text.
+        summary: The change in a few words, for the user.
 
     Raises:
-        ConfigError: the changed text is no valid configuration, or it cannot be written.
+        ConfigError: the changed text is not a valid configuration, or it cannot be written.
     """
     text = edit(before.text)
     shown = escaped(str(before.path.absolute()))
     if text == before.text:
-        print(f"{summary} already: {shown} stays as it is")
+        print(f"{summary} already: {shown} is not changed")
         return
     is_renewed = before.is_new or is_file_trusted(before.path)
     backup = write_text(before, text)
@@ -122,7 +122,7 @@ def change_config(before: ConfigText, edit: Callable[[str], str], summary: str) 
 
 
 def renew_trust(path: Path, *, was_trusted: bool) -> None:
-    """Trust a file that the person has changed, if it was trusted before; else print how to."""
+    """Trust a file that the user has changed, if it was trusted before; else print how to trust it."""
     if is_user_config(path):
         return
     if was_trusted:
@@ -132,19 +132,19 @@ def renew_trust(path: Path, *, was_trusted: bool) -> None:
 
 
 def show_entries(entries: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Print what servers would do."""
+    """Print what the servers would do, as the trust prompt does."""
     text = set_value("{}", ["mcpServers"], {name: dict(entry) for name, entry in entries.items()})
     print(rendered(rows(configuration.outline(text), EnvFiles(), path.parent.absolute()), terminal_width(sys.stdout)))
 
 
 async def ask_to_add(entries: Mapping[str, Mapping[str, Any]], path: Path) -> bool:
-    """Return True if the person wants servers, which were shown, in a configuration.
+    """Return True if the user agrees to add servers, which were shown before, to a configuration.
 
     Raises:
-        ConfigError: nobody is there to be asked.
+        ConfigError: there is no terminal to ask at.
     """
     if not is_there():
-        raise ConfigError("nobody is there to be asked", "--yes adds what is shown without a question")
+        raise ConfigError("there is no terminal to ask at", "--yes adds what is shown without a question")
     what = escaped(next(iter(entries))) if len(entries) == 1 else f"these {len(entries)} servers"
     try:
         answer = await typed(f"Add {what} to {escaped(str(path))}? [y]es, [n]o: ")
@@ -154,7 +154,7 @@ async def ask_to_add(entries: Mapping[str, Mapping[str, Any]], path: Path) -> bo
 
 
 def _named(choice: ConfigChoice) -> Path | None:
-    """Return the file that the options name; None where they name none."""
+    """Return the file that the options name; None if they name none."""
     named = {
         "--user": user_config_path() if choice.user else None,
         "--folder": Path(FILE_NAME) if choice.folder else None,
@@ -167,7 +167,7 @@ def _named(choice: ConfigChoice) -> Path | None:
 
 
 def is_file_trusted(path: Path) -> bool:
-    """Return True if the user trusts the file as it is now."""
+    """Return True if the user trusts the current content of the file."""
     if is_user_config(path):
         return True
     trusted = TrustStore().find(real_location(path))

@@ -13,12 +13,12 @@ from dial_client.cli.typer_apps import SETTINGS
 Replace = Annotated[bool, typer.Option("--replace", help="Replace a server of the same name.")]
 
 
-NewName = Annotated[str, typer.Argument(help="A name for the server; or alone a source that has a name.")]
+NewName = Annotated[str, typer.Argument(help="A name for the server; or only a source that has a name.")]
 Target = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[URL | SOURCE | -- COMMAND [ARG]…]",
-        help="Its URL; or behind -- its program, with arguments; or a link of Cursor or VS Code, an .mcpb bundle, a "
+        help="Its URL; or after -- its program, with arguments; or a link of Cursor or VS Code, an .mcpb bundle, a "
         "server.json, or a name of the MCP registry.",
     ),
 ]
@@ -32,16 +32,16 @@ Header = Annotated[
 ]
 Cwd = Annotated[str | None, typer.Option("--cwd", metavar="FOLDER", help="The program's working folder.")]
 Transport = Annotated[
-    str | None, typer.Option("--transport", metavar="TYPE", help="stdio, http or sse; usually found out.")
+    str | None, typer.Option("--transport", metavar="TYPE", help="stdio, http or sse; usually detected.")
 ]
 AutoApprove = Annotated[
     list[str] | None,
-    typer.Option("--allow", metavar="TOOL", help="A tool of it that runs without approval. Repeatable."),
+    typer.Option("--allow", metavar="TOOL", help="A tool of the server that runs without approval. Repeatable."),
 ]
 BundleValues = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of a bundle. Repeatable.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Add what a source holds without a question.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Add the server of a source without a question.")]
 
 
 @servers.command(context_settings=SETTINGS)
@@ -60,7 +60,7 @@ def add(
     folder: Folder = False,
     file: File = None,
 ) -> None:
-    """Add a server to your configuration: a program, a URL, or what a link, a bundle or the MCP registry has."""
+    """Add a server to your configuration: a program, a URL, or a server of a link, a bundle or the MCP registry."""
     choice, words = ConfigChoice(user, folder, file), tuple(target or ())
     source = (words or (name,))[0]
 
@@ -82,7 +82,7 @@ def add(
 @servers.command(name="add-json", context_settings=SETTINGS)
 def add_json(
     name: Annotated[str, typer.Argument(help="A name for the server.")],
-    entry: Annotated[str, typer.Argument(metavar="JSON", help="Its entry, as servers.json has them.")],
+    entry: Annotated[str, typer.Argument(metavar="JSON", help="Its entry, as in servers.json.")],
     replace: Replace = False,
     user: User = False,
     folder: Folder = False,
@@ -112,13 +112,13 @@ def remove(name: Name, user: User = False, folder: Folder = False, file: File = 
 
 @servers.command(context_settings=SETTINGS)
 def enable(name: Name, user: User = False, folder: Folder = False, file: File = None) -> None:
-    """Use a server that was disabled."""
+    """Enable a disabled server."""
     _set_enabled(name, ConfigChoice(user, folder, file), is_enabled=True)
 
 
 @servers.command(context_settings=SETTINGS)
 def disable(name: Name, user: User = False, folder: Folder = False, file: File = None) -> None:
-    """Do not use a server, and keep its entry."""
+    """Disable a server, but keep its entry."""
     _set_enabled(name, ConfigChoice(user, folder, file), is_enabled=False)
 
 

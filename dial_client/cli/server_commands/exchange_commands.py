@@ -19,19 +19,19 @@ def import_(
         typer.Argument(
             metavar="[HOST|FILE]",
             help="claude-desktop, claude-code, cursor, vscode, windsurf, gemini-cli, codex, goose or zed; or a file. "
-            "Without it, all that is found.",
+            "Without it, all hosts that are found.",
         ),
     ] = None,
     server: Annotated[
         list[str] | None, typer.Option("--server", metavar="NAME", help="Import this server only. Repeatable.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace servers of the same names.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Import them without a question.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Import the servers without a question.")] = False,
     user: User = False,
     folder: Folder = False,
     file: File = None,
 ) -> None:
-    """Import servers of other MCP hosts, and say by name what cannot be carried over."""
+    """Import servers of other MCP hosts, and name the settings that cannot be imported."""
 
     def work() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.server_commands.host_import import import_servers
@@ -48,13 +48,13 @@ def export(
         list[str] | None, typer.Argument(metavar="[NAME]…", help="The servers; all without a name.")
     ] = None,
     to: Annotated[
-        str, typer.Option("--to", metavar="HOST", help="The host that reads it: claude-desktop, vscode, codex, …")
+        str, typer.Option("--to", metavar="HOST", help="The host to export for: claude-desktop, vscode, codex, …")
     ] = "claude-desktop",
     config: o.Config = None,
     trust: o.Trust = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Print servers in the form of another MCP host; standard error names what it cannot have."""
+    """Print servers in the form of another MCP host; standard error names the settings that it does not support."""
     options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:
@@ -70,7 +70,7 @@ def search(
     words: Annotated[str, typer.Argument(metavar="WORD", help="A part of a server's name.")],
     registry: Annotated[
         str | None,
-        typer.Option("--registry", metavar="URL", help="Another registry. DIAL_REGISTRY_URL does the same."),
+        typer.Option("--registry", metavar="URL", help="The URL of another registry. DIAL_REGISTRY_URL does the same."),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:

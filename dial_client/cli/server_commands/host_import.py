@@ -1,4 +1,4 @@
-"""The work of ``dial-chat servers import``: servers of other hosts into a configuration."""
+"""The work of ``dial-chat servers import``: adds servers of other MCP hosts to a configuration."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ class FoundServers:
     """The servers in one file of another host."""
 
     title: str
-    """The host and the file, for people."""
+    """The host and the file, for the output."""
     servers: tuple[HostServer, ...]
 
 
 async def import_servers(
     source: str | None, names: Sequence[str], choice: ConfigChoice, *, replace: bool, is_agreed: bool
 ) -> int:
-    """Import servers of other hosts, after a question that shows what each does; return the exit code.
+    """Import servers of other hosts, after a question that shows what each server does; return the exit code.
 
     Args:
-        source: a host, or a file; None for the files of all hosts on this machine.
-        names: the servers to import; none for all.
-        choice: the file that is changed.
-        replace: put the servers in place of those of the same name.
-        is_agreed: import them without a question.
+        source: A host, or a file; None for the files of all hosts on this machine.
+        names: The servers to import; empty for all.
+        choice: The file to change.
+        replace: Replace servers of the same names.
+        is_agreed: Import the servers without a question.
 
     Raises:
-        ConfigError: there is no such host, file or server, or nobody is there to be asked.
+        ConfigError: there is no such host, file or server, or there is no terminal to ask at.
     """
     found = find_servers(source, with_folder=source is not None or not is_agreed)
     before = read_text(find_file(choice))
@@ -71,8 +71,8 @@ def find_servers(source: str | None, *, with_folder: bool = True) -> list[FoundS
     """Return the servers of a host, of a file, or of all hosts on this machine.
 
     Args:
-        source: a host, or a file; None for all hosts.
-        with_folder: also the files of the working folder, which may come from a stranger.
+        source: A host, or a file; None for all hosts.
+        with_folder: Read the files of the working folder too, which may be untrusted.
 
     Raises:
         ConfigError: there is no such host or file, or a file that was named cannot be read.
@@ -82,7 +82,9 @@ def find_servers(source: str | None, *, with_folder: bool = True) -> list[FoundS
         path = Path(source).expanduser()
         if not path.is_file():
             known = ", ".join(HostName)
-            raise ConfigError(f"{source!r} is no host and no file", did_you_mean(source, HostName) or f"hosts: {known}")
+            raise ConfigError(
+                f"{source!r} is neither a host nor a file", did_you_mean(source, HostName) or f"hosts: {known}"
+            )
         return [FoundServers(str(path), tuple(read_host_file(path, None, folder)))]
     found = []
     for file in find_host_files(folder):
@@ -127,7 +129,5 @@ def _state(server: HostServer, chosen: dict[str, HostServer], taken: Sequence[st
         return "cannot be imported"
     if server.name in chosen:
         is_same = chosen[server.name].entry == server.entry
-        return (
-            "the same as above" if is_same else "left out: one of this name stands above (name its file to import it)"
-        )
-    return "left out: there is one of this name (--replace)" if server.name in taken else "import"
+        return "the same as above" if is_same else "left out: a server above has this name (name its file to import it)"
+    return "left out: there is a server of this name (--replace)" if server.name in taken else "import"

@@ -1,4 +1,4 @@
-"""The work of ``dial-chat servers export``: servers in the form of another host, as they are written."""
+"""The work of ``dial-chat servers export``: prints servers in the form of another MCP host."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dial_client.settings.jsonc import did_you_mean
 
 
 async def export_servers(options: Options, names: Sequence[str], to: str) -> int:
-    """Print servers in the form of another host; no variable is expanded. Return the exit code.
+    """Print servers in the form of another host, without expanding variables. Return the exit code.
 
     Raises:
-        ConfigError: there is no such host or server, or a file is not trusted, and nobody is there to be asked.
+        ConfigError: there is no such host or server, or a file is not trusted, and the user cannot be asked.
     """
     if to not in {*HostName}:
-        raise ConfigError(f"{to!r} is no host", did_you_mean(to, HostName) or f"hosts: {', '.join(HostName)}")
+        raise ConfigError(f"{to!r} is not a host", did_you_mean(to, HostName) or f"hosts: {', '.join(HostName)}")
     servers: dict[str, dict[str, Any]] = {}
     for file in await ask_for_files(options, warn):
         outline = configuration.outline(file.text, file.path)

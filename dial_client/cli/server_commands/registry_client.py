@@ -1,8 +1,8 @@
-"""The MCP registry over HTTP: searched by ``servers search``, and asked for a server by ``servers add``.
+"""The HTTP client of the MCP registry, for ``servers search`` and ``servers add``.
 
 API: ``GET /v0.1/servers`` and ``GET /v0.1/servers/{name}/versions/{version}`` of the specification of registries
 (docs/reference/api/openapi.yaml of modelcontextprotocol/registry, 2025-12-01). The base URL is an option, so that a
-registry of a company can be used.
+company's own registry can be used.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ URL = "https://registry.modelcontextprotocol.io"
 VARIABLE = "DIAL_REGISTRY_URL"
 """The environment variable that names another registry."""
 SECONDS = 15.0
-"""For one request."""
+"""Timeout of one request in seconds."""
 LIMIT = 30
 _MAX_BYTES = 8_000_000
 _NAME = re.compile(r"[A-Za-z0-9-]+\.[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
 
 
 class RegistryError(DialError):
-    """The registry cannot be reached, or does not answer as a registry."""
+    """The registry cannot be reached, or its response is invalid."""
 
 
 def is_registry_name(text: str) -> bool:
@@ -49,7 +49,7 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
 
     Raises:
         ConfigError: the URL of the registry is wrong.
-        RegistryError: it cannot be reached.
+        RegistryError: the registry cannot be reached, or its response is invalid.
     """
     base = _base(registry)
     answer = await _get(f"{base}/v0.1/servers?search={quote(words, safe='')}&version=latest&limit={LIMIT}", base)
@@ -76,7 +76,9 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
         print_lines((f"    {one_line(text, 200)}" for text in (server.description, server.warning) if text), 4)
     if _has_more(answer):
         print(f"There are more: only the first {len(listed)} are listed; a longer word finds fewer.")
-    print("dial-chat servers add NAME adds one." if found else f"{base} has no server with {one_line(words, 60)!r}.")
+    print(
+        "dial-chat servers add NAME adds a server." if found else f"{base} has no server with {one_line(words, 60)!r}."
+    )
     return ExitCode.ANSWERED
 
 
@@ -85,7 +87,7 @@ async def fetch_server(name: str, registry: str | None = None) -> RegistryServer
 
     Raises:
         ConfigError: the registry has no such server, or the URL of the registry is wrong.
-        RegistryError: it cannot be reached.
+        RegistryError: the registry cannot be reached, or its response is invalid.
     """
     base = _base(registry)
     answer = await _get(f"{base}/v0.1/servers/{quote(name, safe='')}/versions/latest", base, name)
@@ -95,7 +97,7 @@ async def fetch_server(name: str, registry: str | None = None) -> RegistryServer
 def _base(registry: str | None) -> str:
     base = (registry or os.environ.get(VARIABLE) or URL).rstrip("/")
     if not re.match(r"https?://[^/\s]+", base):
-        raise ConfigError(f"{base!r} is no URL of a registry", "it begins with https://")
+        raise ConfigError(f"{base!r} is not the URL of a registry", "it begins with https://")
     return base
 
 
@@ -124,7 +126,7 @@ async def _get(url: str, base: str, name: str = "") -> Any:
 
 
 async def _read_bounded(response: httpx2.Response) -> bytes:
-    """Return the body; of one that is too long the beginning, which is longer than allowed."""
+    """Return the body, cut off after the piece that exceeds `_MAX_BYTES`."""
     pieces, length = list[bytes](), 0
     async with aclosing(response.aiter_bytes()) as body:
         async for piece in body:

@@ -1,4 +1,4 @@
-"""The work of ``dial-chat servers add``: from words to an entry, and what the person should know of it."""
+"""The work of ``dial-chat servers add``: builds an entry from command line words, and warns about its gaps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dial_client.settings.variables import references
 
 @dataclass(frozen=True, slots=True)
 class NewServer:
-    """A server, as the words of a command line describe it."""
+    """A server as the words of a command line describe it."""
 
     name: str
     target: tuple[str, ...]
@@ -38,7 +38,7 @@ async def add_server(new: NewServer, choice: ConfigChoice, *, replace: bool) -> 
     """Add a server to a configuration; return the exit code.
 
     Raises:
-        ConfigError: the words describe no server, there is one of this name, or the file cannot be written.
+        ConfigError: the words describe no server, there is a server of this name, or the file cannot be written.
     """
     write_entry(new.name, entry_of(new), choice, replace=replace)
     return ExitCode.ANSWERED
@@ -48,7 +48,7 @@ async def add_json_entry(name: str, text: str, choice: ConfigChoice, *, replace:
     """Add a server whose entry is JSON to a configuration; return the exit code.
 
     Raises:
-        ConfigError: the text is no entry, there is a server of this name, or the file cannot be written.
+        ConfigError: the text is not a valid entry, there is a server of this name, or the file cannot be written.
     """
     entry = jsonc.read(text, "the entry").value
     if isinstance(entry, dict) and len(entry) == 1 and {"mcpServers", "servers"} & entry.keys():
@@ -62,7 +62,7 @@ async def add_json_entry(name: str, text: str, choice: ConfigChoice, *, replace:
 
 
 def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, replace: bool) -> None:
-    """Add an entry to a configuration, and print what was done and what is missing.
+    """Add an entry to a configuration, and print the change and the gaps of the entry.
 
     Raises:
         ConfigError: the entry is wrong, there is a server of this name, or the file cannot be written.
@@ -92,7 +92,7 @@ def entry_of(new: NewServer) -> dict[str, Any]:
     first, *rest = new.target
     is_url = re.match(r"(?i)https?://", first) is not None
     if is_url and rest:
-        raise ConfigError("behind a URL stands nothing more", "options stand before it; a program stands behind --")
+        raise ConfigError("nothing may follow a URL", "put options before it, and a program after --")
     entry: dict[str, Any] = {"type": new.transport} if new.transport else {}
     entry |= {"url": first} if is_url else {"command": first} | ({"args": rest} if rest else {})
     if new.env:
@@ -106,21 +106,21 @@ def entry_of(new: NewServer) -> dict[str, Any]:
     misplaced = {"env": is_url, "headers": not is_url, "cwd": is_url}
     for key, is_misplaced in misplaced.items():
         if is_misplaced and key in entry:
-            kind = "a server behind a URL" if is_url else "a program"
+            kind = "a server with a URL" if is_url else "a program"
             raise ConfigError(f"{kind} has no {key}", "dial-chat servers add --help")
     return entry
 
 
 def find_gaps(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the person should know of an entry: secrets in it, variables that are not set, a missing program."""
+    """Yield warnings about an entry: secrets in plain text, variables that are not set, a missing program."""
     from dial_client.servers.secret_detection import find_literal_secrets
 
     for place, variable in find_literal_secrets(entry):
-        yield f"{place} seems to hold a secret in plain text; set a variable, and write ${{{variable}}} in its place"
+        yield f"{place} seems to contain a secret in plain text; set a variable, and write ${{{variable}}} in its place"
     text = json.dumps(entry, ensure_ascii=False)
     for name in dict.fromkeys(references(text)):
         if name not in os.environ and f"{name}:-" not in text:
-            yield f"the variable {name} is not set yet: the server cannot be used before it is"
+            yield f"the variable {name} is not set yet: the server needs it"
     command = entry.get("command")
     if isinstance(command, str) and "${" not in command:
         problem = _missing_program(command)

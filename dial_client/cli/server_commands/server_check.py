@@ -1,4 +1,4 @@
-"""The work of ``dial-chat servers test``: start one server, list what it has, call a harmless tool, and time it all."""
+"""The work of ``dial-chat servers test``: starts a server, lists its content, calls a harmless tool, and times it."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _WIDTH = 100
 
 @dataclass(slots=True)
 class ServerCheck:
-    """What was seen of one server. Times are in seconds."""
+    """The result of the test of a server. Times are in seconds."""
 
     status: ServerStatus
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each step took: ``start`` (with the list of its tools), ``resources``, ``prompts``, ``call``."""
+    """The duration of each step: ``start`` (with the list of tools), ``resources``, ``prompts``, ``call``."""
     tools: tuple[ToolSpec, ...] = ()
     resources: tuple[str, ...] = ()
     prompts: tuple[str, ...] = ()
     called: str | None = None
-    """The tool that was called."""
+    """The name of the tool that was called; None if none was."""
     result: ToolCallResult | None = None
 
     @property
@@ -59,13 +59,13 @@ class ServerCheck:
 
 
 async def check_server(options: Options, name: str, *, with_call: bool, as_json: bool) -> int:
-    """Start a server, print what it has and how long that took; return the exit code: 1 if it does not work.
+    """Start a server, and print its tools, resources and prompts with times; return 1 if it does not work, else 0.
 
     Args:
-        options: which configuration.
-        name: of the server.
-        with_call: call a tool that only reads and needs no arguments, if there is one.
-        as_json: in place of lines.
+        options: The options, which select the configuration.
+        name: The name of the server.
+        with_call: Call a tool that only reads and needs no arguments, if there is one.
+        as_json: Print JSON in place of lines.
 
     Raises:
         ConfigError: there is no such server, or it is disabled.
@@ -110,7 +110,7 @@ async def _look_around(dial: DialClient, check: ServerCheck, *, with_call: bool)
 
 
 def find_harmless_tool(tools: tuple[ToolSpec, ...]) -> ToolSpec | None:
-    """Return the first tool that says it only reads and that needs no arguments; None where there is none."""
+    """Return the first tool that is declared read-only and needs no arguments; None if there is none."""
     return next((tool for tool in tools if tool.read_only and not tool.input_schema.get("required")), None)
 
 
@@ -145,7 +145,7 @@ def _lines(check: ServerCheck) -> Iterator[str]:
 
 def _call_lines(check: ServerCheck, seconds: dict[str, str]) -> Iterator[str]:
     if check.result is None:
-        yield "no tool was called: none says that it only reads, and needs no arguments"
+        yield "no tool was called: no tool is declared read-only and needs no arguments"
         return
     outcome = "answered" if check.result.success else "failed"
     text = one_line(format_result(check.result) if check.result.success else check.result.error or "", _WIDTH)

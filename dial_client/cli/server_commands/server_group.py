@@ -22,7 +22,7 @@ File = Annotated[Path | None, typer.Option("-c", "--config", "--file", metavar="
 
 @dataclass(frozen=True, slots=True)
 class ConfigChoice:
-    """Which file a command changes, as its options say."""
+    """The file that a command changes, as its options name it."""
 
     user: bool = False
     folder: bool = False

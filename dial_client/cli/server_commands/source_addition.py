@@ -1,6 +1,6 @@
 """The work of ``dial-chat servers add`` for a link, a bundle, a ``server.json`` or a name of the MCP registry.
 
-A stranger has written them: what they would run is shown, and asked about, before anything is written or unpacked.
+These sources are untrusted: the command shows what a server would run, and asks, before it writes or unpacks anything.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class SourceServer:
     name: str
     entry: Mapping[str, Any]
     notes: Sequence[str] = ()
-    """What the person has to know: one sentence each."""
+    """Sentences to show to the user."""
     prepare: Callable[[], None] | None = None
-    """What has to be done before the server can start."""
+    """A function to call before the server can start."""
 
 
 def is_source(text: str) -> bool:
@@ -58,18 +58,18 @@ async def add_source(
     replace: bool = False,
     is_agreed: bool = False,
 ) -> int:
-    """Add the server of a source to a configuration, after a question; return the exit code.
+    """Add the server of a source to a configuration, after a question. Return the exit code.
 
     Args:
-        source: a link, a file, or a name of the registry.
-        name: for the server; None for its own.
-        choice: the file that is changed.
-        values: options of a bundle, each ``KEY=VALUE``.
-        replace: put the server in place of one of the same name.
-        is_agreed: ask nothing.
+        source: A link, a file, or a name of the registry.
+        name: The name for the server; None to use the name in the source.
+        choice: The file to change.
+        values: The options of a bundle, each as ``KEY=VALUE``.
+        replace: Replace a server of the same name.
+        is_agreed: Ask nothing.
 
     Raises:
-        ConfigError: the source holds no server that can be used, or nobody is there to be asked.
+        ConfigError: the source has no usable server, or there is no terminal to ask at.
     """
     path = find_file(choice)
     server = await _read_source(source, values, is_agreed=is_agreed)
@@ -93,7 +93,7 @@ async def _read_source(source: str, values: Sequence[str], *, is_agreed: bool) -
     if is_deep_link(source):
         linked = read_deep_link(source)
         if linked.entry is None:
-            raise ConfigError(f"the link holds no server: {'; '.join(linked.losses)}")
+            raise ConfigError(f"the link contains no server: {'; '.join(linked.losses)}")
         return SourceServer(linked.name, linked.entry, linked.losses)
     if Path(source).suffix in BUNDLE_SUFFIXES:
         return await _read_bundle(Path(source), values, is_agreed=is_agreed)
@@ -101,12 +101,12 @@ async def _read_source(source: str, values: Sequence[str], *, is_agreed: bool) -
 
 
 def _read_file(path: Path) -> RegistryServer | None:
-    """Return the server of a ``server.json``; None where there is no such file."""
+    """Return the server of a ``server.json``; None if there is no such file."""
     return read_registry_document(jsonc.read(path.read_bytes(), str(path)).value) if path.is_file() else None
 
 
 def _of_registry(server: RegistryServer) -> SourceServer:
-    """Return the server in the way that fits this machine: a program that is here, else a URL, else any."""
+    """Return the server with the first choice that can run on this machine; if none can, with its first choice."""
     for sentence in (*server.left_out, *filter(None, [server.warning])):
         warn(sentence)
     if not server.choices:
@@ -137,7 +137,7 @@ async def _read_bundle(path: Path, values: Sequence[str], *, is_agreed: bool) ->
             try:
                 given[option.key] = await typed(f"{escaped(option.title)}: ")
             except Unanswered:
-                raise ConfigError(f"it needs {option.key}", f"--set {option.key}=VALUE") from None
+                raise ConfigError(f"the bundle needs {option.key}", f"--set {option.key}=VALUE") from None
     folder = bundles.bundle_folder(bundle, Path(user_data_dir("dial-client"), "bundles"))
     entry = bundles.bundle_entry(bundle, folder, given)
     notes = [one_line(f"{bundle.name} {bundle.version}: {bundle.description}", 300), f"It is unpacked into {folder}."]

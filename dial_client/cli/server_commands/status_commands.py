@@ -1,4 +1,4 @@
-"""The commands ``servers list``, ``servers login`` and ``servers logout``."""
+"""The commands ``servers list``, ``servers login``, ``servers logout`` and ``servers test``."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def login(
     config: o.Config = None,
     trust: o.Trust = False,
     profile: o.Profile = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the login URL, and open no browser.")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the login URL, but open no browser.")] = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Log in to a server behind a URL that requires it."""
+    """Log in to a server that requires OAuth."""
     options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:
@@ -80,9 +80,9 @@ def test(
     as_json: o.AsJson = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Start a server, list what it has, with times and its standard error; exit code 1 if it does not work.
+    """Start a server, and list its content, times and standard error; exit code 1 if it does not work.
 
-    A tool that says it only reads, and needs no arguments, is called once.
+    A tool that is declared read-only and needs no arguments is called once.
     """
     options = o.Options.of_command(locals(), command="dial-chat servers test")
 

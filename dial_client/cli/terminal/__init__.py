@@ -1,5 +1,5 @@
-"""The screen of ``dial-chat``: what is final is printed once, and the live area below it is redrawn.
+"""The screen of ``dial-chat``: final text is printed once, and the live area below it is redrawn.
 
-`screen` owns the terminal; `live_area` is what the screen redraws, as data; `question_line` asks for a key or a line;
-`printed_streams`, beside this folder, sends what other code prints through the screen.
+`screen` controls the terminal; `live_area` has the state that the screen redraws; `question_line` asks for a key or a
+line; `cli.printed_streams` redirects the output of other code to the screen.
 """

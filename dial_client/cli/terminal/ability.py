@@ -1,4 +1,4 @@
-"""What the terminal can do."""
+"""Checks of the terminal: whether a live area can be drawn, and in which colours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_theme(name: str) -> None:
 
 
 def can_draw(options: Options) -> bool:
-    """Return True where a live area can be drawn: input and output are a terminal that moves its cursor."""
+    """Return True if a live area can be drawn: input and output are a terminal that moves its cursor."""
     if options.plain or not has_colour():
         return False
     streams = (sys.stdin, sys.stdout, sys.stderr)
@@ -33,5 +33,5 @@ def can_draw(options: Options) -> bool:
 
 
 def has_colour() -> bool:
-    """Return False where the person wants no colours (no-color.org)."""
+    """Return False if the user wants no colours (no-color.org)."""
     return not os.environ.get("NO_COLOR")

@@ -13,7 +13,7 @@ from dial_client.text.safe_text import one_line
 
 MAX_TEXT = 600
 UNCUT = 10_000
-"""Columns for lines that are wrapped, not shortened."""
+"""A width in columns that shortens no line, for lines that are wrapped later."""
 _HELP_HINTS = (" · /help lists the commands", " · /help")
 _SHOWS_WHY = " (/servers shows why)"
 
@@ -26,7 +26,7 @@ def program_line(model: str, columns: int) -> str:
 
 
 def folder_line(configuration: str, columns: int) -> str:
-    """Return the line with the folder and the configuration; both end with what tells them from others."""
+    """Return the line with the folder and the configuration, without the prefixes that they share with other paths."""
     home, folder = str(Path.home()), str(Path.cwd())
     where = one_line(_short(folder, home), MAX_TEXT)
     name = one_line(_short(configuration, home), MAX_TEXT)
@@ -35,7 +35,7 @@ def folder_line(configuration: str, columns: int) -> str:
 
 
 def servers_line(servers: Mapping[str, ServerStatus], tools: int, columns: int) -> str:
-    """Return the line with the numbers of servers in each state, and of tools."""
+    """Return the line with the number of servers in each state, and the number of tools."""
     if not servers:
         return "no servers, no tools"
     states = [status.state for status in servers.values()]
@@ -52,7 +52,7 @@ def servers_line(servers: Mapping[str, ServerStatus], tools: int, columns: int) 
 
 
 def settled_servers(servers: Mapping[str, ServerStatus]) -> str:
-    """Return how many servers are ready and have failed, to be followed by those that are starting; empty for none."""
+    """Return the numbers of ready and failed servers, as the start of a line about starting servers; empty for zero."""
     states = [status.state for status in servers.values()]
     ready = sum(state in (ServerState.READY, ServerState.SLEEPING) for state in states)
     failed = states.count(ServerState.FAILED)

@@ -1,4 +1,4 @@
-"""Tool calls as lines: one that runs, one that is over with the beginning of its result."""
+"""Tool calls as lines: running calls, and finished calls with the beginning of their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dial_client.text.safe_text import one_line, safe
 
 PREVIEW_LINES = 2
 MAX_PREVIEWED = 20_000
-"""Characters of a result in which the preview is looked for."""
+"""The maximum characters of a result that are searched for lines of the preview."""
 BAR_COLUMNS = 12
 BAR = "  │ "
 _WAITS = " waits for permission"
@@ -23,22 +23,22 @@ _BRACKETS = re.compile(r"[\[\](){}<>,;:\s]+")
 
 @dataclass(slots=True)
 class RunningCall:
-    """A call that runs, as the live area shows it."""
+    """A running call in the live area."""
 
     name: str
-    """``server.tool``, safe to show."""
+    """``server.tool``, escaped already."""
     arguments: str
     since: float
-    """`time.monotonic` of its beginning."""
+    """The `time.monotonic` of its start."""
     progress: float = 0.0
     total: float | None = None
     message: str = ""
     waits: bool = False
-    """Whether it waits for permission."""
+    """Whether it waits for approval."""
 
 
 def running_line(call: RunningCall, columns: int, now: float, spinner: str) -> str:
-    """Return the line of a call that runs: its name, seconds, and progress."""
+    """Return the line of a running call: its name, seconds, and progress."""
     if call.waits:
         room = max(12, columns - len(_WAITS) - 3)
         return fit(f"· {_called(call.name, call.arguments, room)}{_WAITS}", columns - 1)
@@ -55,7 +55,7 @@ def running_line(call: RunningCall, columns: int, now: float, spinner: str) -> s
 def finished_lines(
     name: str, arguments: str, result: ToolCallResult, duration: float, columns: int, theme: Theme
 ) -> Iterator[str]:
-    """Yield the lines of a call that is over: its name with seconds and size, and the first lines of its result."""
+    """Yield the lines of a finished call: its name with seconds and size, and the first lines of its result."""
     sign, colour = ("✓", theme.success) if result.success else ("✗", theme.failure)
     size = _size(result.content) if result.success else ""
     tail = f" {duration:.2f} s{f' · {size}' if size else ''}"
@@ -67,7 +67,7 @@ def finished_lines(
 
 
 def fit_styled(sign: str, colour: str, text: str, tail: str, theme: Theme, columns: int) -> str:
-    """Return a line of three parts, each in its style, in at most so many columns."""
+    """Return a line of three parts, each in its style, shortened to fit into `columns`."""
     room = columns - cell_width(sign) - cell_width(tail) - 1
     return f"{_styled(sign, colour)}{fit(text, max(1, room))}{_styled(tail, theme.faint)}"
 
@@ -78,7 +78,7 @@ def _called(name: str, arguments: str, columns: int) -> str:
 
 
 def _preview(text: str) -> list[str]:
-    """Return the first lines of a text that say something: brackets alone on a line, as JSON has them, do not."""
+    """Return the first lines of a text with content; lines that have only brackets, as in JSON, are skipped."""
     first: list[str] = []
     found: list[str] = []
     for line in text[:MAX_PREVIEWED].splitlines():

@@ -1,4 +1,4 @@
-"""The terminal as a conversation uses it: a screen with a live area, or lines where no live area can be drawn."""
+"""The console of a conversation: the interface, and a console of plain lines for terminals without a live area."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ T = TypeVar("T")
 
 
 class Console(CommandScreen, Protocol):
-    """Prints, asks, and reads what the person sends."""
+    """Prints text, asks questions, and reads the user's input."""
 
     async def next_input(self) -> UserInput | None:
-        """Return what the person sends next; None if they leave."""
+        """Return the user's next input; None if they leave."""
 
     def echo(self, user_input: UserInput) -> None:
-        """Show what the person sent, where it is not on the screen already."""
+        """Show an input, if it is not on the screen already."""
 
     def edit(self, text: str) -> None:
         """Put a text into the input line."""
 
     def render(self, answer: str) -> str:
-        """Return an answer of the model as it is printed."""
+        """Format an answer of the model for the terminal."""
 
     @property
     def set_theme(self) -> Callable[[str], None] | None:
-        """Changes the colours by a name, or raises `KeyError`; None where nothing is coloured."""
+        """Sets the colours by the name of a theme, or raises `KeyError`; None if the console has no colours."""
 
     def suspended(self) -> AbstractAsyncContextManager[None]:
-        """Leave the terminal to another program while this lasts."""
+        """Leave the terminal to another program in this context."""
 
     def complete_with(self, completer: Completer) -> None:
         """Propose completions of the input."""
 
     def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
-        """Call `on_interrupt` for Ctrl-C, where the console reads it as a key."""
+        """Call `on_interrupt` for Ctrl-C, if the console reads it as a key."""
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Have the terminal for as long as `work` takes, and return what it returns."""
+        """Control the terminal while `work` runs, and return its result."""
 
     def close(self) -> None:
-        """Read and draw nothing any more: what is printed from now on is printed as it comes."""
+        """Stop reading and drawing; further output is printed directly."""
 
 
 class LineConsole(PlainScreen):
-    """A console that prints lines, and reads a line when it is asked for one."""
+    """A console that prints lines and reads lines."""
 
     def __init__(self) -> None:
         self._input_line: Any = None
@@ -66,7 +66,7 @@ class LineConsole(PlainScreen):
         self._waiting: list[Callable[[], None]] = []
         self._sent_early: deque[str | None] = deque()
         self.on_enter: Callable[[], object] = lambda: None
-        """Is called for Enter in an empty line."""
+        """Called for Enter in an empty line."""
         self.set_theme: Callable[[str], None] | None = None
 
     async def next_input(self) -> UserInput | None:
@@ -94,7 +94,7 @@ class LineConsole(PlainScreen):
             self.on_enter()
 
     async def wait_for_enter(self) -> None:
-        """Return when an empty line is sent while no line is read; `next_input` returns the lines before it."""
+        """Wait for an empty line while `next_input` does not run; `next_input` later returns the lines before it."""
         while (text := await read_sent_line()) is None or text.strip():
             self._sent_early.append(text)
             if text is None:
@@ -110,7 +110,7 @@ class LineConsole(PlainScreen):
         return user_input
 
     def print_between(self, print_lines: Callable[[], None]) -> None:
-        """Print lines: behind the line that a person is typing, where the terminal cannot draw them above it."""
+        """Print lines; if the user types in a terminal that cannot draw above the line, print them after the line."""
         if self._is_reading:
             self._waiting.append(print_lines)
         else:
@@ -127,14 +127,14 @@ class LineConsole(PlainScreen):
                 self._waiting.pop(0)()
 
     def echo(self, user_input: UserInput) -> None:
-        """Do nothing: the line stays where it was typed."""
+        """Do nothing, because the typed line stays on the screen."""
 
     def render(self, answer: str) -> str:
-        """Return the text without what a terminal would act on."""
+        """Return the text without control characters."""
         return safe(answer)
 
     def suspended(self) -> AbstractAsyncContextManager[None]:
-        """Do nothing: nothing is drawn."""
+        """Do nothing, because nothing is drawn."""
         return nullcontext()
 
     def edit(self, text: str) -> None:
@@ -149,11 +149,11 @@ class LineConsole(PlainScreen):
         self._input_line = InputLine(lambda _: None, completer, history=history_path())
 
     def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
-        """Do nothing: Ctrl-C is a signal here."""
+        """Do nothing, because Ctrl-C is a signal here."""
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what `work` returns."""
+        """Return the result of `work`."""
         return await work()
 
     def close(self) -> None:
-        """Do nothing: no terminal was taken."""
+        """Do nothing, because this console does not control the terminal."""

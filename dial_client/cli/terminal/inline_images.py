@@ -1,6 +1,6 @@
-"""Images of tools and models: shown in the terminal where it can (kitty, iTerm2), else saved in a file.
+"""Images of tools and models: shown in the terminal if it can (kitty, iTerm2), else saved in a file.
 
-The bytes are decoded and encoded anew before they become part of an escape sequence: nothing else of a server is in it.
+The data is decoded and encoded again for the escape sequence, so that a server cannot put anything else into it.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from pathlib import Path
 from dial_client.messages.message import Content, ImagePart
 
 MAX_BYTES = 5_000_000
-"""Of an image that is sent to the terminal; a larger one is saved."""
+"""The maximum size in bytes of an image that is sent to the terminal; a larger image is saved."""
 MAX_SIDE = 8_000
-"""Pixels."""
+"""The maximum width and height of an image in pixels."""
 MAX_ROWS = 15
 MAX_COLUMNS = 60
 CHUNK = 4096
-"""Characters in one sequence of kitty."""
+"""The maximum characters in one escape sequence of kitty."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg"}
 
 
 class ImageProtocol(Enum):
-    """How a terminal shows images."""
+    """The protocol by which a terminal shows images."""
 
     KITTY = "kitty"
     ITERM = "iterm"
 
 
 def find_protocol(environment: Mapping[str, str]) -> ImageProtocol | None:
-    """Return the protocol of the terminal that the environment names; None for none, and inside of tmux or screen."""
+    """Return the protocol of the terminal that the environment names; None without one, or in tmux or screen."""
     if environment.get("TMUX") or environment.get("STY"):
         return None
     program = environment.get("TERM_PROGRAM", "")
@@ -52,7 +52,7 @@ def images_of(content: Content) -> Iterator[ImagePart]:
 
 
 def draw(image: ImagePart, protocol: ImageProtocol | None, columns: int) -> str | None:
-    """Return what shows an image in the terminal; None where that is not possible."""
+    """Return the escape sequences that show an image in the terminal; None if it cannot be shown."""
     data = _decode(image)
     if protocol is None or data is None or len(data) > MAX_BYTES:
         return None
@@ -69,17 +69,17 @@ def draw(image: ImagePart, protocol: ImageProtocol | None, columns: int) -> str 
 
 
 def image_folder() -> Path:
-    """Return the folder of images that no terminal has shown."""
+    """Return the folder for images that the terminal cannot show."""
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("dial-client"), "images")
 
 
 def save(image: ImagePart, folder: Path) -> Path | None:
-    """Save an image under a name made of its bytes, and return the path; None where it is not valid base64.
+    """Save an image under a hash of its bytes, and return the path; None if it is not valid base64.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     data = _decode(image)
     if data is None:

@@ -12,11 +12,11 @@ from prompt_toolkit.data_structures import Point
 from dial_client.cli.terminal.wrapped_rows import find_cursor, wraps_rows
 
 REPORT = 0.4
-"""Seconds that a terminal may take to report its new width; tmux reports only the last of several within 0.25 s."""
+"""Seconds that a terminal may take to report its new width. Of changes within 0.25 s, tmux reports only the last."""
 
 
 class LiveApplication(Application[None]):
-    """An application that finds the beginning of its live area when the terminal has wrapped the rows."""
+    """An application that finds the beginning of its live area after the terminal has wrapped the rows."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -27,7 +27,7 @@ class LiveApplication(Application[None]):
         """Erase the live area.
 
         Args:
-            prints: text is printed where it was.
+            prints: Whether text is printed in its place.
         """
         self._find_area()
         if prints:
@@ -45,14 +45,15 @@ class LiveApplication(Application[None]):
 
     @property
     def _drawn_columns(self) -> int:
-        """The width that the area was drawn for; that of the terminal while none is drawn."""
+        """The width that the area was drawn for; the width of the terminal if no area is drawn."""
         size = self.renderer._last_size or self.output.get_size()  # noqa: SLF001 - there is no public name
         return size.columns
 
     def _find_area(self) -> None:
-        """Correct the position of the cursor in the area where the terminal is narrower than it was drawn for.
+        """Correct the position of the cursor in the area if the terminal is narrower than the area was drawn for.
 
-        Text that was printed a moment ago may have come behind the wrapping, and would be erased: rows stay then.
+        Shortly after text was printed, nothing is corrected: the text may have been printed after the terminal wrapped
+        the rows, and would be erased.
         """
         drawn, columns = self.renderer.last_rendered_screen, self.output.get_size().columns
         if drawn is None or not self._wraps_rows or not 0 < columns < self._drawn_columns:
@@ -65,5 +66,5 @@ class LiveApplication(Application[None]):
 
 
 def _width(row: Any) -> int:
-    """Return the columns of a row up to its last character; a wide one takes the next column, too."""
+    """Return the columns of a row up to its last character; a wide character takes two columns."""
     return max((at + max(1, cell.width) for at, cell in row.items() if cell.char.strip()), default=0)

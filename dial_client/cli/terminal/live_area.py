@@ -13,7 +13,7 @@ from dial_client.text.safe_text import one_line
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME = 0.1
-"""Seconds for which one sign of the spinner is shown."""
+"""Seconds for which one character of the spinner is shown."""
 MAX_QUEUED = 3
 MAX_TEXT = 500
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
@@ -22,42 +22,42 @@ _LINK = re.compile(r"\x1b\]8;[^\x07\x1b]*(?:\x07|\x1b\\)")
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What goes on now."""
+    """The current activity of a turn."""
 
     text: str
     since: float
-    """`time.monotonic` of its beginning."""
+    """The `time.monotonic` of its start."""
     tokens: int = 0
-    """Written by the model so far in this turn; 0 where that is not known."""
+    """Tokens that the model has written so far in this turn; 0 if the number is unknown."""
 
 
 @dataclass(slots=True)
 class LiveState:
-    """What the live area shows. After a change call `Screen.refresh`."""
+    """The content of the live area. After a change call `Screen.refresh`."""
 
     draft: Callable[[int], str] | None = None
-    """Returns the unfinished end of the answer in so many rows, with our own ANSI sequences."""
+    """Returns the unfinished end of the answer for a number of rows, with ANSI sequences of this program only."""
     calls: Mapping[str, RunningCall] = field(default_factory=dict)
-    """The calls that run, by their ids."""
+    """The running calls, by their ids."""
     queued: list[str] = field(default_factory=list)
-    """Messages that are sent after this turn, as they were typed."""
+    """Messages to send after this turn, as they were typed."""
     activity: Activity | None = None
     starting: Mapping[str, float] = field(default_factory=dict)
-    """The servers that are still starting, with `time.monotonic` of their beginning."""
+    """The servers that are still starting, each with the `time.monotonic` of its start."""
     settled: str = ""
-    """How many servers have started or failed, in words."""
+    """The numbers of servers that have started or failed, in words."""
     is_waiting: bool = False
     """Whether the turn waits for servers that are starting."""
     progress: str = ""
-    """The progress of a download; empty for none."""
+    """The progress of a download; empty if there is none."""
     items: Callable[[int, int], list[str]] | None = None
-    """Returns the list of a picker for so many columns, in at most so many rows; None for none."""
+    """Returns the lines of a picker for a width in columns and a maximum of rows; None if there is no picker."""
     is_asking: bool = False
-    """Whether a question waits for its answer: the clock of the turn is not shown then."""
+    """Whether a question waits for its answer, which hides the clock of the turn."""
 
     @property
     def is_moving(self) -> bool:
-        """Whether something in it changes with time alone."""
+        """Whether some of its content changes with time alone."""
         return self.activity is not None or bool(self.calls) or bool(self.starting)
 
 
@@ -65,10 +65,10 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     """Return the lines of the live area.
 
     Args:
-        state: what to show.
-        columns: of the terminal.
-        rows: the most lines.
-        now: `time.monotonic`.
+        state: The state to show.
+        columns: The width of the terminal.
+        rows: The maximum number of lines.
+        now: The current `time.monotonic`.
     """
     if state.items is not None:
         return state.items(columns, rows)
@@ -89,7 +89,7 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
 
 
 def live_line(activity: Activity, columns: int, now: float) -> str:
-    """Return the line that says what goes on, for how long, and how to stop it."""
+    """Return the line with the current activity, its duration, and the key that stops it."""
     tokens = f" · about {count_noun(activity.tokens, 'token')}" if activity.tokens else ""
     tail = f" {max(0.0, now - activity.since):.0f} s{tokens} · Ctrl-C stops"
     sign = _spinner(now - activity.since)

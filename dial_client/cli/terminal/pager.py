@@ -1,4 +1,4 @@
-"""The person's pager: ``$PAGER``, else ``less``. It reads the text from a file that has no name."""
+"""The user's pager: ``$PAGER``, else ``less``. It reads the text from an unnamed temporary file."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dial_client.cli.cell_width import cell_width
 _POLL = 0.2
 """Seconds between two calls of `check`."""
 _PATIENCE = 1.0
-"""Seconds that a pager has to end when it is told to."""
+"""Seconds that a pager may take to end after it was terminated."""
 
 
 def find_pager(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the command of the pager; empty where there is none, and where ``PAGER`` is empty."""
+    """Return the command of the pager; empty if there is none, or if ``PAGER`` is empty."""
     command = environment.get("PAGER")
     if command is not None:
         try:
             return [word.strip('"') for word in shlex.split(command, posix=sys.platform != "win32")]
-        except ValueError:  # a quote is not closed: no program has such a name, and that is said when it is started
+        except ValueError:  # an unclosed quote: starting the command reports the error
             return [command]
     return [path for path in [shutil.which("less")] if path]
 
@@ -42,13 +42,13 @@ def is_longer(text: str, columns: int, rows: int) -> bool:
 
 
 def page(text: str, check: Callable[[], None]) -> bool:
-    """Show a text in the pager until the person leaves it; False, with a warning, where the pager cannot be started.
+    """Show a text in the pager until the user leaves it; return False, with a warning, if the pager cannot start.
 
-    `less` starts no other program then (``LESSSECURE``): the text may come from a server.
+    ``LESSSECURE`` keeps `less` from starting other programs, because the text may come from a server.
 
     Args:
-        text: safe to show.
-        check: is called again and again; an exception that it raises ends the pager.
+        text: The text, escaped already.
+        check: Is called repeatedly; an exception that it raises ends the pager.
     """
     command = find_pager()
     environment = os.environ | {"LESSSECURE": "1"}
@@ -58,7 +58,7 @@ def page(text: str, check: Callable[[], None]) -> bool:
         try:
             process = subprocess.Popen(command, stdin=file, env=environment)
         except OSError as error:
-            warn(f"the pager {command[0]} cannot be started: {error.strerror}; set PAGER to another one")
+            warn(f"the pager {command[0]} cannot be started: {error.strerror}; set PAGER to another program")
             return False
         with process:
             try:
@@ -69,7 +69,7 @@ def page(text: str, check: Callable[[], None]) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a pager that still runs, also one that does not listen."""
+    """Terminate a pager that still runs; kill it if it does not end."""
     if process.poll() is None:
         process.terminate()
         try:

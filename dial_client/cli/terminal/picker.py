@@ -1,4 +1,4 @@
-"""A list in the live area: what is typed filters it, the arrow keys move through it, Enter takes an item."""
+"""A list in the live area: typed words filter it, the arrow keys move through it, Enter chooses an item."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dial_client.errors import DialError
 from dial_client.text.safe_text import one_line
 
 MAX_ITEMS = 12
-"""Items that are shown at once."""
+"""The maximum number of items that are shown at once."""
 HINT = "type to search · ↑ ↓ choose · Enter takes · Esc leaves"
 
 
 @dataclass(eq=False)
 class Picker:
-    """The items that were found, and the one that is marked.
+    """The items that were found, and the marked item.
 
     Args:
-        search: finds the items.
-        theme: the colours.
-        on_change: is called when the list has to be drawn again.
+        search: Finds the items.
+        theme: The colours.
+        on_change: Is called when the list must be redrawn.
     """
 
     search: Search
@@ -33,10 +33,10 @@ class Picker:
     on_change: Callable[[], None]
     found: Sequence[Choice] = ()
     words: str = ""
-    """What was typed last."""
+    """The words that were typed last."""
     marked: int = 0
     problem: str = ""
-    """Why the last search failed; empty if it did not."""
+    """The reason why the last search failed; empty if it did not."""
     _searched: str | None = None
     """The words of the items in `found`."""
     _typed: anyio.Event = field(default_factory=anyio.Event)
@@ -47,7 +47,7 @@ class Picker:
         self._typed.set()
 
     def move(self, items: int) -> None:
-        """Mark an item so many items further down; from the last one to the first by one step."""
+        """Move the mark down by `items`; a single step wraps around at the ends of the list."""
         count = len(self.found)
         if count:
             at = self.marked + items
@@ -62,7 +62,7 @@ class Picker:
             await self._typed.wait()
 
     async def update(self) -> None:
-        """Search for the words that were typed last, unless that was done."""
+        """Search for the words that were typed last, unless `found` has their items already."""
         while self._searched != self.words:
             words = self.words
             try:
@@ -74,11 +74,11 @@ class Picker:
 
     @property
     def value(self) -> str | None:
-        """The value of the marked item; None where nothing was found."""
+        """The value of the marked item; None if nothing was found."""
         return self.found[self.marked].value if self.found else None
 
     def lines(self, columns: int, rows: int) -> list[str]:
-        """Return the list in at most so many rows, with a hint on the last one."""
+        """Return the list in at most `rows` rows, with a hint on the last row."""
         most = max(1, min(MAX_ITEMS, rows - 1))
         first = max(0, min(self.marked - most // 2, len(self.found) - most))
         lines = []

@@ -1,8 +1,8 @@
-"""A question in place of the input line: answered with one key, or with a line.
+"""A question in place of the input line, which the user answers with one key or with a line.
 
-Keys that were typed before the question was shown answer nothing. What is typed in one go with them does not either:
-somebody who is writing a message when a question appears would answer it unread. A question that follows the answer
-of another one, in one dialog, or the line of a command is expected: it takes every key, but not the same key twice.
+Keys that were typed before the question was shown do not answer it, and neither do keys that follow them without a
+pause: a user who is writing a message when a question appears would answer it unread. A question is expected if it
+follows another question of the same dialog, or a command: it accepts keys at once, but not the same key twice.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 QUIET = 0.4
-"""Seconds without a key, after which a key is meant for the question."""
+"""Seconds without a key after which the next key counts as an answer."""
 BUSY = 1.0
-"""Seconds since the last key within which the user was typing when the question was shown."""
+"""Seconds since the last key within which the user counts as typing when a question is shown."""
 MAX_HINT = 40
-"""Characters of what the keys mean; the keys of a longer list are explained above the question."""
+"""The maximum characters of a hint that explains the keys; a longer hint only names the keys."""
 
 _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "s-tab": -1, "tab": 1, "pageup": -10, "pagedown": 10}
-"""The keys that move through a list, with the items they move by."""
+"""The keys that move through a list, each with the number of items to move by."""
 
 
 @dataclass
@@ -36,19 +36,19 @@ class Question:
 
     text: str
     keys: Mapping[str, str] | None = None
-    """For one key: what each key stands for. None for a line."""
+    """The meaning of each key, for a question that one key answers; None for a question that a line answers."""
     is_hidden: bool = False
     hint: str = ""
-    """Shown behind the question, after a key that answers nothing."""
+    """Shown after the question, once a key was pressed that is not an answer."""
     on_text: Callable[[str], None] | None = None
-    """For a list: is called with the line whenever it changes."""
+    """For a list: called with the line whenever it changes."""
     on_move: Callable[[int], None] | None = None
-    """For a list: is called with the number of items to go down."""
+    """For a list: called with the number of items to move down."""
     answer: str | None = None
     is_over: anyio.Event = field(default_factory=anyio.Event)
 
     def settle(self, answer: str | None) -> None:
-        """End the question; None for no answer."""
+        """End the question with an answer, or with None if there is none."""
         if not self.is_over.is_set():
             self.answer = answer
             self.is_over.set()
@@ -58,9 +58,9 @@ class QuestionLine:
     """Shows one question at a time.
 
     Args:
-        on_stray: is called with text that was typed, but not as an answer.
-        on_change: is called when it has to be drawn again.
-        clock: `time.monotonic`.
+        on_stray: Is called with typed text that is not an answer.
+        on_change: Is called when the line must be redrawn.
+        clock: Returns the time in seconds, like `time.monotonic`.
     """
 
     def __init__(
@@ -95,29 +95,29 @@ class QuestionLine:
 
     @property
     def is_shown(self) -> bool:
-        """Whether a question waits."""
+        """Whether a question waits for its answer."""
         return self.current is not None
 
     def note_key(self) -> None:
-        """Remember that a key was pressed now."""
+        """Record that a key was pressed now."""
         now = self._clock()
         if not self._is_armed and now - self._last_key >= QUIET:
             self._is_armed = True
         self._last_key = now
 
     def begin_dialog(self) -> None:
-        """Forget the latest answer: the next question does not follow it."""
+        """Forget the latest answer, so that the next question does not count as a follow-up."""
         self._answered = float("-inf")
 
     def begin_command(self) -> None:
-        """Expect the question of a command that was sent now: keys behind it answer the question at once."""
+        """Expect a question of the command that was sent now, so that the next keys answer it at once."""
         self._answered, self._last_answer = self._clock(), ""
 
     async def ask(self, question: Question, default: str = "") -> str:
         """Show a question, and return its answer: the key, or the line.
 
         Raises:
-            Unanswered: Ctrl-C or Ctrl-D.
+            Unanswered: the user pressed Ctrl-C or Ctrl-D.
         """
         from prompt_toolkit.document import Document
 
@@ -210,7 +210,7 @@ class QuestionLine:
         if answer is None:
             keys = {name: what for name, what in question.keys.items() if name.isprintable()}
             names = ", ".join(f"{name} ({what})" for name, what in keys.items())
-            self._is_armed = False  # it may be the first key of a message: the next one must not answer
+            self._is_armed = False  # the user may be typing a message: the next key must not answer
             question.hint = f"press {names}" if len(names) <= MAX_HINT else f"press {', '.join(keys)}"
             self._on_change()
         else:

@@ -1,7 +1,7 @@
-"""The screen: the one owner of the terminal while a conversation or an answer is shown.
+"""The screen: it controls the terminal while a conversation or an answer is shown.
 
-What is final is printed once, above the live area; the live area at the bottom is redrawn. The terminal keeps its
-scrollback, and nothing that was printed is ever repainted.
+Final text is printed once, above the live area; the live area at the bottom is redrawn. The terminal keeps its
+scrollback, and printed text is never repainted.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_CLOSING = 2.0
-"""Seconds to wait until the terminal is as it was."""
+"""Seconds to wait until the terminal is restored."""
 
 
 class Screen:
-    """Prints above the live area, redraws the live area, and asks.
+    """Prints above the live area, redraws the live area, and asks questions.
 
     Args:
-        theme: the colours.
-        has_input: whether there is an input line.
-        colour: write ANSI colours.
+        theme: The colours.
+        has_input: Whether there is an input line.
+        colour: Write ANSI colours.
     """
 
     def __init__(self, theme: Theme, *, has_input: bool = True, colour: bool = True) -> None:
         self.live = LiveState()
         self.theme = theme
         self.on_enter: Callable[[], object] = lambda: None
-        """Is called for Enter in an empty input line."""
+        """Called for Enter in an empty input line."""
         self._input_line: Any = None
         self._has_input, self._colour = has_input, colour
         self._on_interrupt: Callable[[], None] = process_runner.interrupts.interrupt
@@ -83,18 +83,18 @@ class Screen:
         return self._question.is_shown
 
     def render(self, answer: str) -> str:
-        """Return an answer of the model, in Markdown, as it is printed."""
+        """Format an answer of the model, which is Markdown, for the terminal."""
         from dial_client.cli.markdown.markdown_stream import MarkdownStream
 
         stream = MarkdownStream(lambda: self.columns, self.theme)
         return stream.feed(answer) + stream.finish()
 
     def set_theme(self, name: str) -> None:
-        """Change the colours of what is printed from now on. Raises `KeyError` if there is no such theme."""
+        """Change the colours of later output. Raises `KeyError` if there is no such theme."""
         self.theme = choose_theme(name, os.environ)
 
     def print(self, text: str) -> None:
-        """Print final text above the live area. It is safe already, and may have our own ANSI sequences."""
+        """Print final text above the live area. Untrusted text in it must be escaped already."""
         self._printed.append(text if text.endswith("\n") or not text else f"{text}\n")
         if self._ended.is_set():
             self._print_rest()
@@ -102,20 +102,20 @@ class Screen:
             self.refresh()
 
     def print_prose(self, text: str) -> None:
-        """Print lines of the program itself, broken between words."""
+        """Print lines of the program itself, with word wrap."""
         self.print(break_words(text, self.columns))
 
     def print_faint(self, line: str) -> None:
-        """Print a line that is less important than others."""
+        """Print a less important line, in a faint style."""
         self.print(style(line, self.theme.faint))
 
     def refresh(self) -> None:
-        """Draw the live area again soon; may be called from any thread."""
+        """Redraw the live area soon. Any thread may call this."""
         if self._application is not None:
             self._application.invalidate()
 
     async def next_input(self) -> UserInput | None:
-        """Wait for the person's next message, and return it; None if they leave."""
+        """Wait for the user's next message, and return it; None if they leave."""
         while not self._sent:
             self._has_sent = anyio.Event()
             await self._has_sent.wait()
@@ -125,47 +125,47 @@ class Screen:
 
     @asynccontextmanager
     async def panel(self) -> AsyncGenerator[None, None]:
-        """Reserve the place of questions, behind an empty line: other questions wait until this one is over."""
+        """Reserve the question line for one dialog, after an empty line; other dialogs wait until it ends."""
         async with self._lock:
             self._question.begin_dialog()
             self._is_new_panel = True
             yield
 
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
-        r"""Ask for one key, and return it. Other keys ask again.
+        r"""Ask for one key, and return it. Any other key repeats the question.
 
         Args:
-            lines: are printed above the question.
-            question: the last line of the screen.
-            keys: what each key stands for; ``"\r"`` is Enter.
+            lines: The lines to print above the question.
+            question: The question, on the last line of the screen.
+            keys: The meaning of each key; ``"\r"`` is Enter.
 
         Raises:
-            Unanswered: Ctrl-C or Ctrl-D.
+            Unanswered: the user pressed Ctrl-C or Ctrl-D.
         """
         return await self._ask(Question(question, keys), lines)
 
     async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
-        """Ask for a line, and return it without spaces around it.
+        """Ask for a line, and return it without leading and trailing spaces.
 
         Args:
-            question: is shown before the line.
-            hidden: show no letter of the answer.
-            default: is in the line already, to be edited.
+            question: The text before the line.
+            hidden: Do not show the typed characters.
+            default: The initial text of the line, which the user can edit.
 
         Raises:
-            Unanswered: Ctrl-C or Ctrl-D.
+            Unanswered: the user pressed Ctrl-C or Ctrl-D.
         """
         return (await self._ask(Question(question, is_hidden=hidden), (), default)).strip()
 
     async def choose(self, question: str, search: Search, words: str = "") -> str | None:
-        """Show a list that is filtered by what is typed, and return the value of the item that is chosen.
+        """Show a list that typed words filter, and return the value of the chosen item.
 
         Returns None for Esc, Ctrl-C and Ctrl-D.
 
         Args:
-            question: names what is chosen.
-            search: finds the items.
-            words: stand in the line at first.
+            question: The kind of item.
+            search: Finds the items.
+            words: The initial words in the line.
         """
         from dial_client.cli.terminal.picker import Picker
 
@@ -188,7 +188,7 @@ class Screen:
         return chosen
 
     async def page(self, text: str) -> None:
-        """Show a text in the person's pager if it is longer than the screen, else print it."""
+        """Show a text in the user's pager if it is longer than the screen, else print it."""
         from dial_client.cli.terminal import pager
 
         if pager.find_pager() and pager.is_longer(text, self.columns, self.rows):
@@ -199,7 +199,7 @@ class Screen:
 
     @asynccontextmanager
     async def suspended(self) -> AsyncGenerator[None, None]:
-        """Leave the terminal to another program while this lasts."""
+        """Leave the terminal to another program in this context."""
         from prompt_toolkit.application import in_terminal
 
         async with in_terminal():
@@ -207,7 +207,7 @@ class Screen:
             yield
 
     def echo(self, user_input: UserInput) -> None:
-        """Print what the person sent: the input line is empty again."""
+        """Print an input that was sent, because the input line is empty again."""
         lines = safe(user_input.shown).splitlines() or [""]
         shown = (break_line(f"{'  ' if at else '> '}{line}", self.columns, 2) for at, line in enumerate(lines))
         rows = "\n".join(shown).split("\n")
@@ -228,7 +228,7 @@ class Screen:
             self._input_line.buffer.completer = completer
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Have the terminal for as long as `work` takes, and return what it returns."""
+        """Control the terminal while `work` runs, and return its result."""
         from dial_client.cli.input.input_line import InputLine, history_path
 
         if self._has_input:
@@ -243,7 +243,7 @@ class Screen:
                 group.start_soon(self._animate)
                 try:
                     results.append(await work())
-                except Exception as error:  # noqa: BLE001 - carried out of the task group, which would wrap it
+                except Exception as error:  # noqa: BLE001 - raised again outside of the task group, which would wrap it
                     failures.append(error)
                 self.close()
                 with anyio.CancelScope(shield=True), anyio.move_on_after(MAX_CLOSING):
@@ -282,7 +282,7 @@ class Screen:
             self._ended.set()
 
     def close(self) -> None:
-        """Erase the live area, and restore the terminal; what is printed later goes there as it comes."""
+        """Erase the live area, and restore the terminal; later output is printed directly."""
         if self._is_running and not self._application.is_done:
             with suppress(OSError):
                 self._application.exit()
@@ -295,7 +295,7 @@ class Screen:
             output.flush()
 
     def _take_printed(self) -> str:
-        """Return what was printed so far; other threads may print at the same time, and lose nothing."""
+        """Return the text printed so far. Text that other threads print meanwhile is kept."""
         return "".join(self._printed.popleft() for _ in range(len(self._printed)))
 
     def _show_progress(self, line: str) -> None:
@@ -320,13 +320,13 @@ class Screen:
         task_status.started()
 
     def _read_ahead(self) -> None:
-        """Read the lines that were typed before there was a screen."""
+        """Read the lines that were typed before the screen was shown."""
         from dial_client.cli.input.keyboard import read_early_lines
 
         read_early_lines(self._application)
 
     def _read_early_keys(self) -> None:
-        """Put keys that wait in the terminal into the input line: they were pressed before the question was shown."""
+        """Put keys that were pressed before the question was shown into the input line."""
         if self._application is None or not self._is_running:
             return
         context, processor = self._application.context, self._application.key_processor
@@ -345,7 +345,7 @@ class Screen:
         self.refresh()
 
     def _interrupt(self) -> None:
-        """Do what Ctrl-C does: it ends a question, and clears a line while no answer is under way."""
+        """Handle Ctrl-C: clear a non-empty input line if neither a turn nor a question is active; else interrupt."""
         if self._question.current is not None:
             self._question.current.settle(None)
         elif self.live.activity is None and self._input_line is not None and self._input_line.buffer.text:
@@ -357,18 +357,18 @@ class Screen:
         self.on_enter()
 
     def _take_back(self) -> bool:
-        """Put the message that was queued last into the input line; False where there is none."""
+        """Put the latest queued message into the input line; return False if there is none."""
         if self._input_line is None or (taken := self._pop_queued()) is None:
             return False
         self._input_line.edit(taken.text)
         return True
 
     def _drop(self) -> bool:
-        """Remove the message that was queued last; False where there is none."""
+        """Remove the latest queued message; return False if there is none."""
         return self._pop_queued() is not None
 
     def _pop_queued(self) -> UserInput | None:
-        """Remove the message that was queued last, and return it. That the person leaves then stays in the queue."""
+        """Remove the latest queued message, and return it. None in the queue, the user's wish to leave, stays there."""
         for at in range(len(self._sent) - 1, -1, -1):
             if (taken := self._sent[at]) is not None:
                 del self._sent[at]

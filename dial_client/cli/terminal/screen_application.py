@@ -1,4 +1,4 @@
-"""The application of prompt_toolkit behind the screen: its layout, its keys, and how it is painted."""
+"""The prompt_toolkit application of the screen: its layout, its key bindings, and its painting."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
 
 REDRAW = 0.02
-"""Seconds between two paintings of the live area; with a painting itself, below 50 ms until a piece is shown."""
+"""Seconds between two paintings of the live area; with the time to paint, a piece of text is shown within 50 ms."""
 ESCAPE, SEQUENCE = 0.1, 0.5
-"""Seconds until Esc is the key, and not the beginning of a key's code; and until no key can follow it, as in readline.
-"""
+"""Seconds after which Esc counts as the key itself, not as the start of a key code; and after which no further key can
+follow a key in a key sequence, as in readline."""
 _STYLE = {"question": "bold", "hint": "italic", "validation-toolbar": "noinherit italic"}
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What the keys of the screen do, beside those of the input line."""
+    """The actions of the screen's keys, in addition to those of the input line."""
 
     interrupt: Callable[[], None]
     leave: Callable[[], None]
     take_back: Callable[[], bool]
-    """Puts the message that was queued last into the input line; False where none is queued."""
+    """Puts the latest queued message into the input line; returns False if none is queued."""
     drop: Callable[[], bool]
-    """Removes the message that was queued last; False where none is queued."""
+    """Removes the latest queued message; returns False if none is queued."""
     enter_empty: Callable[[], None]
-    """Is called for Enter in an empty line."""
+    """Called for Enter in an empty line."""
 
 
 def build_application(
     live_text: Callable[[], str], input_line: Any, question: QuestionLine, keys: Keys, *, colour: bool
 ) -> LiveApplication:
-    """Return the application: the live area, below it the input line or a question."""
+    """Return the application, which shows the live area and, below it, the input line or a question."""
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.formatted_text import ANSI
     from prompt_toolkit.key_binding import merge_key_bindings
@@ -83,9 +83,9 @@ def build_application(
 
 
 def paint_above(application: LiveApplication, printed: str) -> None:
-    """Print final text where the live area is, which is drawn again below it.
+    """Print final text in place of the live area, which is redrawn below it.
 
-    Without text only a live area that became lower is erased: prompt_toolkit would keep its height.
+    Without text, the live area is erased only if it became lower, because prompt_toolkit would keep its old height.
     """
     from dial_client.cli.terminal.screen_output import ScreenOutput
 
@@ -105,7 +105,7 @@ def paint_above(application: LiveApplication, printed: str) -> None:
 
 @contextmanager
 def resume_drawing(application: Application[None]) -> Iterator[None]:
-    """Take the terminal again whenever the program goes on after a stop: a shell has changed its modes meanwhile."""
+    """Restore the terminal modes and redraw after each SIGCONT, because a shell has changed the modes meanwhile."""
     if sys.platform == "win32":
         yield
         return
@@ -126,7 +126,7 @@ def resume_drawing(application: Application[None]) -> Iterator[None]:
 
 
 def _finish_painting(application: Application[None]) -> None:
-    """Write what `paint_above` has held."""
+    """Write the output that `paint_above` has held back."""
     from dial_client.cli.terminal.screen_output import ScreenOutput
 
     if isinstance(application.output, ScreenOutput):

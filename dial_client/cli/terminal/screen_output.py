@@ -1,4 +1,4 @@
-"""The output of the screen: what is printed and the live area below it reach the terminal in one piece."""
+"""The output of the screen: it sends printed text and the live area below it to the terminal in one piece."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dial_client.cli.input.keyboard import KeyReportingOutput
 
 
 class ScreenOutput(KeyReportingOutput):
-    """An output that is held while the live area is erased and drawn again.
+    """An output that can be held back while the live area is erased and redrawn.
 
-    Meanwhile bracketed paste stays on: text that is pasted at that moment must not arrive as typed keys.
+    Bracketed paste stays on meanwhile, so that text pasted at that moment does not arrive as typed keys.
     """
 
     is_held = False
@@ -21,7 +21,8 @@ class ScreenOutput(KeyReportingOutput):
     def erase_down(self) -> None:
         """Erase from the cursor, in the first column, to the end of the screen.
 
-        In the first row tmux copies the screen into its history when it is erased: the live area would stay there.
+        When tmux erases the screen from its first row, it copies the screen into its history, where the live area
+        would remain.
         """
         if os.environ.get("TMUX"):
             self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")
@@ -29,7 +30,7 @@ class ScreenOutput(KeyReportingOutput):
             super().erase_down()
 
     def flush(self) -> None:
-        """Write what is there, unless it is held."""
+        """Write the buffered output, unless it is held back."""
         if not self.is_held:
             super().flush()
 
@@ -48,13 +49,13 @@ class ScreenOutput(KeyReportingOutput):
         self.is_held = True
 
     def release(self) -> None:
-        """Write everything that was held."""
+        """Write all output that was held back."""
         self.is_held = False
         self.flush()
 
 
 def open_output() -> Output:
-    """Return the output. It never asks for the position of the cursor: some terminals do not answer."""
+    """Return the output. It never queries the cursor position, because some terminals do not answer."""
     if sys.platform == "win32":
         return create_output()
     output = ScreenOutput.from_pty(sys.stdout, term=os.environ.get("TERM"))

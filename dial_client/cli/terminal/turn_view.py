@@ -1,4 +1,4 @@
-"""A turn on the screen: what is final is printed, what still changes goes into the live area."""
+"""A turn on the screen: final text is printed, and text that still changes is shown in the live area."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 ANSWER_THRESHOLD = (5_000, 10, 10)
-"""As for `gc.set_threshold`, while answers are drawn: a collection of 100,000 new objects takes up to 50 ms."""
+"""The arguments of `gc.set_threshold` while answers are drawn; collecting 100,000 objects would take up to 50 ms."""
 MAX_IMAGES = 8
-"""Of one result."""
+"""The maximum number of images of one result that are shown."""
 CHARS_PER_TOKEN = 4
-"""Of a text whose tokens are not counted yet."""
+"""The estimated characters per token, for text whose tokens are not counted yet."""
 
 
 def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, TurnView]:
@@ -65,10 +65,10 @@ def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, Tu
 
 @cache
 def _prepare_rendering() -> None:
-    """Load what rendering needs while the model thinks: the first piece of the answer would wait for it.
+    """Load the rendering modules while the model thinks, so that the first piece of the answer does not wait for them.
 
-    What is loaded by then stays until the end: one collection of garbage that looks through it takes 50 ms and more.
-    What comes after it is looked through often, and so for a short time each.
+    Objects that exist by then are excluded from garbage collection, which would take 50 ms and more to scan them. Later
+    objects are collected often, with a short pause each.
     """
     from dial_client.cli.markdown.markdown_stream import prepare
 
@@ -85,23 +85,23 @@ class AnswerStream(Protocol):
     """Renders one message of the model as it arrives."""
 
     def feed(self, text: str) -> str:
-        """Add a piece, and return what became final."""
+        """Add a piece, and return the text that became final."""
 
     def draft(self, rows: int) -> str:
-        """Return the unfinished end."""
+        """Return the unfinished end of the text, in at most `rows` rows."""
 
     def finish(self) -> str:
-        """Return what is left."""
+        """End the message, and return the remaining text."""
 
 
 class TurnView:
     """Shows the events of turns on a screen.
 
     Args:
-        screen: where to.
-        new_stream: begins to render a message of the model.
-        shows_reasoning: show the model's reasoning.
-        shows_usage: show the tokens of each turn, its cost where it is known, and its seconds.
+        screen: The screen.
+        new_stream: Returns a renderer for a new message of the model.
+        shows_reasoning: Show the model's reasoning.
+        shows_usage: Show the tokens of each turn, its cost if known, and its seconds.
     """
 
     def __init__(
@@ -124,10 +124,10 @@ class TurnView:
         self._running: dict[str, RunningCall] = {}
         self._pause = QuestionPause()
         self._is_behind_call = False
-        """Whether a call is the last that was printed."""
+        """Whether the last printed text was a tool call."""
 
     def begin(self) -> None:
-        """Begin a turn: the clock of the live line starts."""
+        """Begin a turn, and start the clock of the live line."""
         self._clock.begin()
         self._chars, self._is_behind_call = 0, False
         self._screen.live.is_waiting = bool(self._screen.live.starting)
@@ -135,7 +135,7 @@ class TurnView:
         self._say("Waiting for servers…" if self._screen.live.is_waiting else "Sending…")
 
     def end(self) -> None:
-        """End a turn, however it ended: nothing of it stays in the live area."""
+        """End a turn, whatever its outcome, and remove it from the live area."""
         self._end_reasoning()
         self._end_answer()
         self._running.clear()
@@ -144,11 +144,11 @@ class TurnView:
         self._screen.refresh()
 
     def add_usage(self, usage: Usage, cost_usd: float | None) -> None:
-        """Count what was used beside the turns in the sum of the session."""
+        """Add usage outside of turns to the sum of the session."""
         self.usage.add_usage(usage, cost_usd)
 
     def show(self, event: Event) -> None:
-        """Show one event; while a question has the screen, all but progress waits until it is over."""
+        """Show one event. During a question, all events but progress are shown after the question."""
         if self._pause.is_on and not isinstance(event, StatusChanged | ToolCallProgress):
             self._pause.keep(partial(self._show, event))
         else:
@@ -163,10 +163,10 @@ class TurnView:
 
     @asynccontextmanager
     async def question(self, call_id: str | None = None) -> AsyncGenerator[None, None]:
-        """Reserve the screen for one question at a time; what happens meanwhile is shown behind it.
+        """Reserve the screen for one question at a time; other events are shown after the question.
 
         Args:
-            call_id: of the call in question.
+            call_id: The id of the call that the question is about; None if it is not about a call.
         """
         await self._pause.until_shown(call_id)
         call = self._running.get(call_id or "")
@@ -187,7 +187,7 @@ class TurnView:
                 call.waits, call.since = False, call.since + time.monotonic() - asked
 
     def _begin_question(self, call_id: str | None) -> None:
-        """Hold what happens, and show the call in question only above the question."""
+        """Hold events back, and remove the call from the live area, because the question shows it."""
         self._pause.begin()
         self._is_behind_call = False
         self._screen.live.is_asking = True
@@ -242,7 +242,7 @@ class TurnView:
             self._print_answer(rest)
 
     def _end_message(self, message: Message) -> None:
-        """End a message of the model, show its images, and name its files: a terminal cannot show them."""
+        """End a message of the model, show its images, and name its files, which a terminal cannot show."""
         self._end_reasoning()
         self._end_answer()
         self._show_images(message.content)
@@ -251,7 +251,7 @@ class TurnView:
                 self._screen.print_faint(f"[{describe_part(part)}: not shown here]")
 
     def _print_answer(self, text: str) -> None:
-        """Print a part of the answer, with an empty line between the calls and what is written of them."""
+        """Print a part of the answer, after an empty line if a tool call was printed before it."""
         if self._is_behind_call:
             self._screen.print("\n")
         self._is_behind_call = False
@@ -304,7 +304,7 @@ class TurnView:
             self._say(f"Waiting for {names[0] if len(names) == 1 else f'{len(names)} calls'}…")
 
     def _show_images(self, content: Content) -> None:
-        """Show the images of a result or an answer, or say where they were saved."""
+        """Show the images of a result or an answer, or print where they were saved."""
         images = [*images_of(content)]
         for image in images[:MAX_IMAGES]:
             if drawn := draw(image, self._images, self._screen.columns):

@@ -1,1 +1,1 @@
-"""HTTP requests to a model's endpoint: transport, retry policy, response stream and errors, the same for every API."""
+"""HTTP requests to a model's endpoint: the transport, retry policy, response stream and errors that all APIs share."""

@@ -1,6 +1,6 @@
-"""Amazon's event streams as server-sent events: Bedrock frames the events of the Messages API in its own way.
+"""Conversion of Amazon's event streams, in which Bedrock sends the events of the Messages API, to server-sent events.
 
-AWS describes the frames under "Event stream encoding" of its Transcribe and S3 guides; `botocore` reads them.
+AWS documents the frames in its Transcribe and S3 guides under "Event stream encoding". `botocore` parses the frames.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONTENT_TYPE = "application/vnd.amazon.eventstream"
 
 
 async def convert_to_sse(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a stream as server-sent events; exceptions as events of the type ``error``.
+    """Yield the events of a stream as server-sent events. Exception frames become events of the type ``error``.
 
     Raises:
         ValueError: a frame is damaged.
@@ -38,7 +38,7 @@ async def convert_to_sse(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[
 
 
 def _to_sse(headers: Mapping[str, Any], payload: bytes) -> bytes:
-    """Return a frame as an event; nothing for frames that are no chunks."""
+    """Return a frame as a server-sent event; empty bytes for a frame without a chunk."""
     if headers.get(":message-type") != "event":
         kind = headers.get(":exception-type") or headers.get(":error-code") or "error"
         message = headers.get(":error-message") or _read_object(payload).get("message") or ""
@@ -56,5 +56,5 @@ def _read_object(payload: bytes) -> dict[str, Any]:
 
 
 def _write_event(data: bytes) -> bytes:
-    # A line break is the end of an event's line; JSON has none that matters.
+    # A line break would end the event's line. In JSON, line breaks are only white space.
     return b"data: %s\n\n" % b" ".join(data.splitlines())

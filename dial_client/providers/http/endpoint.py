@@ -1,4 +1,4 @@
-"""The address of a model, with the headers that go to this address and to no other."""
+"""The address of a model, with the headers that are sent only to this address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from dial_client.errors import ConfigError
 
 NO_KEY = "not-needed"
-"""Sent if there is no key: some servers refuse a request without any."""
+"""The key that is sent if there is none: some servers refuse requests without a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +21,15 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict)
     key: str = field(default="", repr=False)
-    """The key in `headers`, so that it can be masked in error messages; empty if there is none."""
+    """The key in `headers`, which error messages mask; empty if there is none."""
     hint: str = ""
-    """What the user can do when the key is refused."""
+    """Advice for the user if the key is refused."""
     sign_in: str = ""
-    """What the user can do when a vendor's client cannot sign in."""
+    """Advice for the user if a vendor's client cannot authenticate."""
 
     @property
     def host(self) -> str:
-        """The host, with the port if the address has one."""
+        """The host name, with the port if the address has one."""
         parts = urlsplit(self.base_url)
         return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
 
@@ -45,14 +45,14 @@ class Endpoint:
 
 
 def normalize_url(url: str, where: str) -> str:
-    """Return an address without blanks around it and slashes at its end.
+    """Return an address without surrounding white space and trailing slashes.
 
     Args:
         url: the address.
         where: the name of the setting, for the error message.
 
     Raises:
-        ConfigError: it is not an http or https address, or has a password in it.
+        ConfigError: the address is not an http or https URL, or contains a password.
     """
     url = url.strip().rstrip("/")
     try:
@@ -61,33 +61,33 @@ def normalize_url(url: str, where: str) -> str:
     except ValueError:
         is_valid = False
     if "@" in url.partition("://")[2].partition("/")[0]:
-        raise ConfigError(f"{where} has a password in it", hint="a key has a place of its own")
+        raise ConfigError(f"{where} contains a password", hint="set the key separately")
     if not is_valid or any(not " " < char < "\x7f" for char in url):
         raise ConfigError(f"{where} is not an address", hint="an address begins with http:// or https://")
     return url
 
 
 def normalize_key(key: str, where: str) -> str:
-    """Return an API key without the blanks and line ends that come with copying.
+    """Return an API key without surrounding white space, such as a copied line end.
 
     Args:
         key: the key.
         where: the name of the setting, for the error message.
 
     Raises:
-        ConfigError: it has a character that no header can carry.
+        ConfigError: the key contains a character that is not allowed in a header.
     """
     key = key.strip()
     if any(not " " <= char < "\x7f" for char in key):
-        raise ConfigError(f"{where} has a character that no key has", hint="was it copied whole, and nothing else?")
+        raise ConfigError(f"{where} contains a character that no key has", hint="copy the whole key, and nothing else")
     return key
 
 
 def parse_ollama_host(host: str) -> str:
-    """Return the address in OLLAMA_HOST. As in Ollama, parts may be missing, and "any interface" means this machine.
+    """Return the address in OLLAMA_HOST. As in Ollama, parts may be missing, and 0.0.0.0 means this machine.
 
     Raises:
-        ConfigError: it is not an address.
+        ConfigError: the value is not an address.
     """
     scheme, colon, _ = host.partition("://")
     usual = {"http": 80, "https": 443}.get(scheme) if colon else 11434

@@ -1,4 +1,4 @@
-"""The HTTP client. This module imports httpx2, so it is imported with the first request."""
+"""The HTTP client. This module imports httpx2, so it is itself imported only for the first request."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import httpx2
 from dial_client.errors import ProviderError
 
 _KEEPALIVE = 30.0
-"""Seconds an idle connection is kept open: the tools of a round run meanwhile."""
+"""Seconds for which an idle connection is kept open, because tools run between two requests of a turn."""
 
 
 def make_client(*, is_local: bool, is_secure: bool) -> httpx2.AsyncClient:
-    """Return a client without headers, cookies or redirects of its own.
+    """Return a client that follows no redirects.
 
     Args:
-        is_local: the endpoint is on this machine: no proxy is used.
-        is_secure: the endpoint has TLS. Without it the trust store is not read, which takes a tenth of a second.
+        is_local: True if the endpoint is on this machine; no proxy is used then.
+        is_secure: True if the endpoint uses TLS. If not, the trust store is not read, which saves 0.1 seconds.
 
     Raises:
         ProviderError: the environment names a proxy or a trust store that cannot be used.
@@ -37,10 +37,10 @@ def make_client(*, is_local: bool, is_secure: bool) -> httpx2.AsyncClient:
 
 
 class CleanlyClosedStream(httpx2.AsyncByteStream):
-    """A response body that closes every generator below it, even if it is not read to its end.
+    """A response body that closes all generators it reads from, even if it is not read to its end.
 
-    httpx2 (2.16) drops one of the generators that read from the connection without closing it, of which trio warns.
-    Here the connection is closed first, and then that generator is read to its end.
+    httpx2 (2.16) does not close one of the generators that read from the connection, and trio warns about that.
+    This class closes the connection first, and then reads that generator to its end.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:

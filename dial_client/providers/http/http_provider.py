@@ -1,4 +1,4 @@
-"""A provider over HTTP: sends a request, adapts it to a refusal, and reads the reply. The same for every API."""
+"""The base class of providers over HTTP: sends a request, adapts it after a refusal, and reads the reply."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from dial_client.runtime.logs import get_logger
 log = get_logger(__name__)
 
 _UNSTREAMED_TIMEOUT = 600.0
-"""Seconds to wait for a response that is not streamed: nothing comes while the model writes."""
+"""Seconds to wait for an unstreamed response, which arrives only after the model has written its whole reply."""
 
 
 class HttpProvider(ABC):
-    """A `Provider` over HTTP. Each API is a subclass that writes its requests and parses its responses.
+    """A `Provider` over HTTP. The subclass for each API builds its requests and parses its responses.
 
     Args:
         model: the model's id at the endpoint.
         endpoint: the address, with its headers.
-        profile: how the endpoint deviates from its API.
-        temperature: sent if the endpoint takes it; None for the model's own.
-        max_tokens: tokens of a reply if the request does not limit them; None for the profile's.
-        name: the provider's name; None for the API, the model and the host.
-        transport: sends the requests, with an endpoint of its own; None for our own HTTP client.
+        profile: the flags that say how the endpoint deviates from its API.
+        temperature: the temperature, which is sent if the endpoint accepts one; None for the model's default.
+        max_tokens: the most tokens of a reply; None for the limit of the profile.
+        name: the provider's name; None for a name built from the API, the model and the host.
+        transport: the transport of requests, whose endpoint replaces `endpoint`; None for an `HttpTransport`.
     """
 
     wire: ClassVar[str]
     search_tool: ClassVar[Mapping[str, Any] | None] = None
-    """The tool that makes the endpoint search among tools; None for an API without it."""
+    """The tool definition that enables the endpoint's own tool search; None for an API without tool search."""
     required: ClassVar[frozenset[str]] = frozenset()
     """Fields that every request of this API must have."""
 
@@ -72,18 +72,18 @@ class HttpProvider(ABC):
         self._max_tokens = max_tokens
         self._pending_notes: list[str] = []
         if temperature is not None and not profile.sampling:
-            self._pending_notes.append("the endpoint takes no temperature: it is not sent")
+            self._pending_notes.append("the endpoint accepts no temperature: none is sent")
         self._encoded_for: tuple[tuple[ToolSpec, ...], int, str, bool] | None = None
         self._encoded: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     @property
     def endpoint(self) -> Endpoint:
-        """The address of the model, with its headers, which hold the key."""
+        """The address of the model, with its headers, which contain the key."""
         return self._transport.endpoint
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the model; what its endpoint has refused since is part of it."""
+        """What is known about the model, including what its endpoint has refused so far."""
         profile = self._adaptation.profile
         return ModelInfo(
             self._name,
@@ -98,26 +98,26 @@ class HttpProvider(ABC):
 
     @abstractmethod
     def _get_path(self) -> str:
-        """Return the path of requests, to be appended to the endpoint's address."""
+        """Return the path of requests, which is appended to the endpoint's address."""
 
     @abstractmethod
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
-        """Return the body's fields without the tools; `notes` gets what the model is not shown of the messages."""
+        """Return the body's fields except the tools. `notes` receives notes on content that the model is not shown."""
 
     @abstractmethod
     def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
-        """Return a tool in the form of the API."""
+        """Return the API's definition of a tool."""
 
     @abstractmethod
     def _new_parser(self) -> StreamParser:
         """Return a parser for the next reply."""
 
     def _add_paused_reply(self, fields: dict[str, Any], parser: Any) -> dict[str, Any]:  # noqa: ARG002 - for subclasses
-        """Return the fields with the reply so far, if it has paused; only the Messages API has pauses."""
+        """Return the fields with the reply so far, if the reply is paused. Only the Messages API pauses replies."""
         return fields
 
     def preload(self) -> None:
-        """Import the HTTP client and open it. Call it in a worker thread."""
+        """Import and create the HTTP client. Call this method in a worker thread."""
         self._transport.preload()
 
     async def prepare(self) -> None:
@@ -129,9 +129,9 @@ class HttpProvider(ABC):
         await self._transport.aclose()
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Ask the model, and yield its reply as it comes, a `Completion` last.
+        """Send the request, and yield the reply as it arrives. The last delta is a `Completion`.
 
-        If the connection breaks after the first delta, the reply ends in a `Completion` of `FinishReason.CUT`.
+        If the connection breaks after the first delta, the reply ends with a `Completion` of `FinishReason.CUT`.
 
         Raises:
             ProviderError: the endpoint could not be reached, refused the request, or reported an error, or the
@@ -140,7 +140,7 @@ class HttpProvider(ABC):
         return self.generate_recorded(request, None)
 
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
-        """Do as `generate`, and append the body of every response to `bodies`."""
+        """Do the same as `generate`, and append the body of every response to `bodies`."""
         if self._names.is_needed:
             request = self._names.to_endpoint(request)
             self._pending_notes += self._names.notes
@@ -160,20 +160,20 @@ class HttpProvider(ABC):
 
     @property
     def parser_flags(self) -> Mapping[str, Any]:
-        """The flags of the endpoint's profile that decide how its responses are read, if they are not the defaults."""
+        """The flags of the profile that affect the parsing of responses, except those with their default values."""
         return self._adaptation.profile.get_parser_flags()
 
     async def _send(
         self, request: ModelRequest, parser: StreamParser, notes: list[str]
     ) -> tuple[StreamedResponse, ModelRequest]:
-        """Send the request, adapted after each refusal; return the response, and the request that was accepted."""
+        """Send the request, adapted after each refusal. Return the response, and the request that was accepted."""
         structured = self._adaptation.profile.structured_output
         offers_tools = bool(request.tools) and request.tool_choice is ToolChoice.AUTO
         if request.output_format is not None and (
             structured == "none" or (structured == "without_tools" and offers_tools)
         ):
-            # It was meant for another model, which could not answer.
-            raise ProviderError("the endpoint has no structured output", code=OUTPUT_FORMAT_UNSUPPORTED)
+            # The request was built for another model, which could not answer (`FallbackProvider`).
+            raise ProviderError("the endpoint does not support structured output", code=OUTPUT_FORMAT_UNSUPPORTED)
         for attempt in range(MAX_ADAPTATIONS + 1):
             tools, encoded_tools = self._encode_tools(request)
             fields = self._add_paused_reply(self._build_fields(request, notes, has_tools=bool(encoded_tools)), parser)
@@ -204,10 +204,10 @@ class HttpProvider(ABC):
         tools: tuple[ToolSpec, ...],
         notes: list[str],
     ) -> tuple[ModelRequest, str]:
-        """Return the request to send after a refusal, and the note that says what is different about it.
+        """Return the request to send after a refusal, and a note that describes the change.
 
         Raises:
-            ProviderError: the refusal itself, if no other request would do better.
+            ProviderError: the refusal itself, if no change of the request can help.
         """
         if self._adaptation.check_output_refusal(error, request):
             error.code = OUTPUT_FORMAT_UNSUPPORTED
@@ -220,11 +220,11 @@ class HttpProvider(ABC):
         if error.code == CALL_UNREADABLE and RETRY_NOTE not in notes:
             return request, RETRY_NOTE
         if (without := drop_echoes(error, request)) is not None:
-            return without, "the endpoint no longer takes its own earlier reasoning: it is left out"
+            return without, "the endpoint no longer accepts its own earlier reasoning: it is left out"
         raise error
 
     async def _read_body(self, response: StreamedResponse) -> AsyncGenerator[bytes, None]:
-        """Yield the body as it comes.
+        """Yield the body as it arrives.
 
         Raises:
             StreamBroken: the connection broke before the end of the body.
@@ -242,22 +242,22 @@ class HttpProvider(ABC):
                 await response.aclose()
 
     def _encode_tools(self, request: ModelRequest) -> tuple[tuple[ToolSpec, ...], bytes]:
-        """Return the tools to offer and their JSON, which is cached until the tools change."""
+        """Return the tools to offer, and their JSON. The JSON is cached until the tools change."""
         profile, dropped = self._adaptation.profile, self._adaptation.dropped_tools
         if request.tool_choice is ToolChoice.NONE and not profile.tool_choice:
             return (), b""
         key = self._encoded_for
-        rest = (len(dropped), profile.schema_dialect, request.endpoint_tools)
-        if key is None or key[0] is not request.tools or key[1:] != rest:
+        options = (len(dropped), profile.schema_dialect, request.endpoint_tools)
+        if key is None or key[0] is not request.tools or key[1:] != options:
             tools = tuple(tool for tool in request.tools if tool.name not in dropped)
             encoded = [
                 self._encode_tool(schema_dialects.to_dialect(tool, profile.schema_dialect, strict=profile.strict))
                 for tool in tools
             ]
-            if any(tool.deferred for tool in tools):  # last: endpoints name tools by their index
+            if any(tool.deferred for tool in tools):  # last, because endpoints refer to tools by index
                 encoded.append(dict(self.search_tool or {}))
             encoded += [dict(tool) for tool in self._server_tools.tools if request.endpoint_tools]
-            self._encoded_for = (request.tools, *rest)
+            self._encoded_for = (request.tools, *options)
             self._encoded = (tools, to_json_bytes(encoded) if encoded else b"")
         return self._encoded
 
@@ -276,7 +276,7 @@ class HttpProvider(ABC):
 
 
 def _merge(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a body with the user's own: of an object that both have (``text``), the members of both."""
+    """Return the fields of a body merged with the user's extra fields; objects in both (``text``) are merged too."""
     merged = {**fields, **extra}
     for name in fields.keys() & extra.keys():
         if isinstance(fields[name], Mapping) and isinstance(extra[name], Mapping):

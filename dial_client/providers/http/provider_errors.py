@@ -1,4 +1,4 @@
-"""The `ProviderError` for everything that can go wrong between a client and a model, each in one line."""
+"""Builders of `ProviderError`s for refusals, broken connections and invalid responses, with one-line messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dial_client.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, Provi
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.tool_call_codec import replace_surrogates
 
-RETRY_NOTE = "the endpoint could not read a call of the model's: it is asked once more"
+RETRY_NOTE = "the endpoint could not parse the model's tool call: the request is sent again"
 
 _NO_TOOLS = re.compile(
     r"(?:not|n't) support(?:ed)?\b[^.]{0,40}\b(?:tools?|functions?)\b|\btools?\b[^.]{0,60}\b(?:not|n't) supported"
@@ -34,7 +34,7 @@ def build_refusal_error(endpoint: Endpoint, status: int, headers: Mapping[str, s
     if 300 <= status < 400:
         location = _to_line(headers.get("location", "another address"), endpoint)
         return ProviderError(
-            f"{endpoint.host} redirects to {location}: no conversation is sent there; set that address if it is right",
+            f"{endpoint.host} redirects to {location}: redirects are not followed; set that address if it is right",
             status=status,
             code="redirect",
         )
@@ -51,14 +51,14 @@ def build_reported_error(
     text: bytes = b"",
     retry_after: float | None = None,
 ) -> ProviderError:
-    """Return the error that an endpoint reports in its own words, in a body or in an event of a stream.
+    """Return the error that an endpoint reports in a response body or in a stream event.
 
     Args:
         endpoint: the endpoint.
-        value: the body as JSON; None if it is not JSON.
-        status: the HTTP status, if it is that of an error.
-        text: the body itself.
-        retry_after: seconds the endpoint asks to wait.
+        value: the parsed JSON of the body or event; None if the body is not JSON.
+        status: the HTTP status, if it is an error status.
+        text: the body as bytes, for an error message if it is not JSON.
+        retry_after: seconds that the endpoint asks the client to wait.
     """
     message, code, param, kind = _parse_error(value)
     if status is None and code is not None and code.isdecimal() and 400 <= int(code) < 600:
@@ -69,7 +69,7 @@ def build_reported_error(
     answered = f"{endpoint.host} answered {status}" if status else f"{endpoint.host} reports an error"
     hint = f"; {endpoint.hint}" if status in (401, 403) and endpoint.hint else ""
     hint = f"; is {endpoint.base_url} the right address, and the model's name right?" if status == 404 else hint
-    hint = f"; it asks to wait {retry_after:,.0f} s" if retry_after and retry_after >= 1 else hint
+    hint = f"; it asks the client to wait {retry_after:,.0f} s" if retry_after and retry_after >= 1 else hint
     return ProviderError(
         f"{answered}: {message}{hint}" if message else f"{answered}{hint}",
         status=status,
@@ -79,7 +79,7 @@ def build_reported_error(
 
 
 def build_connection_error(endpoint: Endpoint, error: BaseException | None) -> ProviderError:
-    """Return the error for a connection that could not be opened, or that broke."""
+    """Return the error for a connection that could not be opened, or that broke or timed out."""
     import httpx2
 
     if isinstance(error, httpx2.ConnectTimeout):
@@ -94,23 +94,23 @@ def build_connection_error(endpoint: Endpoint, error: BaseException | None) -> P
 
 
 def build_client_error(endpoint: Endpoint, error: Exception) -> ProviderError:
-    """Return the error for a vendor's client that could not sign in, or could not make a request."""
+    """Return the error for a vendor's client that could not authenticate or could not build a request."""
     first_line = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
     why = f"the client for {endpoint.host} could not send the request: {_to_line(first_line, endpoint)}"
     return ProviderError(f"{why}; {endpoint.sign_in}" if endpoint.sign_in else why, code="client")
 
 
 def build_invalid_response_error(endpoint: Endpoint, text: str) -> ProviderError:
-    """Return the error for a body that is neither JSON nor an event stream: a web page, most often."""
+    """Return the error for a body that is neither JSON nor an event stream, such as a web page."""
     excerpt = _to_line(_to_text(text.encode()), endpoint)
-    what = "a web page" if text.lstrip()[:1] == "<" else "something that is no JSON"
+    what = "a web page" if text.lstrip()[:1] == "<" else "text that is not JSON"
     return ProviderError(
-        f"{endpoint.host} sent {what} and no model's answer: {excerpt}; is the address right?", code="cut"
+        f"{endpoint.host} sent {what} instead of a model's reply: {excerpt}; is the address right?", code="cut"
     )
 
 
 def parse_json_response(endpoint: Endpoint, body: bytes, max_length: int) -> Any:
-    """Return the value of a body that should be JSON.
+    """Return the value of a JSON body.
 
     Raises:
         ProviderError: the body is not JSON, or longer than `max_length` bytes.
@@ -124,7 +124,7 @@ def parse_json_response(endpoint: Endpoint, body: bytes, max_length: int) -> Any
 
 
 class StreamedError(Exception):
-    """A response of status 2xx reports an error; `value` is the report. Never leaves the package."""
+    """A response with status 2xx reports an error, which is in `value`. This exception never leaves the package."""
 
     def __init__(self, value: Any) -> None:
         super().__init__("the response reports an error")
@@ -135,20 +135,20 @@ def require_object(value: Any) -> dict[str, Any]:
     """Return the JSON object of a response or an event.
 
     Raises:
-        StreamedError: it is no object, or it reports an error: ``{"error": …}``, or ``"error"`` as its ``object`` or
-            ``type``.
+        StreamedError: the value is not an object, or it reports an error (it has ``error``, or its ``object`` or
+            ``type`` is ``"error"``).
     """
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, dict):
-        raise StreamedError(value if isinstance(value, str) else "the answer is no JSON object")
+        raise StreamedError(value if isinstance(value, str) else "the response is not a JSON object")
     if value.get("error") or value.get("object") == "error" or value.get("type") == "error":
         raise StreamedError(value)
     return value
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds an endpoint asks to wait: ``retry-after-ms``, or ``retry-after`` in seconds or as a date."""
+    """Return the wait in seconds from ``retry-after-ms``, or from ``retry-after`` in seconds or as a date."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) / unit
@@ -165,17 +165,17 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 class _Report(NamedTuple):
-    """An error in an endpoint's own words."""
+    """An error as the endpoint reports it."""
 
     message: str
     code: str | None = None
     param: str = ""
     kind: str = ""
-    """The ``type``, which says more than the code where that is a number (Perplexity)."""
+    """The error's ``type``, which is more specific than a numeric code (Perplexity)."""
 
 
 def _parse_error(value: Any) -> _Report:
-    """Return the report of an error, joined with that of the endpoint behind a router (OpenRouter)."""
+    """Return the report of an error, joined with the report of the endpoint behind a router (OpenRouter)."""
     message, code, param, kind = _parse_own_error(value)
     message_behind, code_behind, param_behind, kind_behind = _parse_own_error(_find_routed_error(value))
     if message_behind and message_behind not in message:
@@ -186,7 +186,7 @@ def _parse_error(value: Any) -> _Report:
 
 
 def _find_routed_error(value: Any) -> Any:
-    """Return the report in ``error.metadata.raw``, a JSON text most often; None if there is none."""
+    """Return the report in ``error.metadata.raw``, parsed if it is a JSON text; None if there is none."""
     error = value.get("error") if isinstance(value, dict) else None
     metadata = error.get("metadata") if isinstance(error, dict) else None
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
@@ -234,7 +234,7 @@ def _parse_json(body: bytes) -> Any:
 
 
 def _to_text(body: bytes) -> str:
-    """Return the text of a body; of a web page its title or its words."""
+    """Return the text of a body; for a web page, its title, or its text without tags."""
     text = body[:20_000].decode("utf-8", "replace")
     if not text.lstrip().startswith("<"):
         return text
@@ -243,7 +243,7 @@ def _to_text(body: bytes) -> str:
 
 
 def _to_line(text: str, endpoint: Endpoint) -> str:
-    """Return a text as one line of limited length, without the key and without control characters."""
+    """Return a text as one line of limited length, with the key masked and without control characters."""
     if endpoint.key:
         text = text.replace(endpoint.key, "[key]")
     text = " ".join("".join(char if char.isprintable() else " " for char in replace_surrogates(text[:20_000])).split())

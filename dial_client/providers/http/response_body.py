@@ -11,13 +11,13 @@ from dial_client.providers.http.sse_parser import BOM, EventTooLong, ServerSentE
 from dial_client.providers.tool_call_codec import to_plain_json
 
 _MAX_TEXT = 64 * 1024 * 1024
-"""Bytes of a body that is one JSON text."""
+"""The most bytes of a body that is one JSON text."""
 _MAX_STREAM = 256 * 1024 * 1024
-"""Bytes of an event stream: a word of a reply comes in an event of some hundred bytes."""
+"""The most bytes of an event stream, in which each word of a reply takes an event of several hundred bytes."""
 
 
 class InvalidBody(ValueError):
-    """The body is neither an event stream nor JSON; `text` is the beginning of it."""
+    """The body is neither an event stream nor JSON. `text` is the beginning of the body."""
 
     def __init__(self, text: str) -> None:
         super().__init__("the body is neither an event stream nor JSON")
@@ -27,8 +27,8 @@ class InvalidBody(ValueError):
 class ResponseBodyParser:
     """Parses a body piece by piece.
 
-    The first character decides whether the body is an event stream, not the headers: there are gateways that answer a
-    request for a stream with one JSON text under ``text/event-stream``.
+    The first character of the body decides whether it is an event stream, not its content type: some gateways answer a
+    request for a stream with one JSON text of the content type ``text/event-stream``.
 
     Args:
         max_text: the most bytes of a body that is one JSON text.
@@ -39,7 +39,7 @@ class ResponseBodyParser:
         self.done = False
         """True after the event ``[DONE]``, which ends the streams of OpenAI's APIs."""
         self.is_whole_text = False
-        """True after a body that is one JSON text, and was received to its end."""
+        """True after a body that is one complete JSON text."""
         self.invalid_events = 0
         """The number of events that were not JSON."""
         self._max_text, self._max_stream = max_text, max_stream
@@ -52,7 +52,7 @@ class ResponseBodyParser:
         """Add bytes, and return the values that are complete now.
 
         Raises:
-            EventTooLong: the body, or one event of it, is longer than any reply.
+            EventTooLong: the body, or one of its events, is longer than the limit.
         """
         self._length += len(data)
         max_length = self._max_text if self._is_text else self._max_stream
@@ -67,7 +67,7 @@ class ResponseBodyParser:
         """Return the remaining values at the end of the body.
 
         Raises:
-            InvalidBody: it is neither an event stream nor JSON.
+            InvalidBody: the body is neither an event stream nor JSON.
         """
         if self._sse is not None:
             return self._to_values(self._sse.finish())
@@ -81,13 +81,13 @@ class ResponseBodyParser:
         return [value]
 
     def _detect_format(self) -> list[Any]:
-        """Look at the first character that is not blank; of an event stream, return the values that are complete."""
+        """Detect the format by the first character that is not white space, and return the complete values."""
         start = b"".join(self._text)
         if BOM.startswith(start):
             return []
         first = start.removeprefix(BOM).lstrip()[:1]
         if not first:
-            self._text = []  # some gateways send blanks until the model begins to reply
+            self._text = []  # some gateways send white space until the model begins its reply
             return []
         self._is_text = first in (b"{", b"[", b"<")
         if self._is_text:
@@ -119,7 +119,7 @@ class ResponseBodyParser:
 
 
 def _parse_json(data: bytes) -> Any:
-    """Parse JSON that may have bytes that are not UTF-8, or lone surrogates; return None if it is not JSON."""
+    """Return the value of a JSON text that may contain invalid UTF-8 or lone surrogates; None if it is not JSON."""
     try:
         return to_plain_json(json.loads(data.decode("utf-8", "replace")))
     except (ValueError, RecursionError):

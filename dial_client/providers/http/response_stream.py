@@ -1,4 +1,4 @@
-"""A model's reply as a stream of deltas, from the HTTP responses that carry it, or from a script."""
+"""A model's reply as a stream of deltas, read from HTTP responses, or from a script."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from dial_client.providers.http.response_body import InvalidBody, ResponseBodyPa
 from dial_client.providers.http.sse_parser import EventTooLong
 
 _MAX_PAUSES = 8
-"""Requests that one reply may take beyond its first."""
+"""The most requests of one reply after its first request."""
 _DRAIN_TIMEOUT = 0.1
-"""Seconds for the rest of a body whose last event has come: a connection whose body was read to its end is reused."""
+"""Seconds to read the rest of a body after its last event: a connection is reused only after its body has ended."""
 MAX_RECORDED = 4 * 1024 * 1024
-"""Bytes of one body that a `RawBody` keeps."""
+"""The most bytes of one body that a `RawBody` stores."""
 
 SendRequest = Callable[[], Awaitable[AsyncGenerator[bytes, None]]]
-"""Sends the request, or the one that continues a paused reply. Returns the body, which raises `StreamBroken`."""
+"""Sends the request, or the next request of a paused reply, and returns the body, which may raise `StreamBroken`."""
 
 
 class StreamParser(Protocol):
-    """Parses one reply: JSON values in, deltas out."""
+    """Parses one reply: converts JSON values to deltas."""
 
     ended: bool
     """True after the last event of the reply."""
     paused: bool
-    """True if the endpoint waits for a request with the reply so far, in order to continue it."""
+    """True if the endpoint needs a request with the reply so far in order to continue it."""
     streams_arguments: bool
-    """Return the arguments of calls while they are written: `ModelRequest.streams_arguments`."""
+    """True to return the arguments of calls while the model writes them (`ModelRequest.streams_arguments`)."""
 
     @property
     def has_calls(self) -> bool:
@@ -43,15 +43,15 @@ class StreamParser(Protocol):
         ...
 
     def feed(self, value: Any) -> Sequence[Delta]:
-        """Parse the next event, or a whole response.
+        """Parse the next event, or an unstreamed response.
 
         Raises:
-            StreamedError: it reports an error.
+            StreamedError: the event or the response reports an error.
         """
         ...
 
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
-        """Return the tool calls of a complete reply, and the `Completion` last; `notes` go with it."""
+        """Return the tool calls of a complete reply, and last the `Completion`, which includes `notes`."""
         ...
 
 
@@ -61,13 +61,13 @@ class RawBody:
 
     wire: str
     notes: tuple[str, ...] = ()
-    """Notes on the request, made before the response came."""
+    """Notes on the request, from before the response."""
     data: bytearray = field(default_factory=bytearray)
-    """The first `MAX_RECORDED` bytes as they came."""
+    """The first `MAX_RECORDED` bytes of the body."""
     left_out: int = 0
-    """Bytes beyond those."""
+    """The number of further bytes, which are not stored."""
     broke: str | None = None
-    """How the connection broke, in words; None if it did not."""
+    """The error message for a broken connection; None if the connection did not break."""
     ended: bool = False
     """True if the body was read to its end."""
     paused: bool = False
@@ -82,20 +82,20 @@ class RawBody:
 
 @runtime_checkable
 class Recordable(Protocol):
-    """A provider whose responses can be recorded as they come, and parsed again when the recording is played."""
+    """A provider whose responses can be recorded unchanged, and parsed again when the recording is played."""
 
     @property
     def parser_flags(self) -> Mapping[str, Any]:
-        """The flags of the endpoint's profile that decide how its responses are read, if they are not the defaults."""
+        """The flags of the profile that affect the parsing of responses, except those with their default values."""
         ...
 
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
-        """Do as `Provider.generate`, and append the body of every response to `bodies`."""
+        """Do the same as `Provider.generate`, and append the body of every response to `bodies`."""
         ...
 
 
 class StreamBroken(Exception):
-    """The connection broke before the end of the body; `error` describes it. Never leaves the package."""
+    """The connection broke before the end of the body; `error` is the cause. The exception never leaves the package."""
 
     def __init__(self, error: ProviderError) -> None:
         super().__init__(str(error))
@@ -107,11 +107,11 @@ class ResponseStream:
     """One reply, which takes one response, or several if the endpoint pauses.
 
     Args:
-        wire: the API that the responses are written in.
-        parser: parses the reply.
+        wire: the API of the responses.
+        parser: the parser of the reply.
         endpoint: the endpoint that error messages name.
-        notes: what the user should know; problems of the response are added.
-        bodies: gets the body of every response; None if nothing is recorded.
+        notes: the notes for the user, to which problems of the response are added.
+        bodies: receives the body of every response; None if nothing is recorded.
     """
 
     wire: str
@@ -124,10 +124,10 @@ class ResponseStream:
     async def deltas(self, send: SendRequest) -> AsyncGenerator[Delta, None]:
         """Yield the deltas of the reply, a `Completion` last.
 
-        If the connection breaks after the first delta, the reply ends in a `Completion` of `FinishReason.CUT`.
+        If the connection breaks after the first delta, the reply ends with a `Completion` of `FinishReason.CUT`.
 
         Raises:
-            ProviderError: `send` raised it, or the response reports an error, or there was no reply in it.
+            ProviderError: `send` raised it, the response reports an error, or the response contains no reply.
         """
         parser = self.parser
         for _ in range(_MAX_PAUSES + 1):
@@ -184,19 +184,19 @@ class ResponseStream:
         """Return the last deltas of the reply.
 
         Raises:
-            ProviderError: no response had anything of a reply in it.
+            ProviderError: no response contained any part of a reply.
         """
         deltas = self.parser.finish(self.notes)
         match deltas[-1]:
             case Completion(FinishReason.CUT, notes=notes) if not (self._has_output or self.parser.has_calls):
                 details = "".join(f"; {note}" for note in notes)
-                raise ProviderError(f"{self.endpoint.host} sent nothing that is an answer{details}", code="cut")
+                raise ProviderError(f"{self.endpoint.host} sent no reply{details}", code="cut")
         return deltas
 
 
 @contextmanager
 def _raise_provider_errors(endpoint: Endpoint) -> Iterator[None]:
-    """Raise errors of parsing as `ProviderError`; a body that is too long counts as broken off."""
+    """Convert parser errors to `ProviderError`, and a body that is too long to `StreamBroken`."""
     try:
         yield
     except provider_errors.StreamedError as error:

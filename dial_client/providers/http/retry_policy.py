@@ -1,8 +1,8 @@
-"""The retry policy: which requests are sent again, and after which delay, with backoff and rate limits in mind.
+"""The retry policy: which requests are retried, and after which delay (backoff, rate limits).
 
-A request is retried only before anything of its response has come. A request that is refused for its content is never
-sent again as it is, nor one that is refused because a quota is used up. A ``retry-after`` is kept to: if the turn has
-not that much time left, the request fails at once, and the error says how long the wait would have been.
+A request is retried only if no part of its response has been received. A request that was refused for its content, or
+because a quota is used up, is never retried unchanged. The policy obeys ``retry-after``: if the turn ends before that
+time, the request fails at once, and the error names the requested wait.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ log = get_logger(__name__)
 _Response = TypeVar("_Response")
 
 MAX_RETRY_AFTER = 60.0
-"""The longest ``retry-after`` that is waited for, in seconds; the caller decides about longer ones."""
+"""The longest wait before a retry, in seconds. A longer ``retry-after`` is raised to the caller in the error."""
 DEADLINE_MARGIN = 1.0
-"""Seconds of a turn that are left when a wait ends: an error has to be reported, too."""
+"""Seconds before the turn's timeout at which a wait must end, so that an error can still be reported."""
 
 MIN_REPORTED_WAIT = 1.0
-"""Seconds of the shortest wait that is reported to the user while it lasts."""
+"""The shortest wait, in seconds, that is reported to the user while it lasts."""
 
 _SHORT_DELAY = 0.1
 _INITIAL_BACKOFF = 0.5
@@ -48,23 +48,23 @@ _QUOTA_ERRORS = (
 )
 _UNREADABLE_REPLY_ERRORS = (b"failed to parse", b"peg-native")
 _MAX_SEARCHED = 20_000
-"""Bytes of an error response that are searched for these words."""
+"""Bytes of an error response that are searched for the words of an error."""
 
 
 class RetryClass(Enum):
-    """Why a request failed: in words, and with the most attempts that a failure of this class allows."""
+    """The class of a failed request: the reason in words, and the most attempts for failures of this class."""
 
     NEVER = "never", 1
     ABSENT = "could not be reached", 2
-    """Nothing listens at the address: one more attempt, in case the server is just starting."""
-    MISREAD = "could not read what its model wrote", 2
-    """The model's next sample may be better."""
+    """Nothing listens at the address. There is one retry, in case the server is just starting."""
+    MISREAD = "could not parse its model's reply", 2
+    """The server could not parse its model's reply. The next reply may be valid."""
     DROPPED = "closed the connection without an answer", 4
-    """The first retry is immediate: a connection that was kept open may have timed out at the server."""
+    """The server closed the connection. The first retry is immediate: a kept-alive connection may have expired."""
     UNREACHED = "could not be reached", 4
     BUSY = "was busy", 4
     LOADING = "was loading its model", 60
-    """A local server that has just been started; the turn's timeout limits the attempts."""
+    """A local server has just been started. In practice the turn's timeout limits the attempts."""
 
     def __init__(self, why: str, attempts: int) -> None:
         self.why = why
@@ -73,22 +73,22 @@ class RetryClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that failed before anything of its response came."""
+    """A request that failed before any part of its response was received."""
 
     error: ProviderError
     retry: RetryClass
 
     @property
     def why(self) -> str:
-        """The reason, to be read after the endpoint's name."""
+        """The reason for the failure, as the end of a sentence that begins with the endpoint's name."""
         return f"{self.retry.why} ({self.error.status})" if self.retry is RetryClass.BUSY else self.retry.why
 
 
 def classify_refusal(error: ProviderError, headers: Mapping[str, str], body: bytes) -> RetryClass:
     """Return the retry class of a response whose status is not 2xx.
 
-    The servers of OpenAI and Anthropic tell their clients with ``x-should-retry`` what to do. llama.cpp answers 500 if
-    it cannot parse what its model wrote.
+    OpenAI and Anthropic say in the header ``x-should-retry`` whether clients should retry. llama.cpp answers with
+    status 500 if it cannot parse its model's reply.
     """
     status, text = error.status or 0, body[:_MAX_SEARCHED].lower()
     if status == 500 and any(words in text for words in _UNREADABLE_REPLY_ERRORS):
@@ -104,9 +104,9 @@ def classify_refusal(error: ProviderError, headers: Mapping[str, str], body: byt
 
 
 def classify_connection_error(error: BaseException, *, is_local: bool) -> RetryClass:
-    """Return the retry class of an exception that httpx2 raised before there was a response.
+    """Return the retry class of an exception that httpx2 raised before a response.
 
-    A read timeout is not retried: the endpoint has the request, and may be working on it.
+    A read timeout is not retried, because the endpoint has received the request and may still process it.
     """
     import httpx2
 
@@ -130,14 +130,14 @@ def classify_connection_error(error: BaseException, *, is_local: bool) -> RetryC
 def compute_delay(
     retry: RetryClass, attempts: int, *, retry_after: float | None, time_left: float, jitter: float
 ) -> float | None:
-    """Return the seconds to wait before the next attempt; None if there should be none.
+    """Return the seconds to wait before the next attempt; None if there is no further attempt.
 
     Args:
         retry: the class of the last failure.
         attempts: the number of attempts so far.
-        retry_after: seconds the endpoint asks to wait; None or 0 if it does not say.
+        retry_after: the wait that the endpoint requests, in seconds; None or 0 for no such request.
         time_left: seconds until the turn's timeout; may be infinite.
-        jitter: a random number from 0 to 1, so that many clients do not all come back at the same moment.
+        jitter: a random number from 0 to 1, which spreads the retries of many clients over time.
     """
     if attempts >= retry.attempts:
         return None
@@ -154,7 +154,7 @@ def compute_delay(
 
 @dataclass(slots=True)
 class RetryState:
-    """The attempts of one request: waits between them, and keeps the reasons."""
+    """The attempts of one request: waits between the attempts, and collects the reasons for the notes."""
 
     host: str
     on_wait: OnWait | None = None
@@ -165,7 +165,7 @@ class RetryState:
         """Wait until the request may be sent again.
 
         Raises:
-            ProviderError: it should not be sent again; this is the error of the last attempt.
+            ProviderError: the error of the last attempt, if the request must not be sent again.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
         self._attempts += 1
@@ -179,7 +179,8 @@ class RetryState:
         if wait is None:
             raise failure.error from None
         self._waits.append((failure.why, wait))
-        log.info("asked_again", host=self.host, why=failure.why, wait_s=round(wait, 3), attempt=self._attempts + 1)
+        attempt = self._attempts + 1
+        log.info("request_retried", host=self.host, reason=failure.why, wait_s=round(wait, 3), attempt=attempt)
         on_wait = self.on_wait if wait >= MIN_REPORTED_WAIT else None
         if on_wait is not None:
             await on_wait(failure.retry.why, wait)
@@ -188,11 +189,11 @@ class RetryState:
             await on_wait(failure.retry.why, 0.0)
 
     def to_notes(self) -> list[str]:
-        """Return what the user should know of the waits: a line for each reason."""
+        """Return notes for the user about the waits, one for each group of retries with the same reason."""
         notes = []
         for why, group in groupby(self._waits, key=lambda wait: wait[0]):
             waits = [seconds for _, seconds in group]
-            retries = "asked again" if len(waits) == 1 else f"asked again {len(waits)} times,"
+            retries = "retried" if len(waits) == 1 else f"retried {len(waits)} times,"
             notes.append(f"{self.host} {why}: {retries} after {round(sum(waits), 1):g} s")
         return notes
 
@@ -200,13 +201,13 @@ class RetryState:
 async def send_until_accepted(
     send: Callable[[], Awaitable[_Response | Failure]], host: str, notes: list[str], on_wait: OnWait | None
 ) -> _Response:
-    """Return the response of a request, which is sent again as often as this policy allows.
+    """Send a request, retry it as this policy allows, and return the response.
 
     Args:
-        send: sends the request once.
-        host: the endpoint's name.
-        notes: gets what the user should know of the waits.
-        on_wait: called for the longer waits while they last.
+        send: the function that sends the request once.
+        host: the endpoint's host name, for notes and logs.
+        notes: receives notes for the user about the waits.
+        on_wait: called before and after each wait of `MIN_REPORTED_WAIT` seconds or more.
 
     Raises:
         ProviderError: the error of the last attempt.
@@ -223,7 +224,7 @@ async def send_until_accepted(
 
 
 def _list_causes(error: BaseException) -> list[BaseException]:
-    """Return an exception and its causes, ten at most."""
+    """Return an exception and its causes, at most ten exceptions."""
     chain = [error]
     while len(chain) < 10 and (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(cause)

@@ -1,7 +1,8 @@
-"""The transport through a vendor's own client, which signs requests and chooses the way to the endpoint.
+"""The transport through a vendor's SDK client, which authenticates requests and routes them to the endpoint.
 
-Of the SDK are used its authentication, its HTTP client with proxies and hooks, and its middleware. Bodies are ours, and
-responses are read as bytes: the SDK's types are not made. Its retries are off, the retry policy of this package holds.
+This package uses the SDK's authentication, its HTTP client with proxies and hooks, and its middleware. It builds the
+request bodies itself, and reads responses as bytes, so no SDK types are created. The SDK's retries are off: the retry
+policy of this package applies.
 """
 
 from __future__ import annotations
@@ -32,36 +33,36 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Sdk:
-    """What the clients of an SDK raise and return."""
+    """The types that the clients of an SDK return and raise."""
 
     stream: type
-    """The class of a response that is not read yet."""
+    """The class of an unread streamed response."""
     status_error: type[Exception]
     connection_error: type[Exception]
 
 
 def load_openai() -> Sdk:
-    """Import `openai`, which takes a while."""
+    """Import `openai`, which is slow."""
     import openai
 
     return Sdk(openai.AsyncStream[object], openai.APIStatusError, openai.APIConnectionError)
 
 
 def load_anthropic() -> Sdk:
-    """Import `anthropic`, which takes a while."""
+    """Import `anthropic`, which is slow."""
     import anthropic
 
     return Sdk(anthropic.AsyncStream[object], anthropic.APIStatusError, anthropic.APIConnectionError)
 
 
 class SdkTransport:
-    """A vendor's client, with the retry policy of this package.
+    """A `Transport` that sends requests through a vendor's client, with the retry policy of this package.
 
     Args:
-        load_sdk: imports the SDK of the client.
-        make_client: returns the client; called once, in a worker thread, and again after `aclose`.
-        endpoint: the address to name in errors, and further headers; the address of the client replaces it.
-        is_owner: True if `aclose` closes the client, which no other code uses.
+        load_sdk: the function that imports the SDK of the client.
+        make_client: the function that returns the client; called once, in a worker thread, and again after `aclose`.
+        endpoint: the address that errors name until the client is created, and additional headers of requests.
+        is_owner: True if `aclose` closes the client, because no other code uses it.
     """
 
     def __init__(
@@ -75,10 +76,10 @@ class SdkTransport:
         self._lock = threading.Lock()
 
     def preload(self) -> tuple[Any, Sdk]:
-        """Return the client and its SDK, which is imported; safe in any thread, and more than once.
+        """Import the SDK, create the client, and return both. May be called twice, and in any thread.
 
         Raises:
-            DialError: the client cannot be made with the settings there are.
+            DialError: the client cannot be created with the current settings.
         """
         with self._lock:
             if self._loaded is not None:
@@ -97,7 +98,7 @@ class SdkTransport:
     async def post(
         self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
     ) -> SdkResponse:
-        """Send a request as `HttpTransport.post` does."""
+        """Send a request in the same way as `HttpTransport.post`."""
         loaded = self._loaded
         if loaded is None:
             loaded = await to_thread.run_sync(self.preload, abandon_on_cancel=True)
@@ -109,7 +110,7 @@ class SdkTransport:
         return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
 
     async def aclose(self) -> None:
-        """Close the client if it was made here; the next request makes a new one."""
+        """Close the client if this transport owns it. The next request creates a new client."""
         loaded = self._loaded
         if loaded is not None and self._is_owner:
             self._loaded = None
@@ -126,7 +127,7 @@ class SdkTransport:
             "timeout": httpx2.Timeout(idle_timeout, connect=CONNECT_TIMEOUT),
             "follow_redirects": False,
         }
-        # As an object, not as bytes: the clients for clouds move fields of the body to the path.
+        # The body is passed as an object, not as bytes, because clients for clouds move some of its fields to the path.
         fields = jiter.from_json(body)
         try:
             stream = await client.post(
@@ -143,17 +144,17 @@ class SdkTransport:
         return SdkResponse(stream)
 
     def _to_failure(self, error: Any) -> retry_policy.Failure:
-        """Return the refusal that an SDK raises as a status error."""
+        """Convert the status error of an SDK to a failure."""
         response, headers, body = error.response, error.response.headers, error.response.content
         refusal = provider_errors.build_refusal_error(self.endpoint, response.status_code, headers, body)
         return retry_policy.Failure(refusal, retry_policy.classify_refusal(refusal, headers, body))
 
 
 class SdkResponse:
-    """The response of a vendor's client: its bytes, as server-sent events or JSON.
+    """The response of a vendor's client, read as the bytes of server-sent events or JSON.
 
     Args:
-        stream: the SDK's stream of events, which is closed but never iterated.
+        stream: the SDK's event stream, which is closed but never iterated.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -161,7 +162,7 @@ class SdkResponse:
         self._response: httpx2.Response = stream.response
 
     async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body as it comes.
+        """Yield the body as it arrives.
 
         Raises:
             httpx2.HTTPError: the connection broke before the end of the body.
@@ -178,22 +179,22 @@ class SdkResponse:
         except (httpx2.HTTPError, httpx2.StreamError):
             raise
         except Exception as error:
-            # A client may have an HTTP client with errors of its own.
+            # The SDK client may have been created with another HTTP client, which raises its own errors.
             raise httpx2.ReadError(str(error)) from error
 
     async def aclose(self) -> None:
-        """Close the response, read or not."""
+        """Close the response, even if it was not read."""
         with anyio.CancelScope(shield=True):
             await self._stream.close()
 
 
 def read_endpoint(client: Any, endpoint: Endpoint) -> Endpoint:
-    """Return an endpoint with the address of a client, and its key, so that it is masked."""
+    """Return an endpoint with the address of a client, and with its key, so that errors mask the key."""
     keys = (getattr(client, name, None) for name in ("api_key", "auth_token", "access_token"))
     key = endpoint.key or next((key for key in keys if isinstance(key, str) and key), "")
     return replace(endpoint, base_url=str(client.base_url).rstrip("/"), key=key)
 
 
 def read_header(headers: Mapping[str, Any], name: str) -> str:
-    """Return a header of a client; empty if it sends none of this name."""
+    """Return the value of a client's header; empty if the client does not send the header."""
     return next((value for key, value in headers.items() if key.lower() == name and isinstance(value, str)), "")

@@ -1,9 +1,9 @@
 """A parser of server-sent events (SSE): https://html.spec.whatwg.org/multipage/server-sent-events.html.
 
-It deviates from the standard in four points: `SSEParser.finish` returns an event whose blank line is missing, ids and
-retry times are ignored (nothing here reconnects), the length of an event is limited, and a line ``error: …`` is an
-event with this name (GPUStack). The parser works on bytes, so a character that is split between two reads needs no
-care.
+The parser deviates from the standard in four points: `SSEParser.finish` returns an event whose blank line is missing;
+ids and retry times are ignored, because these streams are never reconnected; the length of an event is limited; a line
+``error: …`` is an event named ``error`` (GPUStack). The parser works on bytes, so a character may be split between two
+reads.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class ServerSentEvent(NamedTuple):
     """An event of the stream."""
 
     name: str
-    """The ``event:`` field; empty without one."""
+    """The value of the ``event:`` field; empty if the event has none."""
     data: bytes
-    """The ``data:`` lines, joined by newlines; should be UTF-8, which is not checked."""
+    """The values of the ``data:`` fields, joined by newlines. They should be UTF-8, which is not checked."""
 
 
 class EventTooLong(ValueError):
@@ -27,7 +27,7 @@ class EventTooLong(ValueError):
 
 
 class SSEParser:
-    """Splits the bytes of a stream into events; every byte is looked at once.
+    """Splits the bytes of a stream into events, in linear time.
 
     Args:
         max_event: the most bytes of an event.
@@ -47,7 +47,7 @@ class SSEParser:
         """Add bytes, and return the events that are complete now.
 
         Raises:
-            EventTooLong: the event under way is longer than the limit.
+            EventTooLong: the current event is longer than the limit.
         """
         if self._after_cr and data:
             self._after_cr = False
@@ -63,7 +63,7 @@ class SSEParser:
         return self._parse_lines(lines)
 
     def finish(self) -> list[ServerSentEvent]:
-        """Return the event that is left at the end of the stream, if its blank line never came."""
+        """Return the last event of the stream, if its blank line is missing."""
         last = b"".join(self._line)
         self._line, self._line_length = [], 0
         return self._parse_lines([last, b""] if last else [b""])

@@ -1,7 +1,7 @@
 """The HTTP transport to one endpoint: sends requests, and returns responses with their bodies unread.
 
-A request carries the endpoint's own headers and a few that describe the formats: no cookie, no ``.netrc``, no key of
-the environment. No redirect is followed.
+A request has only the endpoint's own headers, the content negotiation headers and a user agent: no cookies, no
+credentials of ``.netrc``, no key from the environment. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ log = get_logger(__name__)
 
 CONNECT_TIMEOUT = 10.0
 _MAX_ERROR_BODY = 1024 * 1024
-"""Bytes of an error response that are read; more is no message."""
+"""The most bytes of an error response that are read."""
 _ERROR_BODY_TIMEOUT = 10.0
-"""Seconds for the body of an error response: its status says what matters."""
+"""Seconds to read the body of an error response. The status alone is enough for an error message."""
 _MAX_JSON_BODY = 4 * 1024 * 1024
-"""Bytes of a response to `HttpTransport.get` and `HttpTransport.fetch`."""
+"""The most bytes of a response to `HttpTransport.get` and `HttpTransport.fetch`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedResponse:
-    """A response that was read: the first 4 MiB of its body, and a byte more where it is longer."""
+    """A response that was read, with the first 4 MiB of its body, and one byte more if the body is longer."""
 
     status: int
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """The headers, with names in lower case."""
     body: bytes = field(repr=False)
 
 
@@ -51,7 +51,7 @@ class StreamedResponse(Protocol):
     """A successful response whose body is unread."""
 
     def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body as it comes.
+        """Yield the body as it arrives.
 
         Raises:
             httpx2.HTTPError: the connection broke before the end of the body.
@@ -59,24 +59,24 @@ class StreamedResponse(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close the response, read or not."""
+        """Close the response, even if it was not read."""
         ...
 
 
 class Transport(Protocol):
-    """What an `HttpProvider` sends its requests through."""
+    """The interface through which an `HttpProvider` sends requests."""
 
     endpoint: Endpoint
     """The address, and the headers of every request."""
 
     def preload(self) -> object:
-        """Import what the first request needs, which takes a while; safe in any thread, and more than once."""
+        """Import the modules that the first request needs, which is slow. May be called twice, and in any thread."""
         ...
 
     async def post(
         self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
     ) -> StreamedResponse:
-        """Send a request as `HttpTransport.post` does."""
+        """Send a request in the same way as `HttpTransport.post`."""
         ...
 
     async def aclose(self) -> None:
@@ -93,7 +93,7 @@ class HttpTransport:
         self._lock = threading.Lock()
 
     def preload(self) -> httpx2.AsyncClient:
-        """Import httpx2 and return its client, which takes a while; safe in any thread, and more than once.
+        """Import httpx2, and return its client, which is slow the first time. May be called twice, and in any thread.
 
         Raises:
             ProviderError: the environment names a proxy or a trust store that cannot be used.
@@ -113,16 +113,16 @@ class HttpTransport:
     async def post(
         self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
     ) -> httpx2.Response:
-        """Send a request, and return the response with its body unread; the caller closes it.
+        """Send a request, and return the response with its body unread. The caller closes the response.
 
-        A failed request is retried as `retry_policy` has it.
+        A failed request is retried according to `retry_policy`.
 
         Args:
-            path: begins with a slash; is appended to the endpoint's address.
-            body: JSON.
-            idle_timeout: seconds to wait for each next piece of the response.
-            notes: gets what the user should know of the waits.
-            on_wait: called for the longer waits while they last.
+            path: the path with a leading slash, which is appended to the endpoint's address.
+            body: the request body, in JSON.
+            idle_timeout: seconds to wait for each read of the response.
+            notes: receives notes for the user about retries.
+            on_wait: called before and after each wait of a second or more.
 
         Raises:
             ProviderError: there is no response, or its status is not 2xx.
@@ -134,14 +134,14 @@ class HttpTransport:
         return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
 
     async def get(self, path: str, *, timeout: float) -> Any:
-        """Send one request for JSON of 4 MiB at most, and return its value.
+        """Send one GET request for JSON of at most 4 MiB, and return the parsed value.
 
         Args:
-            path: begins with a slash; is appended to the endpoint's address.
-            timeout: seconds for all of it.
+            path: the path with a leading slash, which is appended to the endpoint's address.
+            timeout: seconds for the request and the whole response.
 
         Raises:
-            ProviderError: there is no response in time, its status is not 2xx, or it is not JSON or too long.
+            ProviderError: there is no response in time, its status is not 2xx, it is not JSON, or it is too long.
         """
         response = await self.fetch("GET", path, timeout=timeout)
         if not 200 <= response.status < 300:
@@ -151,13 +151,13 @@ class HttpTransport:
         return provider_errors.parse_json_response(self.endpoint, response.body, _MAX_JSON_BODY)
 
     async def fetch(self, method: str, path: str, *, timeout: float, body: bytes | None = None) -> FetchedResponse:
-        """Send one request, and return the response whatever its status; nothing is retried.
+        """Send one request without retries, and return the response, whatever its status.
 
         Args:
             method: ``GET`` or ``POST``.
-            path: begins with a slash; is appended to the endpoint's address.
-            timeout: seconds for all of it.
-            body: JSON, or None.
+            path: the path with a leading slash, which is appended to the endpoint's address.
+            timeout: seconds for the request and the whole response.
+            body: the request body, in JSON; None for no body.
 
         Raises:
             ProviderError: there is no response in time.
@@ -179,7 +179,7 @@ class HttpTransport:
     async def _send(
         self, method: str, path: str, body: bytes | None, idle_timeout: float
     ) -> httpx2.Response | retry_policy.Failure:
-        """Send one request, and return the response with its body unread; a failure where its status is not 2xx."""
+        """Send one request, and return the response with its body unread, or a failure if its status is not 2xx."""
         response = await self._exchange(method, path, body, idle_timeout)
         if isinstance(response, retry_policy.Failure) or response.is_success:
             return response
@@ -188,7 +188,7 @@ class HttpTransport:
     async def _exchange(
         self, method: str, path: str, body: bytes | None, idle_timeout: float
     ) -> httpx2.Response | retry_policy.Failure:
-        """Send one request, and return the response with its body unread, whatever its status."""
+        """Send one request, and return the response of any status, with its body unread, or a connection failure."""
         client = self._client
         if client is None:
             client = await to_thread.run_sync(self.preload, abandon_on_cancel=True)
@@ -211,7 +211,7 @@ class HttpTransport:
         return response
 
     async def _to_failure(self, response: httpx2.Response) -> retry_policy.Failure:
-        """Read the body of an error response, and close it."""
+        """Read the body of an error response, close it, and return the failure."""
         body = await _read_start(response, _MAX_ERROR_BODY, _ERROR_BODY_TIMEOUT)
         error = provider_errors.build_refusal_error(self.endpoint, response.status_code, response.headers, body)
         return retry_policy.Failure(error, retry_policy.classify_refusal(error, response.headers, body))
@@ -233,7 +233,7 @@ class HttpTransport:
 
 
 async def _read_start(response: httpx2.Response, max_length: int, timeout: float) -> bytes:
-    """Return the first bytes of a body, those that come in `timeout` seconds, and close it."""
+    """Return the first `max_length` bytes of a body, or those that arrive within `timeout` seconds, and close it."""
     import httpx2
 
     pieces: list[bytes] = []

@@ -1,1 +1,1 @@
-"""Several processes over one database: they share turns, pending requests and handoffs through it."""
+"""Several processes that use one database: they share turns, pending requests and handoffs through the database."""

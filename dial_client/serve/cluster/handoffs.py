@@ -1,7 +1,7 @@
 """Turns that returned tool calls to the client, kept until the results arrive at any process.
 
-The client sees only its own tool calls, and sends only these back. The store adds the rest of the turn for the model:
-the calls and results of the servers' tools, and what the provider needs echoed.
+The client sees only the calls of its own tools, and returns only these. For the model, the store restores the rest
+of the turn: the calls and results of the servers' tools, and data that the provider requires in later requests.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ log = get_logger(__name__)
 
 MAX_TURNS = 128
 MAX_CHARS = 500_000
-"""Characters of a turn's text. A longer turn is not kept: the model gets only what the client sends."""
+"""Characters of a turn's text. A longer turn is not kept: the model then gets only the client's messages."""
 MAX_SHARED = 8 * MAX_CHARS
-"""Characters of a turn that is shared with other processes, images included."""
+"""Characters of a turn that is shared with other processes, including images."""
 SHARED_TTL = 3600.0
 """Seconds for which other processes can read a turn."""
 
@@ -40,7 +40,7 @@ NO_RESULT = "[no result was sent for this call]"
 class _Handoff:
     messages: tuple[Message, ...]
     model_ids: dict[str | None, str]
-    """For each call id that the client has, the id that the model gave."""
+    """For each call id that was issued to the client, the id from the model."""
 
 
 class HandoffStore:
@@ -48,7 +48,7 @@ class HandoffStore:
 
     Args:
         mailbox: shares turns with other processes; None without a database.
-        max_turns: the number of turns that are kept, and that are looked for in the messages of a client.
+        max_turns: maximum number of turns that are kept, and of turns that are restored in one request.
     """
 
     def __init__(self, mailbox: Mailbox | None = None, max_turns: int = MAX_TURNS) -> None:
@@ -69,7 +69,7 @@ class HandoffStore:
         return calls
 
     async def restore(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the client's messages with the turns restored, and with one result for each call."""
+        """Return the client's messages with the kept turns restored, and with exactly one result for each call."""
         handoffs = await self._find([message.tool_calls[0].id for message in messages if message.tool_calls])
         restored: list[Message] = []
         model_ids: dict[str | None, str] = {}
@@ -101,14 +101,14 @@ class HandoffStore:
             log.warning("handoff_not_shared", error=type(error).__name__)
 
     async def _find(self, call_ids: Sequence[str]) -> dict[str, _Handoff]:
-        """Return the latest of these turns, including those of other processes, by the id of their first call."""
+        """Return the turns with these first call ids, the latest `max_turns` at most, also from other processes."""
         latest = call_ids[-self._max_turns :]
         handoffs = {id_: self._handoffs[id_] for id_ in latest if id_ in self._handoffs}
         topics = {handoff_topic(id_): id_ for id_ in latest if id_ not in handoffs and _CALL_ID.fullmatch(id_)}
         for message in await self._read_shared(topics):
             try:
                 handoff = _parse(message)
-            except (KeyError, TypeError, ValueError, RecursionError) as error:  # of another version, or forged
+            except (KeyError, TypeError, ValueError, RecursionError) as error:  # from another version, or forged
                 log.warning("handoff_invalid", error=type(error).__name__)
                 continue
             handoffs[topics[message.topic]] = handoff

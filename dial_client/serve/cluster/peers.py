@@ -2,7 +2,7 @@
 
 Processes send messages through the database's `Mailbox`. A process that wants to read or stop a turn sends a request to
 the turn's topic. The process that runs the turn polls that topic: it cancels the turn, or publishes the turn's events
-from then on until the turn ends. Answers to the requests of a turn are sent to the topic of the process that asked.
+until the turn ends. An answer to a request for input is sent to the topic of the process that waits for it.
 A process polls all its topics with one query, and polls nothing while it runs no turn and reads none.
 """
 
@@ -57,7 +57,7 @@ class PeerBus:
     Args:
         store: the store of the conversations.
         turns: the running turns of this process.
-        model: the model's name in the API, as it is at the moment.
+        model: the model's current name in the API.
     """
 
     def __init__(self, store: ConversationStore, turns: TurnRegistry, model: ServedModel) -> None:
@@ -154,7 +154,7 @@ class PeerBus:
         for reader in readers:
             reader.deliver(messages)
         incoming = [message for message in messages if message.topic == self.address or message.topic in turns]
-        # Taking a message confirms it: the sender of a request waits for that.
+        # Taking a message from the mailbox confirms it: the sender of a request waits for that.
         taken = await self.mailbox.take(*(message.id for message in incoming))
         self._polled_turns = running
         for message in incoming:
@@ -173,7 +173,7 @@ class PeerBus:
         if turn is None:
             try:
                 self._pass_answer(message.content())
-            except (KeyError, TypeError, ValueError, AttributeError) as error:  # of another version, or forged
+            except (KeyError, TypeError, ValueError, AttributeError) as error:  # from another version, or forged
                 log.warning("message_invalid", error=type(error).__name__)
         elif message.body == STOP:
             turn.cancel()

@@ -1,4 +1,4 @@
-"""Requests that wait for a person, and grants, shared by all processes over the same database.
+"""Requests that wait for the user, and grants, shared by all processes that use the same database.
 
 A request is sent to a topic that all processes read. The process that answers takes the message, which only one process
 can do, and sends the answer to the process that asked. Requests and grants expire with the process that sent them.
@@ -22,14 +22,14 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """A request that waits for a person."""
+    """A request that waits for the user's answer."""
 
     id: str
     kind: str
     about: Mapping[str, Any]
-    """The details for the person, of JSON types only."""
+    """The details for the user, of JSON types only."""
     grant_key: str = ""
-    """The key of what is granted if the person allows it for the session."""
+    """The key of the grant if the user approves the request for the session."""
     reply_to: str = ""
     """The topic of the answer."""
     message_id: int | None = None
@@ -38,7 +38,7 @@ class PendingRequest:
 
 @dataclass(frozen=True, slots=True)
 class GrantedTool:
-    """A tool that was granted, for a person to read."""
+    """A grant for a tool, as it is shown to the user."""
 
     key: str
     server: str
@@ -58,7 +58,7 @@ class PendingRequests:
         self._peers = peers
         self._mailbox = peers.mailbox
         self._granted: dict[str, GrantedTool] = {}
-        """The grants by their keys, where there is no mailbox that has them."""
+        """The grants by key; used only without a mailbox."""
 
     async def publish(self, request: PendingRequest) -> PendingRequest:
         """Send a request to all processes and return it with its message id.
@@ -172,7 +172,7 @@ def _parse_grant(message: Envelope) -> GrantedTool | None:
         if not all(isinstance(text, str) for text in fields):
             raise ValueError("a field has another type")  # noqa: TRY301 - handled like the other errors
         return GrantedTool(*fields)
-    except (KeyError, TypeError, ValueError) as error:  # of another version, or forged
+    except (KeyError, TypeError, ValueError) as error:  # from another version, or forged
         log.warning("grant_invalid", error=type(error).__name__)
         return None
 
@@ -184,6 +184,6 @@ def _parse(kind: str, message: Envelope) -> PendingRequest | None:
         if not isinstance(about, dict) or not all(isinstance(text, str) for text in (id_, grant_key, reply_to)):
             raise ValueError("a field has another type")  # noqa: TRY301 - handled like the other errors
         return PendingRequest(id_, kind, about, grant_key, reply_to, message.id)
-    except (KeyError, TypeError, ValueError) as error:  # of another version, or forged
+    except (KeyError, TypeError, ValueError) as error:  # from another version, or forged
         log.warning("pending_request_invalid", error=type(error).__name__)
         return None

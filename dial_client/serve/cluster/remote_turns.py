@@ -15,9 +15,9 @@ from dial_client.stores.mailbox import Envelope
 from dial_client.stores.sql_store import SQLStore
 
 REQUEST_TIMEOUT = 5.0
-"""Seconds to wait until a request is taken. Programs that use the database without serving never take one."""
+"""Seconds to wait until a request is taken. Programs that use the database without serving never take requests."""
 END_TIMEOUT = 3.0
-"""Seconds in which the end of a turn must arrive after the turn has released its conversation."""
+"""Seconds in which the end of a turn must arrive after the database shows that it no longer runs."""
 SILENCE_TIMEOUT = 2.0
 """Seconds without an event after which the turn's process is checked."""
 _POLL_INTERVAL = 0.1
@@ -108,7 +108,7 @@ class RemoteTurns:
         return await self._find_holder(conversation_id) == (turn, True)
 
     async def _find_holder(self, conversation_id: str) -> tuple[str, bool]:
-        """Return the turn that holds the conversation, or held it last, and whether it still does."""
+        """Return the conversation's running turn, or its last turn, and True if the turn is running."""
         try:
             return await self._store.read_turn(conversation_id)
         except ConversationNotFound:
@@ -117,7 +117,7 @@ class RemoteTurns:
     async def _find_holder_or_none(self, conversation_id: str) -> tuple[str, bool]:
         try:
             return await self._find_holder(conversation_id)
-        except DialError:  # the database may recover before the check gives up
+        except DialError:  # the database may recover before the turn counts as lost
             return "", False
 
 
@@ -148,10 +148,10 @@ class _LivenessCheck:
         self._released_at: float | None = None
 
     def update(self, holder: tuple[str, bool]) -> None:
-        """Record which turn holds the conversation, or held it last, and whether it still does.
+        """Record the conversation's running turn, or its last turn, and whether it is running.
 
         Raises:
-            TurnLost: the turn released the conversation some time ago and did not report its end.
+            TurnLost: the turn stopped running some time ago and did not report its end.
         """
         now = anyio.current_time()
         if holder == (self._turn, True):
@@ -159,4 +159,4 @@ class _LivenessCheck:
             return
         self._released_at = self._released_at or now
         if holder[0] == self._turn or now - self._released_at >= END_TIMEOUT:
-            raise TurnLost("it is not known how this turn ended; the conversation has what was done until then")
+            raise TurnLost("the outcome of this turn is unknown; the conversation has the messages stored until then")

@@ -1,6 +1,6 @@
 """The mailbox topics over which processes exchange messages.
 
-Topics and message formats are read by processes of other versions, too: keep them stable.
+Processes of other versions read the same topics and message formats: keep them stable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def turn_events_topic(conversation_id: str, turn: str) -> str:
 
 
 def pending_requests_topic(kind: str) -> str:
-    """Return the topic of requests of a kind that wait for a person."""
+    """Return the topic of the requests of a kind that wait for the user."""
     return f"asked:{kind}"
 
 
@@ -27,7 +27,7 @@ def grant_topic(key: str) -> str:
 
 
 LISTED_GRANTS_TOPIC = "grants"
-"""The topic of what people read about grants: JSON objects with ``key``, ``server``, ``tool`` and ``conversation``."""
+"""The topic of the grants shown to the user: JSON objects with ``key``, ``server``, ``tool`` and ``conversation``."""
 
 
 def handoff_topic(call_id: str) -> str:

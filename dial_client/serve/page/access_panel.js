@@ -1,4 +1,4 @@
-// What waits for approval in all conversations, what was allowed, and the end of the audit log. Names are plain text.
+// Calls that wait for approval in all conversations, grants, and the end of the audit log. Names are plain text.
 
 import { createFold, el } from "./dom.js";
 import { showToast } from "./dialogs.js";

@@ -77,7 +77,7 @@ const STATUS_MESSAGES = {
   503: translate("error.closing"),
 };
 
-/** Errors that the message of their status describes: the server's own words are English. */
+/** Error codes for which the translated message of the status is enough: the server's own messages are English. */
 const PLAIN_CODES = new Set([
   "conversation_busy", "conversation_not_found", "not_found", "request_too_large", "stopping", "too_many_bodies",
   "too_many_calls", "too_many_turns",

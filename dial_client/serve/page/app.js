@@ -98,7 +98,7 @@ connectApps({
   conversationId: () => current.id ?? "",
   addRequest: (id, request) => transcripts.get(id)?.requests.add(request),
   removeRequest: (id, request) => transcripts.get(id)?.requests.remove(request),
-  // A server wrote the text, whoever has sent it: what can act is asked about from now on.
+  // A server wrote the text, even if the user sends it: from now on, calls that can act need approval.
   sendMessage: (text, server) => composer.sendForApp({ text, files: [], taint: server }),
   setContext: (app, context) => composer.contexts.set(current.id, app, context),
 });
@@ -132,7 +132,7 @@ async function openConversation(id, position = null) {
   if (position === null || !(await reveal(current, position))) scrollToEnd();
 }
 
-/** Show a message of a link. The view does not follow the end then. */
+/** Show the message that a link names. The view then stops following the end. */
 async function reveal(transcript, position) {
   isAtEnd = false;
   return revealMessage(transcript, position);
@@ -208,9 +208,9 @@ async function send(message, transcript = current, { isQueued = false } = {}) {
     sidebar.refresh();
     return true;
   } catch (error) {
-    const isBusy = error.status === 409; // with the message of another tab or browser
+    const isBusy = error.status === 409; // a turn from another tab or browser is running
     if (!isQueued || !isBusy) showToast(describeError(error));
-    // The message may have reached the server all the same.
+    // The server may have received the message nevertheless.
     const isLoaded = transcript.id !== null && (await transcript.load().then(() => true, () => false));
     return isBusy ? null : isLoaded && transcript.count > before;
   }
@@ -268,7 +268,7 @@ function render() {
   const isNew = current.isEmpty && !current.isRunning && current.id === null;
   byId("welcome").hidden = !isNew;
   const status = describeStatus(current);
-  // Of the status only this is announced: the words of a turn that goes well would interrupt at every step.
+  // Only a lost connection is announced: the status of a normal turn would interrupt screen readers at every step.
   if (current.isDisconnected && byId("status-text").textContent !== status) announce(status);
   byId("status-text").textContent = status;
   byId("status").dataset.state = current.requests.size ? "waiting" : current.isRunning ? "running" : "";

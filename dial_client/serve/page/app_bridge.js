@@ -15,7 +15,7 @@ const TEARDOWN_TIMEOUT = 500;
 
 const ERRORS = { invalid: -32600, unknown: -32601, params: -32602, refused: -32000 };
 
-/** An error of a request, as the app is told of it. */
+/** An error that is returned to the app as the response to its request. */
 export class AppError extends Error {
   constructor(message, kind = "refused") {
     super(message);
@@ -54,7 +54,7 @@ export class AppBridge {
     removeEventListener("message", this.#receive);
   }
 
-  /** Tell the app that it is closed, and wait until it has saved its state, half a second at most. */
+  /** Tell the app that it will be closed, and wait until it has saved its state, for at most half a second. */
   async tearDown(reason) {
     const answered = new Promise((resolve) => (this.#closing = resolve));
     this.#post({ jsonrpc: "2.0", id: "teardown", method: "ui/resource-teardown", params: { reason } });
@@ -62,7 +62,7 @@ export class AppBridge {
   }
 
   #post(message) {
-    // The frame's origin is opaque and has no name. The page's policy lets no other document into the frame.
+    // The frame's origin is opaque: it cannot be named here. The page's policy allows no other document in the frame.
     this.#frame.contentWindow?.postMessage(message, "*");
   }
 

@@ -1,10 +1,10 @@
-// What an MCP App is told of the page: colours, fonts, size, language (HostContext of the extension).
+// The HostContext for MCP Apps: the page's colours, fonts, size and language.
 
 import { LANGUAGE } from "./language.js";
 
 const root = document.documentElement;
 
-/** The names of the extension, and the custom properties of this page. */
+/** The extension's names of colours, and the page's custom properties for them. */
 const COLORS = {
   "background-primary": "paper", "background-secondary": "raised", "background-tertiary": "sunk",
   "background-inverse": "text", "background-info": "tint", "background-danger": "bad-tint",
@@ -34,7 +34,7 @@ const FIXED = {
   "--border-width-regular": "1px",
 };
 
-/** Pixels of an app's height at most. */
+/** Return the maximum height of an app, in pixels. */
 export const maxHeight = () => Math.max(320, Math.round(innerHeight * 0.75));
 
 /** Return the part of the context that may change: colours and size. `width` is the width of the frame. */

@@ -1,5 +1,5 @@
-// Contexts of MCP Apps (ui/update-model-context): what apps want the model to read with the next message of a conversation.
-// Each is a chip above the message field, which unfolds to its text and can be removed. Only the last text of an app counts.
+// Contexts of MCP Apps (ui/update-model-context): text that apps add to the next message of a conversation. Each is a chip
+// above the message field, which unfolds to its text and can be removed. An app's new text replaces its earlier text.
 
 import { byId, createIconButton, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
@@ -7,7 +7,7 @@ import { translate } from "./language.js";
 
 /** Contexts of one message, as app_contexts.py allows. */
 const MAX_CONTEXTS = 8;
-/** What a tab stores, by conversations: the contexts outlast a reload, as the draft does. */
+/** Prefix of the keys, one for each conversation, in the storage of the tab: contexts survive a reload, like drafts. */
 const PREFIX = "dial-contexts-";
 
 export class AppContexts {
@@ -15,7 +15,7 @@ export class AppContexts {
   #key = "";
   /** Conversation to its contexts: a key of the app to {server, text}. */
   #contexts = new Map();
-  /** Keys of apps whose context the user has removed: they cannot add another one until the page is loaded again. */
+  /** Keys of apps whose context the user has removed: they cannot add another context until the page is reloaded. */
   #refused = new Set();
 
   /** Switch to a conversation. */
@@ -25,7 +25,7 @@ export class AppContexts {
     this.#render();
   }
 
-  /** Set the context of an app, {server, text}; an empty text removes it. Returns false if the user does not want it. */
+  /** Set the context of an app, {server, text}; an empty text removes it. Returns false if the context is refused. */
   set(key, app, context) {
     if (this.#refused.has(app)) return false;
     const contexts = this.#contexts.get(key) ?? load(key);
@@ -37,7 +37,7 @@ export class AppContexts {
     return true;
   }
 
-  /** Put the contexts of a message back that was not accepted. What an app has set since then counts. */
+  /** Restore the contexts of a message that was not accepted, except those of apps that have set a newer context. */
   restore(key, contexts) {
     for (const { app, server, text } of contexts) {
       if (!this.#contexts.get(key)?.has(app)) this.set(key, app, { server, text });
@@ -93,10 +93,10 @@ function save(key, contexts) {
     if (contexts.length) sessionStorage.setItem(PREFIX + key, JSON.stringify(contexts));
     else sessionStorage.removeItem(PREFIX + key);
   } catch {
-    // Without storage, or with a full one, they last until the next load.
+    // The storage is disabled or full: the contexts last until the page is reloaded.
   }
 }
 
-/** Return a context as the stored message has it (app_contexts.py). */
+/** Return a context in the format of the stored message (app_contexts.py). */
 export const toResource = ({ server, text }) =>
   `[context from an app of the server ${server}; the app wrote it]\n${text}\n[end of context]`;

@@ -1,7 +1,7 @@
-// The frame of an MCP App: HTML of a server, in a sandbox with an origin of its own, between the calls and the answer.
+// The frame of an MCP App: a server's HTML in a sandbox with an opaque origin, between the tool calls and the answer.
 //
-// The frame begins as an empty document of this server (serve/app_routes.py), whose response has the policy: the origins
-// that the server of the app declares, and no other. The page then sends the HTML.
+// The frame first loads an empty document (serve/app_routes.py). The policy of that response allows only the origins that
+// the app's server declares. The page then sends the HTML.
 
 import { AppBridge, AppError } from "./app_bridge.js";
 import { describeAppearance, describeHost, maxHeight, watchAppearance } from "./app_context.js";
@@ -13,16 +13,16 @@ import { translate, translateNodes } from "./language.js";
 import { describeError } from "./descriptions.js";
 
 const PROTOCOL_VERSION = "2026-01-26";
-/** Apps that are open at a time; the one that was opened first is closed. */
+/** Apps that are open at a time. One more app closes the app that was opened first. */
 const MAX_OPEN = 8;
-/** Loads of one frame: an app that reloads itself over and over is closed. */
+/** Loads of one frame. An app that reloads itself more often is closed. */
 const MAX_LOADS = 5;
 const CAPABILITIES = {
   openLinks: {}, serverTools: {}, serverResources: {}, message: { text: {} },
   updateModelContext: { text: {}, structuredContent: {} },
 };
 
-/** The apps whose origins the person has allowed, until the page is closed. */
+/** The apps whose origins the user has allowed, until the page is closed. */
 const allowed = new Set();
 
 const whenVisible = new IntersectionObserver((entries) => {
@@ -31,7 +31,7 @@ const whenVisible = new IntersectionObserver((entries) => {
 
 export class AppFrame {
   #app;
-  /** Names the app for the page, also after a reload. */
+  /** Identifies the app, also after a reload of the page. */
   #key;
   #name;
   #body = el("div.app-body");
@@ -64,7 +64,7 @@ export class AppFrame {
     whenVisible.observe(this.element);
   }
 
-  /** Give the app the result of its call. */
+  /** Send the result of its call to the app. */
   setResult(result) {
     this.#finish("ui/notifications/tool-result", result);
   }
@@ -162,7 +162,7 @@ export class AppFrame {
     return this.#frame.clientWidth;
   }
 
-  /** Close at once, without asking the app. */
+  /** Close at once, without telling the app. */
   #stop(text) {
     this.#release();
     this.#showButton(text, translate("app.show"), () => this.#open());
@@ -186,7 +186,7 @@ export class AppFrame {
       case "ui/notifications/sandbox-proxy-ready":
         this.#loads += 1;
         if (this.#loads > MAX_LOADS) this.#stop(translate("app.reloads"));
-        // An app can lead its frame to the empty document with another policy: only a new frame has its own.
+        // An app can navigate its frame to the empty document with another policy: only a new frame has the declared one.
         else if (this.#hasDocument) this.#createFrame();
         else this.#sendDocument();
         break;
@@ -197,7 +197,7 @@ export class AppFrame {
         if (this.#end) this.#bridge.notify(...this.#end);
         break;
       case "ui/notifications/size-changed":
-        // The place of a question must not move while it is open.
+        // A question to the user must not move while it is open.
         if (Number.isFinite(params.height) && !this.#consent.isOpen) this.#setHeight(params.height);
         break;
       case "ui/notifications/request-teardown":

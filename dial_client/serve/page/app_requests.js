@@ -1,4 +1,4 @@
-// What an MCP App asks of its host: calls of tools, resources, messages, links. A person decides about what leaves the app.
+// Requests of an MCP App to its host: tool calls, contexts, messages, links. The user decides on messages and links.
 
 import { readEvents } from "./api.js";
 import { AppError } from "./app_bridge.js";
@@ -34,7 +34,7 @@ export async function callTool({ api, hooks, signal }, { conversation, server, t
   }
 }
 
-/** Return the text of a context for the model (ui/update-model-context); empty if the app has none any more. */
+/** Return the text of a context for the model (ui/update-model-context); empty if the app removes its context. */
 export function readContext({ content = [], structuredContent }) {
   const blocks = Array.isArray(content) ? content : [content];
   const isText = (block) => block?.type === "text" && typeof block.text === "string";
@@ -45,14 +45,14 @@ export function readContext({ content = [], structuredContent }) {
   return text;
 }
 
-/** The questions of one app to the person, one at a time, below its frame. */
+/** The questions of one app to the user, one at a time, below its frame. */
 export class Consent {
   element = el("div.app-consent", { "aria-live": "polite" });
   #name;
   #refusals = 0;
   #cancel = null;
 
-  /** `name`: the name of the server, for people. */
+  /** `name`: the server's name as it is shown. */
   constructor(name) {
     this.#name = name;
   }
@@ -107,7 +107,7 @@ export class Consent {
         else reject(new AppError("Denied by the user"));
       };
       this.#cancel = () => end(false);
-      // An app could ask just where and when the person is about to click.
+      // An app could show its question at the place and moment where the user is about to click.
       const accept = (event) => (performance.now() - shownAt < CLICK_DELAY ? event.preventDefault() : end(true));
       this.element.replaceChildren(
         el("p", {}, ...translateNodes(key, { server: el("strong", {}, this.#name) })),

@@ -1,4 +1,4 @@
-// What MCP Apps use of the page, and the apps that are open. The frame of apps is loaded with the first app.
+// The services of the page for MCP Apps, and the apps that are open. The module app_frame.js is loaded with the first app.
 
 import { describeError } from "./descriptions.js";
 import { el } from "./dom.js";
@@ -18,7 +18,7 @@ export function connectApps(given) {
 
 export const getServices = () => services;
 
-/** Create the frame of an app in an element, and return a promise of it; of null if its module cannot be loaded. */
+/** Create the frame of an app in an element. Resolves to the frame, or to null if its module cannot be loaded. */
 export async function createAppFrame(app, element) {
   try {
     const { AppFrame } = await import("./app_frame.js");

@@ -1,5 +1,5 @@
 // A call of a tool that waits for approval: the real names, the server's claims, the arguments, and the decisions.
-// What is shown is what runs: changed arguments are shown again, as the server has read them, before they can be allowed.
+// Only shown arguments run: changed arguments are shown again, as the server has read them, before they can be allowed.
 
 import { formatArguments } from "./argument_block.js";
 import { ArgumentEditor } from "./argument_editor.js";
@@ -16,10 +16,10 @@ export class ApprovalCard {
   #tool;
   #arguments = el("div.request-arguments", {});
   #decisions = el("div.request-decisions", {});
-  /** The arguments as the user changed them, with what the server found; null if they are the caller's. */
+  /** The arguments as the user changed them, with the server's details of them; null if they are unchanged. */
   #changed = null;
 
-  /** `answer(body)` sends the decision. `check(given)` returns what changes with changed arguments. */
+  /** `answer(body)` sends the decision. `check(given)` resolves to the details of changed arguments. */
   constructor(request, { answer, check }) {
     this.#request = request;
     this.#check = check;
@@ -107,7 +107,7 @@ export class ApprovalCard {
     editor.focus();
   }
 
-  /** Use the arguments of the form if the server accepts them; return what is wrong otherwise. */
+  /** Use the arguments of the form if the server accepts them; return the problem otherwise. */
   async #apply(editor) {
     const { given, problem } = editor.read();
     if (problem) return problem;
@@ -170,7 +170,7 @@ function renderChange(change) {
   return el("div.request-warning", {}, text, el("pre", {}, escapeInvisible(change)));
 }
 
-/** The arguments: changes of texts as diffs first, the other arguments, and all of them folded. */
+/** The arguments without a diff, then the diffs of file changes, then all arguments, folded. */
 function renderArguments(given, changes) {
   if (!Object.keys(given).length) return [el("p.quiet", {}, translate("approval.no_arguments"))];
   if (!changes.length) return [renderBlock(given, translate("call.arguments"))];

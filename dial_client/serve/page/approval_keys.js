@@ -1,6 +1,6 @@
-// The keys y, n and e for the request that is shown. Keys that are typed ahead, or into a field, answer nothing.
+// The keys y, n and e for the request that is shown. Keys that were typed ahead, or into a field, have no effect.
 
-/** Milliseconds without a key, since the request appeared, before a key counts. */
+/** Milliseconds without a key, since the request appeared, before a key has an effect. */
 const QUIET = 700;
 const FIELDS = "input, textarea, select, [contenteditable]";
 
@@ -9,7 +9,7 @@ export function connectApprovalKeys(container) {
   let quietSince = performance.now();
   const restart = () => { quietSince = performance.now(); };
   new MutationObserver(restart).observe(container, { childList: true });
-  // First of all listeners: a key that a field takes counts as typing, too.
+  // Called before all other listeners: a key that a field handles counts as typing, too.
   addEventListener("keydown", (event) => {
     const isQuiet = performance.now() - quietSince >= QUIET;
     restart();

@@ -1,5 +1,5 @@
-// A form for the arguments of a tool, from its JSON Schema. The names and texts of the schema are a server's: plain text.
-// A field that the user leaves alone keeps its value exactly.
+// A form for the arguments of a tool, from its JSON Schema. A server wrote the schema: its names and texts are plain text.
+// A field that the user does not change keeps its exact value.
 
 import { el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
@@ -14,7 +14,7 @@ export class ArgumentEditor {
   #fields;
   #whole = null;
 
-  /** `schema`: of all arguments. `given`: the arguments to begin with. */
+  /** `schema`: the schema of all arguments. `given`: the initial arguments. */
   constructor(schema, given = {}) {
     const properties = isObject(schema?.properties) ? schema.properties : {};
     const required = new Set(Array.isArray(schema?.required) ? schema.required : []);
@@ -29,7 +29,7 @@ export class ArgumentEditor {
     this.element.append(...(this.#whole ? [this.#whole] : this.#fields).map(({ element }) => element));
   }
 
-  /** Return `{given, problem}`: the arguments, or what is wrong with a field. */
+  /** Return `{given, problem}`: the arguments, or the problem of a field. */
   read() {
     try {
       if (this.#whole) {
@@ -84,7 +84,7 @@ class Field {
     return this.#box?.checked ?? true;
   }
 
-  /** Return the value; throws an Error for a person if it is not JSON. */
+  /** Return the value. Throws an Error with a message for the user if the text is not JSON. */
   read() {
     const text = this.#control.value;
     if (this.#choices) return this.#choices[Number(text)];

@@ -13,7 +13,7 @@ const MAX_BYTES = 20_000_000;
 
 /** Bytes of a text file, as text_attachments.py allows. */
 const MAX_TEXT = 256_000;
-/** Characters of a pasted text from which on it becomes a file. */
+/** Characters above which a pasted text becomes a file. */
 const LONG_PASTE = 8_000;
 
 /** The files of each conversation's draft. A file is a message part: {type, data (base64), mime_type, name}. */
@@ -23,7 +23,7 @@ export class Attachments {
   #files = new Map();
   #key = "";
   #reading = Promise.resolve();
-  /** The file that is read at the moment: {name, progress (an element)}. */
+  /** The file that is being read: {name, progress (an element)}. */
   #current = null;
 
   /** `onChange()` is called after every change. */
@@ -43,7 +43,7 @@ export class Attachments {
         this.#add([new File([text], translate("attach.pasted"), { type: "text/plain" })]);
         return;
       }
-      // Formatted text and tables are on the clipboard as an image too: paste these as text.
+      // The clipboard has formatted text and tables as an image, too: the text is pasted.
       if (!files.length || text) return;
       event.preventDefault();
       this.#add([...files]);
@@ -78,7 +78,7 @@ export class Attachments {
     this.#render();
   }
 
-  /** Move the files of the new conversation to the id it has now. */
+  /** Move the files of the new conversation to its id. */
   assignId(key) {
     const { all } = this;
     this.set(this.#key, []);
@@ -126,7 +126,7 @@ export class Attachments {
   }
 
   #remove(file) {
-    this.set(this.#key, this.all.filter((other) => other !== file));
+    this.set(this.#key, this.all.filter((attached) => attached !== file));
     announce(translate("attach.removed", { name: file.name ?? translate("file") }));
     byId("message").focus();
   }

@@ -3,13 +3,13 @@
 import { el } from "./dom.js";
 
 /**
- * The buttons of the row stay the same elements while others come and go: a click that has begun, the focus, and the
- * place of a button under the pointer are kept.
+ * Buttons stay the same elements while other buttons are added or removed. This keeps the focus, a click in progress, and
+ * the position of the button under the pointer.
  */
 export class ButtonRow {
   #elements = new Map();
 
-  /** `classes` are those of the row, such as ".turn-foot". */
+  /** `classes`: the classes of the row, such as ".turn-foot". */
   constructor(classes) {
     this.element = el(`div${classes}`);
   }

@@ -80,7 +80,7 @@ export class Composer {
     this.#field.focus();
   }
 
-  /** Add a mention to the draft, as a word of its own. */
+  /** Add a mention to the draft, as a separate word. */
   mention(text) {
     const isWithinWord = /\S$/.test(this.#field.value.slice(0, this.#field.selectionStart));
     this.insert({ text: `${isWithinWord ? " " : ""}${text} ` });
@@ -106,7 +106,7 @@ export class Composer {
     this.contexts.restore(key, message.contexts ?? []);
   }
 
-  /** Move the draft of the new conversation to the id it has now. */
+  /** Move the draft of the new conversation to its id. */
   assignId(key) {
     const taint = this.#taint;
     this.#taint = "";
@@ -119,7 +119,7 @@ export class Composer {
     this.queue.assignId(key);
   }
 
-  /** The server whose untrusted content the draft has; empty if there is none. Kept as long as the draft. */
+  /** The server whose untrusted content the draft contains; empty if it contains none. Stored with the draft. */
   get #taint() {
     return this.#taints.get(this.#key) ?? loadDraft(TAINT_PREFIX + this.#key);
   }
@@ -152,7 +152,7 @@ export class Composer {
     await this.#files.whenRead;
     const command = this.#field.value.trim();
     const run = command.startsWith("/") ? await this.#hooks.findCommand(command) : null;
-    // Meanwhile another conversation may have been opened: its draft is not meant.
+    // The user may have opened another conversation meanwhile: its draft must not be sent.
     if (key !== this.#key) return;
     if (run && this.#field.value.trim() === command) this.text = "";
     if (run) return run();

@@ -4,7 +4,7 @@ import { showAllTurns } from "./deep_links.js";
 import { announce, byId, createIconButton, el } from "./dom.js";
 import { translate } from "./language.js";
 
-/** What is searched: messages, answers, reasoning, arguments and results. */
+/** Selectors of the texts that are searched: messages, answers, reasoning, arguments and results. */
 const TEXTS = ".user-message, .prose, .reasoning-text, .tool pre, .note, .stopped";
 const MAX_HITS = 1_000;
 /** Milliseconds after the last key before the search starts. */
@@ -12,20 +12,20 @@ const DELAY = 150;
 
 /** Return the ranges of a text in the elements that match `TEXTS`, at most `MAX_HITS`. */
 function findRanges(root, text) {
-  const wanted = text.toLowerCase();
+  const query = text.toLowerCase();
   const ranges = [];
   for (const element of root.querySelectorAll(TEXTS)) {
     if (element.parentElement.closest(TEXTS)) continue;
     const { content, nodes } = joinTexts(element);
-    for (let at = content.indexOf(wanted); at >= 0; at = content.indexOf(wanted, at + wanted.length)) {
+    for (let at = content.indexOf(query); at >= 0; at = content.indexOf(query, at + query.length)) {
       if (ranges.length === MAX_HITS) return ranges;
-      ranges.push(toRange(nodes, at, at + wanted.length));
+      ranges.push(toRange(nodes, at, at + query.length));
     }
   }
   return ranges;
 }
 
-/** Join the texts of an element, in lower case, with the place of each text node: a hit may cross formatting. */
+/** Join the texts of an element, in lower case, with the position of each text node: a hit may cross formatting. */
 function joinTexts(element) {
   const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
   const nodes = [];
@@ -34,7 +34,7 @@ function joinTexts(element) {
     const node = walker.currentNode;
     nodes.push({ node, start: content.length });
     const lower = node.data.toLowerCase();
-    // Of some letters the lower case is longer: the places would no longer fit.
+    // Some letters have a longer lower case, which would shift the positions after it.
     content += lower.length === node.data.length ? lower : node.data;
   }
   return { content, nodes };
@@ -112,7 +112,7 @@ export class ConversationSearch {
     else globalThis.CSS?.highlights?.delete("find");
   }
 
-  /** Go to the next hit, or to the one before, and unfold what it is in. */
+  /** Go to the next or previous hit, and open the folds around it. */
   #step(by) {
     const { length } = this.#ranges;
     if (!length) return;

@@ -1,9 +1,9 @@
 // Links to conversations and messages: #/c/ID and #/c/ID/POSITION, with the position of the message in the store.
 
-/** Return the hash of a conversation; of a new conversation for "". */
+/** Return the URL hash of a conversation; the id of a new conversation is "". */
 export const toHash = (id) => (id ? `#/c/${encodeURIComponent(id)}` : "#/");
 
-/** Return {id, position} of the page's address: "" for a new conversation, null for no message. */
+/** Return {id, position} from the page's address: `id` is "" for a new conversation, `position` null without a message. */
 export function readHash() {
   const [, id = "", position] = /^#\/(?:c\/)?([^/]*)(?:\/(\d+))?$/.exec(location.hash) ?? [];
   return { id: decode(id), position: position === undefined ? null : Number(position) };
@@ -27,7 +27,7 @@ export function showAllTurns(transcript) {
   for (let button; (button = transcript.querySelector(":scope > .earlier"));) button.click();
 }
 
-/** Scroll to the message at a position, and switch to its version first. Resolves to false if there is none. */
+/** Scroll to the message at a position, and show its version first. Resolves to false if there is no such message. */
 export async function revealMessage(transcript, position) {
   const find = () => transcript.element.querySelector(`[data-position="${position}"]`);
   if (!find()) showAllTurns(transcript.element);

@@ -20,12 +20,12 @@ export function describeStopReason(reason) {
 
 const STATUSES = new Set(["analyzing", "selecting", "processing", "correcting", "formulating", "using"]);
 
-/** Describe what goes on. A status without a code that is known here has the words of the server. */
+/** Describe a status. A status whose code is not known here keeps the server's text. */
 export function describeStatus({ text, code, tool }) {
   return STATUSES.has(code) ? translate(`status.${code}`, { tool }) : text;
 }
 
-/** Describe what a turn used: "qwen, 2 tool rounds, 1,234 tokens, $0.0042, 3.1 s". */
+/** Describe the usage of a turn: "qwen, 2 tool rounds, 1,234 tokens, $0.0042, 3.1 s". */
 export function describeUsage({ model, depth, usage, duration_s: duration }) {
   const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
   const cost = usage?.cost_usd;
@@ -82,7 +82,7 @@ export function describeAnnotations(annotations) {
   return Object.entries(annotations ?? {}).map(([name, value]) => ANNOTATIONS[name]?.[value]).filter(Boolean).join(", ");
 }
 
-/** Describe the invisible characters of a call: those removed from the description, those escaped in the arguments. */
+/** Describe the invisible characters of a call: removed from the description, and escaped in the arguments. */
 export function describeInvisible({ removed_invisible: removed, invisible_in_arguments: hidden }) {
   return [
     removed ? translate("approval.removed_invisible", { count: removed }) : "",

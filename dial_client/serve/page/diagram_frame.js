@@ -17,7 +17,7 @@ async function draw({ id, source, isDark }) {
       startOnLoad: false,
       securityLevel: "strict",
       suppressErrorRendering: true,
-      // A diagram cannot change these: labels in HTML are no XML, and styles of its own could hide text.
+      // A diagram cannot change these settings: HTML labels are not valid XML, and custom styles could hide text.
       secure: [
         "secure", "securityLevel", "startOnLoad", "maxTextSize", "suppressErrorRendering", "maxEdges",
         "htmlLabels", "themeCSS",
@@ -39,7 +39,7 @@ function toImage(svg) {
   const [, width, height] = /\sviewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"/.exec(svg) ?? [];
   const head = svg.slice(0, svg.indexOf(">"));
   const sized = width ? head.replace(/\s(?:width|height)="[^"]*"/g, "") + ` width="${width}" height="${height}"` : head;
-  // In HTML the prefix of links needs no declaration.
+  // XML needs a declaration of the prefix of links; HTML does not.
   const named = sized.includes("xmlns:xlink=") ? sized : `${sized} xmlns:xlink="${XLINK}"`;
   return (named + svg.slice(head.length)).replaceAll("&nbsp;", "&#160;");
 }

@@ -1,5 +1,5 @@
 // Diagrams: a sandboxed frame draws them with Mermaid, and the page shows the result as an image. The frame is created for
-// the first diagram; it has an opaque origin, no network, and is ended if it takes too long.
+// the first diagram; it has an opaque origin and no network, and is removed if it takes too long.
 
 import { createCopyButton, el } from "./dom.js";
 import { translate } from "./language.js";
@@ -14,13 +14,13 @@ const IS_DARK = () => document.documentElement.dataset.theme === "dark";
 
 let frame = null;
 let nextId = 1;
-/** Diagrams that wait for the frame: {id, source, onDrawn(svg)}. The first one is at work. */
+/** Diagrams that wait for the frame: {id, source, onDrawn(svg)}. The first one is being drawn. */
 const queue = [];
 let timer;
 /** The diagrams on the page, which are drawn again when the theme changes: {block, draw}. */
 let shown = [];
 
-/** Return the block of a diagram: its image, and its source for those who ask for it. */
+/** Return the block of a diagram: its image, and its source, which a button shows and hides. */
 export function renderDiagram(source) {
   const pre = el("pre", { tabindex: "0" }, el("code", {}, source));
   const label = translate("diagram");

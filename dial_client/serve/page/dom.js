@@ -102,7 +102,7 @@ export function createCopyButton(getText, label = translate("copy"), icon = "cop
   return button;
 }
 
-/** Create a button with a text beside the icon that copies a text, as `createCopyButton`. */
+/** Create a button with an icon and a label, which copies a text like `createCopyButton`. */
 export function createTextCopyButton(text, getText, label) {
   const onclick = () => copy(button, getText, label);
   const button = el("button.text-button.copy-button", { type: "button", "aria-label": label, title: label, onclick },
@@ -134,7 +134,7 @@ export function toJson(value) {
   return escapeInvisible(JSON.stringify(value, null, 2) ?? "");
 }
 
-/** Characters from which on only the beginning of a text is shown at first. */
+/** Characters above which only the beginning of a text is shown at first. */
 const LONG_TEXT = 60_000;
 const BEGINNING = 20_000;
 

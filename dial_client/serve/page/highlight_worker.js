@@ -1,4 +1,4 @@
-// Splits code into tokens, in a worker: a text on which a grammar takes too long blocks nothing but this worker.
+// Splits code into tokens, in a worker: a text for which a grammar takes too long blocks only this worker.
 //
 // Receives {id, language, text} and responds {id, tokens}: a flat list of [scope, text, …], with "" for plain text.
 
@@ -9,7 +9,7 @@ const EMBEDDED = {
   xml: ["css", "javascript"], markdown: ["xml"], php: ["xml"], dart: ["markdown"], dockerfile: ["bash"], shell: ["bash"],
 };
 
-/** Collects tokens in place of markup (the interface is that of Highlight.js, "__emitter"). */
+/** Collects tokens instead of markup (implements the interface "__emitter" of Highlight.js). */
 class TokenList {
   #scopes = [];
   tokens = [];

@@ -4,7 +4,7 @@
 const MAX_CODE = 60_000;
 /** Characters of code that is coloured while it is written. */
 const MAX_GROWING = 10_000;
-/** Milliseconds in which the worker must be done with a text. */
+/** Milliseconds in which the worker must process a text. */
 const TIME_LIMIT = 1_000;
 
 const WORKER = new URL("highlight_worker.js", import.meta.url).href;
@@ -35,7 +35,7 @@ const CLASSES = new Map(Object.entries({
   property: "attribute", variable: "attribute", "template-variable": "attribute", meta: "attribute", tag: "keyword",
 }));
 
-// The browser refuses every other URL of a worker (Trusted Types).
+// With this Trusted Types policy, the browser accepts no other URL of a worker.
 const policy = globalThis.trustedTypes?.createPolicy("dial-worker", {
   createScriptURL(url) {
     if (url !== WORKER) throw new TypeError("not the worker of the page");
@@ -45,7 +45,7 @@ const policy = globalThis.trustedTypes?.createPolicy("dial-worker", {
 
 let worker = null;
 let nextId = 0;
-/** Texts that wait for the worker: {id, language, text, onTokens}. The first one is at work. */
+/** Texts that wait for the worker: {id, language, text, onTokens}. The first one is being processed. */
 const queue = [];
 let timer;
 

@@ -1,4 +1,4 @@
-// The commands that take back and summarize messages. Each says what it did: nothing is lost, but messages disappear.
+// The commands that undo and summarize messages. Each reports what it did: messages disappear, although none is lost.
 
 import { showToast } from "./dialogs.js";
 import { translate } from "./language.js";

@@ -26,7 +26,7 @@ async function toHtml(stored) {
   const main = el("main.transcript", {}, el("h1", { dir: "auto" }, title), ...turns);
   if (main.querySelector(".math")) await loadLibrary();
   const styles = await Promise.all(STYLES.map((name) => fetch(`assets/${name}`).then((response) => response.text())));
-  // Apps are added when their frame is loaded: nothing may wait behind this.
+  // Apps are added when app_frame.js has been loaded: there must be no `await` after this line.
   for (const control of main.querySelectorAll(CONTROLS)) control.remove();
   return `<!doctype html>\n<html lang="${LANGUAGE}" dir="${DIRECTION}">\n<head>\n<meta charset="utf-8">\n`
     + `<meta http-equiv="Content-Security-Policy" content="${POLICY}">\n`

@@ -1,5 +1,5 @@
-// The installed page: its service worker shows a page of its own while the server cannot be reached. A tab of a browser
-// has none: each port of this machine would keep a service worker in the browser.
+// The installed page: its service worker shows an offline page while the server cannot be reached. A page in a browser tab
+// registers none: the browser would keep a service worker for each port of this machine.
 
 const WORKER = "assets/service_worker.js";
 const isInstalled = matchMedia("(display-mode: standalone)").matches

@@ -44,7 +44,7 @@ const toCharacterClass = (...tables) => tables.join(" ").split(" ").map((item) =
 const TABLES = [PICTOGRAPHIC, EMOJI_MODIFIER, VIRAMA, DUAL_JOINING, RIGHT_JOINING, TRANSPARENT];
 const [P, M, V, D, R, T] = TABLES.map((table) => toCharacterClass(table));
 const ANY = toCharacterClass(DEFAULT_IGNORABLE, CONTROL, SEPARATORS);
-// Variation selectors and joiners stay where they change what is drawn: in emoji, after a virama, between Arabic letters.
+// Variation selectors and joiners stay where they change the drawn text: in emoji, after a virama, between Arabic letters.
 const JOINERS =
   `\\ufe0f(?<![${P}]\\ufe0f)(?!(?<=[0-9#*]\\ufe0f)\\u20e3)` +
   `|\\u200d(?!(?:(?<=[${P}${M}]\\u200d)|(?<=[${P}]\\ufe0f\\u200d))[${P}]|(?<=[${V}]\\u200d)` +
@@ -53,7 +53,7 @@ const JOINERS =
   `[${T}]{0,2}[${D}${R}])`;
 const INVISIBLE = new RegExp(`(?![\\ufe0f\\u200c\\u200d])[${ANY}]|${JOINERS}`, "gu");
 
-/** Escape invisible characters, such as those that reverse the direction of writing: "\\u{202e}". */
+/** Escape invisible characters, such as marks that reverse the direction of writing: "\\u{202e}". */
 export function escapeInvisible(text) {
   return text.replace(INVISIBLE, (found) => `\\u{${found.codePointAt(0).toString(16)}}`);
 }

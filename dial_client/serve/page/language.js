@@ -1,10 +1,10 @@
-// The language of the page, and its texts. The words are in strings.js, and strings_LANGUAGE.js for other languages.
+// The language of the page, and its texts, which are in strings.js, and in strings_LANGUAGE.js for other languages.
 
 import { ENGLISH } from "./strings.js";
 
 const KEY = "dial-language";
 
-/** The languages that have texts, by their names in themselves. */
+/** The languages that have texts, with their native names. */
 export const LANGUAGES = {
   ar: "العربية", de: "Deutsch", en: "English", es: "Español", fr: "Français", ja: "日本語",
 };
@@ -39,7 +39,7 @@ const PLURALS = new Intl.PluralRules(LANGUAGE);
 
 export const formatNumber = (number, options) => number.toLocaleString(LANGUAGE, options);
 
-/** Return a text in the user's language, with `values` in place of {name}. For a number `count` there may be "KEY.one". */
+/** Return a text in the user's language; `values` replace {name}. For a number `count` there may be a "KEY.one". */
 export function translate(key, values = {}) {
   return findText(key, values).replace(/\{(\w+)\}/g, (_, name) => formatValue(values[name]));
 }

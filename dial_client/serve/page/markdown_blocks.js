@@ -5,8 +5,8 @@
 // {type: "list", start (null for bullets), items: [{blocks, done (null for no task)}], isLoose},
 // {type: "table", align, header, rows}, {type: "math", text}.
 //
-// Long blocks are divided, so that a view that follows a growing text has little to do: `isDivided` is true of a part that
-// the next block continues, and `continues` of that block. Of a table, `above` is the part before.
+// Long blocks are divided, so that a view that follows a growing text has little to do: `isDivided` is true for a part that
+// the next block continues, and `continues` for that next block. The `above` of a table is its previous part.
 //
 // Differences from CommonMark: a single line break is kept, as people and models write it; "---" under a paragraph is a
 // rule; indented code, HTML and link reference definitions are not supported.
@@ -17,9 +17,9 @@ import { parseMathBlock } from "./markdown_math.js";
 const MAX_DEPTH = 10;
 const MAX_COLUMNS = 60;
 
-/** Lines of a paragraph, items of a list and rows of a table behind which a block is divided. */
+/** Lines of a paragraph, items of a list and rows of a table after which the block is divided. */
 const MAX_LINES = 100;
-/** Characters of code behind which it is divided, and those of each further part. Shorter code gets colours. */
+/** Characters after which code is divided, and characters of each further part. Shorter code gets colours. */
 export const MAX_CODE = 60_000;
 const CODE_PART = 8_000;
 /** Languages of code that is drawn as a whole. */
@@ -83,10 +83,10 @@ function parseFence(line) {
   return { mark: found[1], indent: found[0].length - found[1].length, language: rest.split(/\s/, 1)[0].slice(0, 40) };
 }
 
-/** Parse code from its first line, or from the first line of a further part, up to so many characters. */
+/** Parse code from its first line, or from the first line of a further part, up to `limit` characters. */
 function parseCodeBlock(lines, at, fence, limit) {
   const { mark, indent, language } = fence;
-  const most = DRAWN.includes(language.toLowerCase()) ? Infinity : limit;
+  const maxLength = DRAWN.includes(language.toLowerCase()) ? Infinity : limit;
   let end = at;
   let length = 0;
   const closes = (line) => {
@@ -95,10 +95,10 @@ function parseCodeBlock(lines, at, fence, limit) {
   };
   while (end < lines.length && !closes(lines[end])) {
     length += lines[end].length + 1;
-    if (length > most && end > at) break;
+    if (length > maxLength && end > at) break;
     end += 1;
   }
-  const isDivided = length > most && end < lines.length && !closes(lines[end]);
+  const isDivided = length > maxLength && end < lines.length && !closes(lines[end]);
   const strip = indent ? new RegExp(`^ {1,${indent}}`) : null;
   const inside = lines.slice(at, end);
   const text = (strip ? inside.map((line) => line.replace(strip, "")) : inside).join("\n");
@@ -261,7 +261,7 @@ function splitCells(line) {
   return cells;
 }
 
-/** True if a line ends the paragraph before it. A number must be 1: a year at the start of a line is no list. */
+/** True if a line ends the paragraph before it. A number must be 1: a year at the start of a line is not a list. */
 function isBlockStart(lines, at) {
   const line = lines[at];
   if (parseFence(line) || parseHeading(line) || isRule(line) || isQuote(line) || isTable(lines, at)) return true;
@@ -271,12 +271,13 @@ function isBlockStart(lines, at) {
 }
 
 function parseParagraph(lines, at, depth) {
-  const goesOn = (line) => !isBlank(lines[line]) && (depth >= MAX_DEPTH || !isBlockStart(lines, line));
-  const most = depth === 0 ? at + MAX_LINES : lines.length;
+  const continues = (line) => !isBlank(lines[line]) && (depth >= MAX_DEPTH || !isBlockStart(lines, line));
+  const limit = depth === 0 ? at + MAX_LINES : lines.length;
   let end = at + 1;
-  while (end < most && goesOn(end)) end += 1;
+  while (end < limit && continues(end)) end += 1;
   const text = lines.slice(at, end).map((line) => line.trim()).join("\n");
-  return [end === most && goesOn(end) ? { type: "paragraph", text, isDivided: true } : { type: "paragraph", text }, end];
+  const isDivided = end === limit && continues(end);
+  return [isDivided ? { type: "paragraph", text, isDivided } : { type: "paragraph", text }, end];
 }
 
 const continueParagraph = (lines, at) =>

@@ -1,7 +1,7 @@
 // Inline Markdown: parses text into a tree of plain values, in linear time. Does not use the document.
 //
 // A node is a string, or {t: "em" | "strong" | "del", c: nodes}, {t: "code", text}, {t: "br"},
-// {t: "link", href, c: nodes}, {t: "image", href, alt}, {t: "math", text, isDisplay}. HTML is text, but for <br>.
+// {t: "link", href, c: nodes}, {t: "image", href, alt}, {t: "math", text, isDisplay}. HTML is plain text, except <br>.
 
 import { parseMath } from "./markdown_math.js";
 
@@ -294,9 +294,9 @@ class Builder {
     return -1;
   }
 
-  /** Close the last frame with at most `most` of its delimiters; return how many were used. */
-  #wrap(frame, most) {
-    const used = Math.min(most, frame.left, 2);
+  /** Close the last frame with at most `limit` of its delimiters; return how many were used. */
+  #wrap(frame, limit) {
+    const used = Math.min(limit, frame.left, 2);
     const node = { t: frame.mark === "~" ? "del" : used === 2 ? "strong" : "em", c: frame.c };
     frame.left -= used;
     frame.c = [node];

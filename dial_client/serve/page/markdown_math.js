@@ -1,13 +1,14 @@
 // Formulas in Markdown: $…$, $$…$$, \(…\) and \[…\], in linear time. Does not use the document.
 
-/** Lines of a formula that is a block of its own. */
+/** Lines of a formula that is a block. */
 const MAX_LINES = 200;
 
 /**
  * Parse the formula at a position of a paragraph: {tex, isDisplay, end}, or null if there is none.
  *
- * A dollar sign is often money: an opening one has no space behind it, a closing one none before it and no digit behind it.
- * `failed` is an object for the calls of one text: what is not closed is searched for once.
+ * A dollar sign often means money. An opening dollar sign has no space after it; a closing one has no space before it and
+ * no digit after it. `failed` is an object that all calls for one text share: it records the delimiters that are not
+ * closed, so that their ends are searched for only once.
  */
 export function parseMath(text, at, failed) {
   for (const [opening, closing, isDisplay] of [["$$", "$$", true], ["\\(", "\\)", false], ["\\[", "\\]", true]]) {
@@ -28,7 +29,7 @@ function parseDelimited(text, at, { opening, closing, isDisplay }, failed) {
 function parseDollar(text, at, failed) {
   if (at < (failed.$ ?? 0) || /[\s$]/.test(text[at + 1] ?? " ") || /[\w$]/.test(text[at - 1] ?? "")) return null;
   for (let end = at + 1; end < text.length && text[end] !== "\n"; end += 1) {
-    // A dollar sign behind a space opens: the one before it is money. Code binds more tightly.
+    // A dollar sign after a space opens a formula: the dollar sign at `at` is money. Code binds more tightly.
     if (text[end] === "`" || (text[end] === "$" && /\s/.test(text[end - 1]))) {
       failed.$ = end;
       return null;
@@ -43,7 +44,7 @@ function parseDollar(text, at, failed) {
   return null;
 }
 
-/** Parse a formula that stands in lines of its own: [block, next line], or null if there is none. */
+/** Parse a formula that takes whole lines: [block, next line], or null if there is none. */
 export function parseMathBlock(lines, at) {
   const first = /^ {0,3}(\$\$|\\\[)/.exec(lines[at]);
   if (!first) return null;

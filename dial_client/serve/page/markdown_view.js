@@ -34,7 +34,7 @@ export class MarkdownView {
   #node = null;
   /** The last code, to which its further parts are added. */
   #code = null;
-  /** The element that gets the next blocks, with the number of its lines, and that without the last block. */
+  /** The element to which blocks are added; its number of lines, with the last block and without it. */
   #group;
   #lines = 0;
   #finishedLines = 0;
@@ -110,12 +110,12 @@ export class MarkdownView {
   }
 }
 
-/** Return the number of lines that a block has on the page, more or less. */
+/** Return the approximate number of lines that a block has on the page. */
 function countLines({ items, rows, text = "" }) {
   return items?.length ?? rows?.length ?? Math.ceil(text.length / LINE_LENGTH);
 }
 
-/** Add to a block in place what is new. Returns false if the block has to be rendered again. */
+/** Extend a block in place with its new content. Returns false if the block has to be rendered again. */
 function growBlock(node, before, now) {
   switch (now.type) {
     case "code":
@@ -188,7 +188,7 @@ function renderCode({ language, text, isClosed, isDivided }) {
   return block;
 }
 
-/** Render a further part of code, in lines of their own. */
+/** Render a further part of code, which starts on a new line. */
 function renderCodePart({ text, isDivided }) {
   const part = el("span.code-part", {}, isDivided ? `${text}\n` : text);
   reserveHeight(part, text);
@@ -208,13 +208,13 @@ function renderList(block, isOpen) {
   return list;
 }
 
-/** Give numbers of three and more digits the space they need: outside a group of blocks nothing is drawn. */
+/** Make space for numbers of three and more digits: a group of blocks clips what is outside of it. */
 function indentNumbers(list, { start, items }) {
   const digits = start === null ? 0 : String(start + items.length - 1).length;
   if (digits > 2) list.style.paddingInlineStart = `${(0.6 + 0.6 * digits).toFixed(1)}rem`;
 }
 
-/** Render the last item and those that follow it: the text before them is the same. */
+/** Render the last item and the new items after it: the text before them is the same. */
 function growList(list, before, now) {
   const first = before.items.length - 1;
   if (before.isLoose !== now.isLoose || before.start !== now.start || now.items.length <= first) return false;
@@ -280,7 +280,7 @@ function renderLink({ href, c }) {
   return el("span.linked", {}, createLink(url, ...renderNodes(c)), isPlain ? null : el("span.host", {}, host));
 }
 
-/** A link in place of an image: loading the image would tell its host who reads it and when. */
+/** A link instead of an image: loading the image would tell its host who reads it and when. */
 function renderImage({ href, alt }) {
   const url = parseSafeUrl(href);
   const name = alt || translate("markdown.image");

@@ -1,5 +1,5 @@
-// Formulas as MathML, by KaTeX, which is loaded with the first formula. Until then, and where a formula is wrong, its text
-// is shown. KaTeX creates elements here, no markup; without HTML output it needs neither fonts nor styles.
+// Formulas as MathML, by KaTeX, which is loaded with the first formula. Until then, and for an invalid formula, the text of
+// the formula is shown. KaTeX creates elements here, no markup; without HTML output it needs neither fonts nor styles.
 
 import { el } from "./dom.js";
 
@@ -9,7 +9,7 @@ const MAX_DEPTH = 60;
 
 /** Macros that a formula defines: with them a short text may become millions of elements. */
 const DEFINITION = /\\(?:[egx]?def|g?let|futurelet|(?:re)?newcommand|providecommand)(?![a-z])/i;
-/** Expansions of macros, and characters that the expansions of a formula with its own macros may have. */
+/** Expansions of macros; and characters of all expansions together, for a formula that defines macros. */
 const MAX_EXPAND = 300;
 const MAX_EXPANDED = 20_000;
 
@@ -32,9 +32,9 @@ export function loadLibrary() {
 
 function typeset(element, tex, isDisplay, katex) {
   const formula = document.createElement("span");
-  const most = DEFINITION.test(tex) ? Math.floor(MAX_EXPANDED / tex.length) : MAX_EXPAND;
+  const limit = DEFINITION.test(tex) ? Math.floor(MAX_EXPANDED / tex.length) : MAX_EXPAND;
   try {
-    katex.render(tex, formula, { ...OPTIONS, maxExpand: Math.min(most, MAX_EXPAND), displayMode: isDisplay });
+    katex.render(tex, formula, { ...OPTIONS, maxExpand: Math.min(limit, MAX_EXPAND), displayMode: isDisplay });
   } catch (error) {
     element.title = String(error?.message ?? error).slice(0, 200);
     return;

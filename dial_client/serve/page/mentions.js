@@ -2,7 +2,7 @@
 
 import { countInvisible } from "./invisible_characters.js";
 
-/** Return the mention of a resource; null if its address has white space: what follows would be words of the user. */
+/** Return the mention of a resource; null if its URI has invisible characters, or white space, which ends a mention. */
 export function toMention(server, uri) {
   const mention = `@${server}:${uri}`;
   return /\s/.test(mention) || countInvisible(mention) ? null : mention;

@@ -1,10 +1,10 @@
-// A user's message while it is edited, in the place of the message. Its files and images stay as they are.
+// The form that replaces a user's message while it is edited. The message's files and images do not change.
 
 import { createButton, el } from "./dom.js";
 import { toAttachedFiles } from "./user_message.js";
 import { translate } from "./language.js";
 
-/** Create the form. `onSend(message)` gets the new version; `onCancel()` is called when the edit is given up. */
+/** Create the form. `onSend(message)` gets the new version; `onCancel()` is called when the user cancels. */
 export function renderEditor(message, { onSend, onCancel }) {
   const label = translate("user.editor");
   const field = el("textarea", { rows: "1", dir: "auto", "aria-label": label, autocomplete: "off" });

@@ -1,11 +1,12 @@
-// Messages that were sent while an answer is written: they are shown, and sent one after the other when their turn comes,
-// by one of the tabs that show the conversation.
+// Queued messages: the user sent them while an answer was being written. They are shown, and one of the tabs that show the
+// conversation sends them one after another.
 //
-// After a stop or a rejected message they wait until the user sends them. They are kept in the browser.
+// After a stop or a rejected message they wait until the user sends them. They are stored in the browser.
 
 import { announce, byId, createButton, createIconButton, el } from "./dom.js";
 import { translate } from "./language.js";
 import { TAB, changeQueue, createId, listTabs, readQueue, watchQueues, whileSending } from "./queue_storage.js";
+import { createSteadyContent } from "./steady_content.js";
 
 const MAX_SHOWN = 200;
 
@@ -16,10 +17,11 @@ const isOwn = ({ tab }) => tab === TAB;
 
 export class MessageQueue {
   #list = byId("queue");
+  #show = createSteadyContent(this.#list);
   #hooks;
   /** The queues of conversations as they are shown. */
   #queues = new Map();
-  /** Conversations that were opened before: promises of the look for messages of an earlier visit. */
+  /** Conversations that were opened: each with the promise of `#pauseEarlier`. */
   #opened = new Map();
   #key = "";
 
@@ -36,7 +38,7 @@ export class MessageQueue {
     this.#render();
   }
 
-  /** Move the messages of the new conversation to the id it has now. */
+  /** Move the messages of the new conversation to its id. */
   async assignId(key) {
     const before = this.#key;
     this.#key = key;
@@ -85,7 +87,7 @@ export class MessageQueue {
     await this.#change(key, (queue) => {
       if (queue.isPaused || !queue.messages.length) return queue;
       const [next, ...rest] = queue.messages;
-      // The tab that sent it is closed: the server may have accepted it, which the user can see.
+      // The tab that was sending it is closed. The user can see whether the server has accepted the message.
       if (next.sentBy) return { isPaused: true, messages: [{ ...next, sentBy: null }, ...rest] };
       first = next;
       return { ...queue, messages: [{ ...next, sentBy: TAB }, ...rest] };
@@ -93,7 +95,7 @@ export class MessageQueue {
     return first;
   }
 
-  /** Put a message first that was not accepted; the messages wait for the user. */
+  /** Put a message that was not accepted at the front; the messages then wait for the user. */
   putBack(key, message) {
     const stored = toStored(message);
     return this.#change(key, ({ messages }) => ({ isPaused: true, messages: [stored, ...messages] }));
@@ -114,7 +116,7 @@ export class MessageQueue {
     return (this.#queues.get(this.#key)?.messages ?? []).filter(({ sentBy }) => !sentBy);
   }
 
-  /** Let messages wait that no open tab has added, and those that a closed tab was about to send. */
+  /** Pause a queue that has messages that no open tab has added, or that a closed tab was sending. */
   async #pauseEarlier(key) {
     const tabs = await listTabs();
     await this.#change(key, (queue) => {
@@ -149,21 +151,25 @@ export class MessageQueue {
   }
 
   #render() {
-    const messages = this.#shown;
-    this.#list.hidden = messages.length === 0;
-    const isPaused = this.#queues.get(this.#key)?.isPaused;
-    this.#list.replaceChildren(...messages.map((message, at) => {
-      const text = message.text.trim() || message.files.map(({ name }) => name || translate("file")).join(", ");
-      const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
-      const files = message.files.length ? el("span.quiet", {}, ` +${message.files.length}`) : null;
-      return el("li.queued", {},
-        el("span.queued-text", { title: shown }, shown), files,
-        isPaused && at === 0 ? createButton(translate("send"), () => this.#send(), ".small") : null,
-        createIconButton("edit", translate("queue.edit", { text: shown }), () => this.#edit(message)),
-        createIconButton("cross", translate("queue.remove", { text: shown }), async () => {
-          byId("message").focus();
-          if (await this.#remove(message)) announce(translate("queue.removed"));
-        }));
-    }));
+    this.#show(() => {
+      const messages = this.#shown;
+      this.#list.hidden = messages.length === 0;
+      const isPaused = this.#queues.get(this.#key)?.isPaused;
+      return messages.map((message, at) => this.#createItem(message, isPaused && at === 0));
+    });
+  }
+
+  #createItem(message, canBeSent) {
+    const text = message.text.trim() || message.files.map(({ name }) => name || translate("file")).join(", ");
+    const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
+    const files = message.files.length ? el("span.quiet", {}, ` +${message.files.length}`) : null;
+    return el("li.queued", {},
+      el("span.queued-text", { title: shown }, shown), files,
+      canBeSent ? createButton(translate("send"), () => this.#send(), ".small") : null,
+      createIconButton("edit", translate("queue.edit", { text: shown }), () => this.#edit(message)),
+      createIconButton("cross", translate("queue.remove", { text: shown }), async () => {
+        byId("message").focus();
+        if (await this.#remove(message)) announce(translate("queue.removed"));
+      }));
   }
 }

@@ -29,7 +29,7 @@ export function initLanguage() {
   connectChoice(byId("language"));
 }
 
-/** The choice of a language loads the page again: nothing is lost, drafts are stored. */
+/** Choosing a language reloads the page. Nothing is lost: drafts are stored. */
 function connectChoice(select) {
   const chosen = readChosenLanguage();
   const options = Object.entries(LANGUAGES).map(([language, name]) => {

@@ -1,6 +1,6 @@
 // Forms for the arguments of a server's prompt, and for the variables of a resource template, with completion by the server.
 //
-// What a server says about a prompt is text. The filled-in prompt goes into the message field: the user sends it.
+// A server's description of a prompt is plain text. The filled-in prompt goes into the message field: the user sends it.
 
 import { byId, createButton, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
@@ -10,7 +10,7 @@ import { describeError } from "./descriptions.js";
 
 const DELAY = 150;
 
-/** Have a prompt filled in; `insert({text, files, taint})` receives it. A prompt without arguments has no form. */
+/** Open the form of a prompt; `insert({text, files, taint})` gets the result. Without arguments it is submitted at once. */
 export function openPromptForm(api, prompt, insert) {
   const { server, name } = prompt;
   openForm({
@@ -25,7 +25,7 @@ export function openPromptForm(api, prompt, insert) {
   });
 }
 
-/** Have the URI of a template built; `insert(uri)` receives it. */
+/** Open the form for the variables of a resource template; `insert(uri)` gets the expanded URI. */
 export function openTemplateForm(api, template, insert) {
   const { server, uri_template: uriTemplate } = template;
   openForm({
@@ -104,7 +104,7 @@ function completeWhileTyping({ name, input, options, read, complete }) {
   input.addEventListener("focus", refresh);
 }
 
-/** Return the message of a filled-in prompt, as the terminal builds it: one text, those of the assistant marked. */
+/** Return the message of a filled-in prompt, as the terminal builds it: one text, with the assistant's parts marked. */
 function toMessage({ messages, taint }) {
   const texts = [];
   const files = [];

@@ -1,9 +1,9 @@
 // The queued messages of conversations in the browser's database, which all tabs share.
 //
 // A queue is {isPaused, messages}, a message {id, text, files, taint, tab (which added it), sentBy (the tab that sends it)}.
-// A change is a transaction: no tab writes over what another one has changed. (In localStorage a tab may read old values.)
-// Locks say which tabs are open, and let one tab send at a time. Browsers offer them over HTTPS and on loopback; elsewhere
-// messages of an earlier visit always wait.
+// A change is a transaction: no tab overwrites a change of another tab. (In localStorage a tab may read old values.)
+// Locks tell which tabs are open, and let one tab send at a time. Browsers offer them over HTTPS and on loopback; without
+// them, messages of an earlier visit always wait for the user.
 
 const STORE = "queues";
 const TAB_PREFIX = "dial-tab:";
@@ -12,12 +12,12 @@ const EMPTY = { isPaused: false, messages: [] };
 /** The name of this tab until it is closed or reloaded. */
 export const TAB = createId();
 
-/** Queues that the database does not take, because it is full or disabled. They are kept while the page is open. */
+/** Queues that cannot be stored, because the database is full or disabled. They are kept while the page is open. */
 const unsaved = new Map();
 const channel = new BroadcastChannel("dial-queues");
 let database = null;
 
-// Other tabs see by this lock that the tab is open. It is never released.
+// This lock tells other tabs that the tab is open. It is never released.
 navigator.locks?.request(TAB_PREFIX + TAB, () => new Promise(() => {}));
 
 export function createId() {
@@ -31,12 +31,12 @@ export async function listTabs() {
   return new Set([TAB, ...names.map((name) => name.slice(TAB_PREFIX.length))]);
 }
 
-/** Change the queue of a conversation: `change(queue)` returns the new one. Resolves to it. */
+/** Change the queue of a conversation: `change(queue)` returns the new queue. Resolves to the new queue. */
 export async function changeQueue(key, change) {
   try {
     if (!unsaved.has(key)) return await changeStored(key, change);
   } catch {
-    // The change goes to the queue that is kept while the page is open.
+    // The database failed: change the queue that is kept while the page is open.
   }
   const queue = change(unsaved.get(key) ?? EMPTY);
   unsaved.set(key, queue);

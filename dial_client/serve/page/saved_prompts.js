@@ -1,4 +1,4 @@
-// Prompts of the user, kept in the browser's storage. `/` proposes them.
+// The user's own prompts, kept in the browser's storage. `/` in the message field proposes them.
 
 import { createButton, createIconButton, el, byId } from "./dom.js";
 import { translate } from "./language.js";

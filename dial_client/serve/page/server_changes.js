@@ -1,4 +1,4 @@
-// Changes of the configuration, where the operator allows them: adding a server, and using it or not.
+// Changes of the configuration, if the operator allows them: to add, enable, disable and remove servers.
 
 import { confirmAction, showToast } from "./dialogs.js";
 import { createButton, el } from "./dom.js";

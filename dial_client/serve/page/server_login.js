@@ -1,4 +1,4 @@
-// The OAuth login to a server: the page shows where it leads, and the user opens it in a tab of its own.
+// The OAuth login to a server: the page shows the host and scopes of the login, and the user opens it in a new tab.
 
 import { showToast } from "./dialogs.js";
 import { createButton, el } from "./dom.js";
@@ -6,7 +6,7 @@ import { escapeInvisible } from "./invisible_characters.js";
 import { translate } from "./language.js";
 import { describeError } from "./descriptions.js";
 
-/** Return the button that begins a login; `refresh` is called when the dialog closes. */
+/** Return the button that starts a login; `refresh` is called when the dialog closes. */
 export function createLoginButton(api, name, refresh) {
   const shown = escapeInvisible(name);
   const onclick = async () => {
@@ -27,7 +27,7 @@ export function createLoginButton(api, name, refresh) {
 }
 
 function openDialog(name, { url, host, scopes }, refresh) {
-  // The server chose the address: only one that a browser opens as a page is made a link.
+  // The server chose the URL: only an HTTP URL becomes a link.
   if (!/^https?:$/.test(new URL(url).protocol)) return;
   const onclose = () => {
     dialog.remove();

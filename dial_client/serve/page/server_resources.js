@@ -1,4 +1,4 @@
-// The resources of a server in its panel: they are listed, read, and attached to the message. Their words are plain text.
+// The resources of a server in its panel: they are listed, read, and attached to the message. Their texts are plain text.
 
 import { describeError } from "./descriptions.js";
 import { showToast } from "./dialogs.js";
@@ -14,9 +14,9 @@ const MAX_DESCRIPTION = 300;
 export class ServerResources {
   #api;
   #hooks;
-  /** Server to its {resources, templates}; to null while they are loaded. */
+  /** Server to its {resources, templates}; to null while they are being loaded. */
   #lists = new Map();
-  /** Another number after each change. */
+  /** Increases after each change. */
   revision = 0;
 
   /** `hooks`: {attach(mention), onChange()}: put a mention into the message; called when a list has been loaded. */

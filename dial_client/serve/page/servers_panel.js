@@ -28,7 +28,7 @@ export class ServersPanel {
   /** A promise of the panel of grants and decisions, which is loaded when this panel is opened. */
   #access = null;
   #below = el("div");
-  /** A promise of the module that changes servers, where the operator allows that. */
+  /** A promise of the module that changes servers, if the operator allows changes. */
   #loading = null;
   #changes = null;
   #rendered = "";

@@ -1,4 +1,4 @@
-// The service worker of the installed page. It answers one thing: the page itself while the server cannot be reached.
+// The service worker of the installed page. It shows an offline page if the page is opened and the server cannot be reached.
 // It stores nothing, and requests of the API do not pass through it.
 
 const OFFLINE = `<!doctype html>

@@ -11,7 +11,7 @@ const FORMATS = ["auto", "native", "react", "xml"];
 
 const formatPrice = (price) => formatNumber(price, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
-/** Describe what is known of a model: "262,144 tokens, $0.30 in and $1.20 out for a million tokens, no images". */
+/** Describe a model: "262,144 tokens, $0.30 input and $1.20 output per million tokens, no images". */
 export function describeModel(model) {
   const { context_window: window, input_usd_per_million: input, output_usd_per_million: output } = model;
   return [
@@ -44,7 +44,7 @@ function createNumber(value, min, max, step = 1) {
 const toNumber = (field) => (field.value === "" ? null : Number(field.value));
 
 /**
- * Open the dialog. `settings`: those of the conversation. `save(settings)` stores them. The lists of models and tools
+ * Open the dialog. `settings`: the conversation's settings. `save(settings)` stores them. The lists of models and tools
  * are loaded here.
  */
 export async function openSettings(api, { settings, save }) {
@@ -155,8 +155,8 @@ function createForm(settings, { models, default: standard, locked }, tools) {
 }
 
 /**
- * Checkboxes of servers and their tools. Tools of a server that is off are off too. What is off and not offered now, such
- * as the tools of a server that is starting, stays off.
+ * Checkboxes of servers and their tools. Disabling a server disables its tools, too. Disabled servers and tools that are
+ * not offered now, such as the tools of a server that is starting, stay disabled.
  */
 function createToolPicker(settings, tools) {
   const boxes = new Map();

@@ -10,7 +10,7 @@ const PAGE_SIZE = 40;
 /** Milliseconds after the last key before the search starts. */
 const SEARCH_DELAY = 200;
 
-/** What screen readers hear behind the title of a conversation. */
+/** Texts for screen readers after the title of a conversation. */
 const STATES = { waiting: translate("list.waiting"), running: translate("list.running") };
 
 const path = (id, rest = "") => `conversations/${encodeURIComponent(id)}${rest}`;
@@ -56,7 +56,7 @@ export class Sidebar {
     if (isSearch) announce(translate("list.found", { count: length }));
   }
 
-  /** Mark the open conversation, and those that are running or wait for the user. */
+  /** Mark the open conversation, and conversations that are running or wait for the user. */
   updateStates() {
     for (const item of this.#list.querySelectorAll("[data-id]")) {
       const { id } = item.dataset;
@@ -113,7 +113,7 @@ export class Sidebar {
     return section;
   }
 
-  /** Return the item of a conversation, with its title of now. */
+  /** Return the item of a conversation, updated to its current title. */
   #updateItem({ id, title, running }) {
     const item = this.#items.get(id) ?? this.#createItem(id);
     this.#items.set(id, item);

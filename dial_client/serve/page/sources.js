@@ -1,4 +1,4 @@
-// The sources of an answer: numbers in its text, and a list behind it. The same rules as in citations.py.
+// The sources of an answer: numbers in its text, and a list after it. The same rules as in citations.py.
 
 import { el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
@@ -10,7 +10,7 @@ const MAX_QUOTE = 120;
 /** A number in a text, as `insertMarkers` and many models write it. */
 const MARKER = /\[(\d{1,4})\]/g;
 
-/** Elements in which a number in brackets is no marker. */
+/** Elements in which a number in brackets is not a marker. */
 const NO_MARKERS = "a, code, pre, math, .math";
 
 let lists = 0;
@@ -25,7 +25,7 @@ function groupBySource(citations) {
   return [...groups.values()];
 }
 
-/** Return the text with "[1]" behind each cited part, where the model has not written it. Spans count code points. */
+/** Return the text with "[1]" after each cited part, unless the model has written it. Spans count code points. */
 export function insertMarkers(text, citations) {
   const characters = Array.from(text);
   const places = new Map();
@@ -102,7 +102,7 @@ function createMarker(number, item) {
   return el("sup.marker", {}, marker);
 }
 
-/** Return a link within the page. Its address is for the exported file: on the page it would be another conversation. */
+/** Return a link within the page. Its address is for the exported file: on the page it would name a conversation. */
 function createJump(target, attributes, text) {
   const onclick = (event) => {
     event.preventDefault();

@@ -3,21 +3,21 @@
 import { parseInline, toPlainText } from "./markdown_inline.js";
 import { translate } from "./language.js";
 
-/** Milliseconds between two announcements: each waits in the speech of the one before. */
+/** Milliseconds between two announcements: a screen reader speaks one after another. */
 const PAUSE = 3_000;
 
-/** Characters that are announced; of a longer answer the length is announced at its end. */
+/** Characters that are announced. The end of a longer answer announces its length. */
 const MAX_SPOKEN = 2_000;
 
 /** The end of a sentence, a heading or an item. */
 const END = /[.!?…]["'”’»)\]*_]*(?=\s)|[。！？]["”’」』）]*|\n/g;
 
-/** Characters of the end of a sentence that may have come before the white space behind it. */
+/** Characters of the end of a sentence that an earlier piece of text may contain, before the white space arrives. */
 const LONGEST_END = 8;
 
-/** What stands before the text of a line: quote marks, and the mark of a heading or of an item. */
+/** The prefix of a line: quote marks, and the mark of a heading or of an item. */
 const PREFIX = /^\s*(?:>\s*)*(?:(#{1,6})\s+|([-*+])\s+(?:\[[ xX]\]\s+)?|(\d{1,9})[.)]\s+)?/;
-/** Marks of emphasis or code that goes over several sentences. */
+/** Marks of emphasis or code that spans several sentences. */
 const STRAY_MARKS = /\*{2,3}|`|(?<=\S)\*(?=\s|$)/g;
 const RULE = /^\s*(?:[-*_]\s*){3,}$/;
 const BLOCK = /^\s*(`{3,}|~{3,}|\||\$\$|\\\[)/;
@@ -86,7 +86,7 @@ export class SpokenAnswer {
     if (text) this.#speak(text);
   }
 
-  /** Return what of a text may still be announced: whole sentences if there are any. */
+  /** Return the beginning of a text that may still be announced: whole sentences if there are any. */
   #clip(text) {
     const line = text.replace(/\s+/g, " ").trim();
     const room = this.#room;
@@ -145,12 +145,12 @@ export class SpokenAnswer {
   #endBlock() {
     const { isTable, isFormula, count } = this.#block;
     this.#block = null;
-    // The header of a table and the line below it are no rows.
+    // The header of a table and the line below it are not counted as rows.
     if (isTable) this.#ready += `\n${translate("answer.table", { count: Math.max(0, count - 2) })}\n`;
     else this.#ready += `\n${translate(isFormula ? "answer.formula" : "answer.code", { count })}\n`;
   }
 
-  /** Add a text of a line, or with `isEnd` its last text. A line of a paragraph may go on in the next line. */
+  /** Add a text of a line, or with `isEnd` its last text. A line of a paragraph may continue in the next line. */
   #addText(text, { isEnd = false } = {}) {
     const [prefix, heading, bullet, number] = this.#isLineStart ? PREFIX.exec(text) : [""];
     const plain = toPlainText(parseInline(text.slice(prefix.length), { open: true })).replace(STRAY_MARKS, "");
@@ -159,7 +159,7 @@ export class SpokenAnswer {
   }
 }
 
-/** Return the position behind the last sentence; 0 if none has ended. */
+/** Return the position after the last complete sentence; 0 if there is none. */
 function findLastEnd(text) {
   let end = 0;
   for (const found of text.matchAll(END)) end = found.index + found[0].length;

@@ -1,4 +1,4 @@
-// Content that is rendered again while a person uses it: a click that has begun lands, and the focus stays at its control.
+// Content that is rendered again while the user works with it: clicks in progress and the focus are kept.
 
 /** Return a function that shows new content of an element; it takes a function that returns the new children. */
 export function createSteadyContent(element) {

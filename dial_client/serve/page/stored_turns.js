@@ -4,7 +4,7 @@
  * Split a conversation into turns: a user message and everything up to the next one. A turn is {messages, details,
  * question, answer, questionVersions, answerVersions}: positions in the store, or null, and versions as the server has
  * them, or null. `details` are [{at, ...}]: `at` is the number of messages of the turn up to their end.
- * `running`: the id of a turn whose events are shown, in place of what is stored of it.
+ * `running`: the id of a turn whose events are shown instead of its stored details.
  */
 export function toTurns({ messages, positions = [], versions = [], turns: ended = [] }, running = null) {
   const details = ended.filter(({ turn }) => turn !== running);
@@ -33,7 +33,7 @@ export const countCalls = (messages) => messages.reduce((sum, { tool_calls: call
 
 /**
  * Return the beginning of a running turn: what earlier turns left (an answer that is being continued), its user message
- * and replies up to so many calls, with their results.
+ * and replies with at most `calls` calls, with their results.
  */
 export function cutAfter(turn, calls) {
   const { messages } = turn;
@@ -61,7 +61,7 @@ export function toSteps({ messages, details }) {
   return steps;
 }
 
-/** Return the reasoning and the endpoint's calls of a turn behind these messages. */
+/** Return the reasoning and the endpoint's calls that come directly after the messages `before` of a turn. */
 function stepsBefore(run, before) {
   const replies = before.filter(({ role }) => role === "assistant");
   const rounds = replies.filter(({ tool_calls: calls }) => calls?.length).length;

@@ -1,10 +1,10 @@
-// The words of the page in English, by keys. `strings_de.js` and its like have the same keys in other languages.
+// The texts of the page in English, by keys. `strings_de.js` and similar files have the same keys in other languages.
 //
-// {name} stands for a value. Where a text has a {count}, "KEY.one" is its form for 1; other languages have the forms
+// {name} is replaced by a value. If a text has a {count}, "KEY.one" is its form for 1; other languages have the forms
 // of their plural rules, such as "KEY.few". A key that another language lacks is shown in English.
 
 export const ENGLISH = {
-  // Words of several places
+  // Texts that several places use
   "cancel": "Cancel", "close": "Close", "delete": "Delete", "remove": "Remove",
   "remove.name": "Remove {name}",
   "save": "Save", "send": "Send", "edit": "Edit", "name": "Name", "none": "None.", "open": "Open",
@@ -40,11 +40,11 @@ export const ENGLISH = {
   "composer.stop": "Stop", "composer.later": "Send after this answer",
 
   // Commands of the message field
-  "command.new": "Begin a new conversation", "command.find": "Search in this conversation",
+  "command.new": "Start a new conversation", "command.find": "Search in this conversation",
   "command.print": "Print this conversation", "command.fork": "Continue this conversation in a copy",
-  "command.servers": "Show the servers and their tools", "command.attach": "Attach files of this device",
+  "command.servers": "Show the servers and their tools", "command.attach": "Attach files from this device",
   "command.stop": "Stop the answer", "command.theme": "Change between light and dark colours",
-  "command.prompts": "Save and remove prompts of your own",
+  "command.prompts": "Save and remove your own prompts",
   "command.undo": "Take back the last question and its answer",
   "command.redo": "Bring back what /undo has taken back",
   "command.compact": "Let the model summarize the older messages",
@@ -67,8 +67,8 @@ export const ENGLISH = {
 
   // Attachments and queued messages
   "attach.pasted": "pasted text.txt", "attach.unreadable": "{name} cannot be read.",
-  "attach.refused": "{name} was not attached: {reason}", "attach.size": "the files of a message have at most 20 MB.",
-  "attach.empty": "it is empty.", "attach.sound": "the models here take no sound and no video.",
+  "attach.refused": "{name} was not attached: {reason}", "attach.size": "all files of a message may have at most 20 MB.",
+  "attach.empty": "it is empty.", "attach.sound": "audio and video are not supported.",
   "attach.large": "attach PNG, JPEG, GIF or WebP images, PDF documents, or text files of at most {size} kB.",
   "attach.kinds": "attach text files, PNG, JPEG, GIF or WebP images, or PDF documents.",
   "attach.added": "{name} attached", "attach.removed": "{name} removed",
@@ -147,8 +147,8 @@ export const ENGLISH = {
   "approval.changed": "You changed the arguments. The call runs with these:", "approval.reason": "Reason (optional)",
   "approval.reason_label": "Reason for the model", "approval.once": "Allow once",
   "approval.conversation": "This conversation", "approval.always": "Always", "approval.deny": "Deny",
-  "approval.review": "Review", "approval.unfit": "The arguments do not fit: {problems}",
-  "approval.title": "Its own title: “{title}”", "approval.claims": "{server} says {claims}.",
+  "approval.review": "Review", "approval.unfit": "The arguments are invalid: {problems}",
+  "approval.title": "The server's title for it: “{title}”", "approval.claims": "{server} says {claims}.",
   "approval.description": "Description from {server}",
   "approval.definition": "The tool's definition has changed since you allowed it:",
   "approval.no_arguments": "No arguments.", "approval.all_arguments": "All arguments",
@@ -162,7 +162,7 @@ export const ENGLISH = {
   "claim.not_destructive": "that it destroys no data",
   "claim.open_world": "that it reaches other systems, such as the web",
   "claim.closed_world": "that it reaches no other systems",
-  "claim.idempotent": "that repeating a call changes nothing more",
+  "claim.idempotent": "that repeating a call has no further effect",
   "arguments.json": "Arguments as JSON", "arguments.not_object": "The arguments are not a JSON object.",
   "arguments.not_json": "{name} is not JSON.", "arguments.include": "Include {name}",
   "arguments.optional": "optional", "arguments.any_type": "any value, as JSON.", "arguments.type": "{type}, as JSON.",
@@ -175,15 +175,15 @@ export const ENGLISH = {
   // Apps of servers
   "app.of": "App of {server}", "app.close": "Close the app", "app.show": "Show the app",
   "app.loading": "The app is loading…", "app.failed": "The app cannot be shown: {error}", "app.again": "Try again",
-  "app.reaches": "reaches {hosts}", "app.left_out": "Not allowed: {hosts}",
-  "app.origins": "This app loads from, or sends to: {hosts}", "app.closed_by_user": "Closed by the user.",
-  "app.closed_by_app": "Closed by the app.", "app.closed_by_others": "Closed: other apps are open.",
+  "app.reaches": "connects to {hosts}", "app.left_out": "Not allowed: {hosts}",
+  "app.origins": "This app loads data from, or sends data to: {hosts}", "app.closed_by_user": "Closed by the user.",
+  "app.closed_by_app": "Closed by the app.", "app.closed_by_others": "Closed: too many apps are open.",
   "app.flood": "The app was closed: it sent too many messages.",
   "app.reloads": "The app was closed: it reloads itself.",
   "app.wants_message": "The app of {server} wants to send this message in your name:",
   "app.wants_link": "The app of {server} wants to open this address:", "app.refuse": "Refuse",
 
-  // Servers and what was allowed
+  // Servers and grants
   "servers.label": "servers",
   "servers.label.one": "server", "servers.failed": ", {number} failed", "servers.show": "{text}. Show the servers",
   "resource.count": "{count} resources", "resource.count.one": "1 resource", "resource.read": "Read",
@@ -201,13 +201,13 @@ export const ENGLISH = {
   "servers.disable_name": "Disable {server}", "servers.remove": "Remove {server} from the configuration?",
   "servers.add": "Add a server", "servers.add_button": "Add", "servers.entry": "Entry, as in servers.json",
   "servers.not_json": "The entry is not JSON.",
-  "servers.command": "A server with a command is a program that runs on the machine of dial-chat.",
+  "servers.command": "A server with a command is a program. It runs on the machine where dial-chat runs.",
   "state.starting": "starting", "state.sleeping": "sleeping, starts when needed", "state.ready": "ready",
   "state.restarting": "restarting", "state.failed": "failed", "state.stopped": "stopped",
   "state.disabled": "disabled",
   "login.button": "Log in…", "login.title": "Log in to {server}",
-  "login.host": "The login takes place at {host}, in a new tab. It leads back to this service.",
-  "login.scopes": "It asks for: {scopes}", "login.open": "Open the login",
+  "login.host": "You log in at {host}, in a new tab, and then return to this service.",
+  "login.scopes": "Requested scopes: {scopes}", "login.open": "Open the login",
   "tool.title": "Call {tool} of {server}", "tool.call": "Call", "tool.calling": "Calling…", "tool.schema": "Schema",
   "tool.schema_label": "Schema of the arguments", "tool.no_output": "No output.",
   "access.waiting": "Waiting for approval: {count}", "access.grants": "Allowed tools: {count}",
@@ -216,20 +216,20 @@ export const ENGLISH = {
   "scope.always": "always", "scope.session": "until the server stops", "scope.conversation": "in one conversation",
 
   // Settings and prompts
-  "settings.title": "Settings of this conversation", "settings.standard": "as the server",
-  "settings.standard_model": "{model} (of the server)", "settings.reset": "Reset", "settings.model": "Model",
+  "settings.title": "Settings of this conversation", "settings.standard": "server default",
+  "settings.standard_model": "{model} (server default)", "settings.reset": "Reset", "settings.model": "Model",
   "settings.system": "Instructions", "settings.temperature": "Temperature", "settings.tool_format": "Tool format",
-  "settings.max_tokens": "Tokens of a reply", "settings.max_depth": "Rounds of tool calls",
-  "settings.timeout": "Seconds of a turn", "settings.locked": "Fixed by the operator: {names}.",
+  "settings.max_tokens": "Maximum tokens per reply", "settings.max_depth": "Maximum rounds of tool calls",
+  "settings.timeout": "Maximum seconds per turn", "settings.locked": "Fixed by the operator: {names}.",
   "settings.tools": "Tools", "settings.no_tools": "No tools", "settings.host": "this program",
   "preset": "Preset",
   "preset.title": "Presets", "preset.name": "Name of the preset", "preset.choose": "Choose a preset",
   "preset.none": "No presets yet", "preset.save": "Save as preset", "preset.saved": "Saved in this browser",
-  "model.price": "${input} in and ${output} out for a million tokens", "model.text_tools": "tools as text",
+  "model.price": "${input} input and ${output} output per million tokens", "model.text_tools": "tools as text",
   "model.no_images": "no images", "model.documents": "PDF documents",
   "prompt.origin": "Prompt {name} of the server {server}", "prompt.template": "{template} of the server {server}",
-  "prompt.insert": "Insert", "prompt.own": "Prompts of your own",
-  "prompt.own_text": "They are kept in this browser. Type / and their name to use them.",
+  "prompt.insert": "Insert", "prompt.own": "Your own prompts",
+  "prompt.own_text": "They are stored in this browser. Type / and a name to use a prompt.",
   "prompt.name": "Name, without spaces", "prompt.text": "Text",
 
   // Errors and the token

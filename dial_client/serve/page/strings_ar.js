@@ -1,4 +1,4 @@
-// The words of the page in Arabic. The keys are those of strings.js.
+// The texts of the page in Arabic, with the keys of strings.js.
 
 export const TEXTS = {
   "cancel": "إلغاء", "close": "إغلاق", "delete": "حذف", "remove": "إزالة",
@@ -133,7 +133,7 @@ export const TEXTS = {
   "app.loading": "جارٍ تحميل التطبيق…", "app.failed": "يتعذر عرض التطبيق: {error}", "app.again": "حاول مجدداً",
   "app.reaches": "يصل إلى {hosts}", "app.left_out": "غير مسموح: {hosts}",
   "app.origins": "يحمّل هذا التطبيق من، أو يرسل إلى: {hosts}", "app.closed_by_user": "أغلقه المستخدم.",
-  "app.closed_by_app": "أغلقه التطبيق.", "app.closed_by_others": "مغلق: تطبيقات أخرى مفتوحة.",
+  "app.closed_by_app": "أغلقه التطبيق.", "app.closed_by_others": "مغلق: عدد التطبيقات المفتوحة كبير جداً.",
   "app.flood": "أُغلق التطبيق: أرسل رسائل كثيرة جداً.", "app.reloads": "أُغلق التطبيق: يعيد تحميل نفسه.",
   "app.wants_message": "يريد تطبيق {server} إرسال هذه الرسالة باسمك:",
   "app.wants_link": "يريد تطبيق {server} فتح هذا العنوان:", "app.refuse": "رفض",

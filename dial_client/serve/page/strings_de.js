@@ -1,4 +1,4 @@
-// The words of the page in German. The keys are those of strings.js.
+// The texts of the page in German, with the keys of strings.js.
 
 export const TEXTS = {
   "cancel": "Abbrechen", "close": "Schließen", "delete": "Löschen", "remove": "Entfernen",
@@ -149,7 +149,7 @@ export const TEXTS = {
   "app.reaches": "erreicht {hosts}", "app.left_out": "Nicht erlaubt: {hosts}",
   "app.origins": "Diese App lädt von diesen Adressen oder sendet an sie: {hosts}",
   "app.closed_by_user": "Vom Benutzer geschlossen.", "app.closed_by_app": "Von der App geschlossen.",
-  "app.closed_by_others": "Geschlossen: Andere Apps sind offen.",
+  "app.closed_by_others": "Geschlossen: Zu viele Apps sind offen.",
   "app.flood": "Die App wurde geschlossen: Sie hat zu viele Nachrichten gesendet.",
   "app.reloads": "Die App wurde geschlossen: Sie lädt sich selbst neu.",
   "app.wants_message": "Die App von {server} möchte diese Nachricht in Ihrem Namen senden:",

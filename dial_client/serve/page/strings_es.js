@@ -1,4 +1,4 @@
-// The words of the page in Spanish. The keys are those of strings.js.
+// The texts of the page in Spanish, with the keys of strings.js.
 
 export const TEXTS = {
   "cancel": "Cancelar", "close": "Cerrar", "delete": "Eliminar", "remove": "Quitar", "remove.name": "Quitar {name}",
@@ -146,7 +146,7 @@ export const TEXTS = {
   "app.reaches": "accede a {hosts}", "app.left_out": "No permitido: {hosts}",
   "app.origins": "Esta aplicación carga de estas direcciones, o les envía datos: {hosts}",
   "app.closed_by_user": "Cerrada por el usuario.", "app.closed_by_app": "Cerrada por la aplicación.",
-  "app.closed_by_others": "Cerrada: hay otras aplicaciones abiertas.",
+  "app.closed_by_others": "Cerrada: hay demasiadas aplicaciones abiertas.",
   "app.flood": "La aplicación se cerró: envió demasiados mensajes.",
   "app.reloads": "La aplicación se cerró: se recarga a sí misma.",
   "app.wants_message": "La aplicación de {server} quiere enviar este mensaje en tu nombre:",

@@ -1,4 +1,4 @@
-// The words of the page in French. The keys are those of strings.js.
+// The texts of the page in French, with the keys of strings.js.
 
 export const TEXTS = {
   "cancel": "Annuler", "close": "Fermer", "delete": "Supprimer", "remove": "Retirer", "remove.name": "Retirer {name}",

@@ -1,4 +1,4 @@
-// The words of the page in Japanese. The keys are those of strings.js.
+// The texts of the page in Japanese, with the keys of strings.js.
 
 export const TEXTS = {
   "cancel": "キャンセル", "close": "閉じる", "delete": "削除", "remove": "取り除く", "remove.name": "{name} を取り除く", "save": "保存",
@@ -93,7 +93,7 @@ export const TEXTS = {
   "app.show": "アプリを表示", "app.loading": "アプリを読み込んでいます…", "app.failed": "アプリを表示できません: {error}", "app.again": "もう一度試す",
   "app.reaches": "接続先: {hosts}", "app.left_out": "許可されていません: {hosts}",
   "app.origins": "このアプリは次の接続先から読み込むか、そこへ送信します: {hosts}", "app.closed_by_user": "ユーザーが閉じました。",
-  "app.closed_by_app": "アプリが閉じました。", "app.closed_by_others": "閉じました: ほかのアプリが開いています。",
+  "app.closed_by_app": "アプリが閉じました。", "app.closed_by_others": "閉じました: 開いているアプリが多すぎます。",
   "app.flood": "アプリを閉じました: メッセージを送りすぎました。", "app.reloads": "アプリを閉じました: 自分自身を再読み込みしています。",
   "app.wants_message": "{server} のアプリが、あなたの名前で次のメッセージを送ろうとしています:", "app.wants_link": "{server} のアプリが次のアドレスを開こうとしています:",
   "app.refuse": "断る", "servers.label": "サーバー", "servers.label.one": "サーバー", "servers.failed": "、{number} 件が失敗",

@@ -1,10 +1,10 @@
-// What `/` and `@` propose in the message field: commands, saved prompts and prompts of servers, resources and files.
+// The suggestions for `/` and `@` in the message field: commands, saved prompts and prompts of servers, resources, files.
 
 import { toMention } from "./mentions.js";
 import { loadSavedPrompts, openSavedPrompts } from "./saved_prompts.js";
 import { translate } from "./language.js";
 
-/** Milliseconds for which lists of servers are kept: the server itself knows when they change. */
+/** Milliseconds for which the page keeps lists of prompts and resources. */
 const FRESH = 5_000;
 
 const loadForms = () => import("./prompt_form.js");
@@ -37,7 +37,7 @@ export class Suggestions {
     return isComplete ? null : { from, to: position, options };
   }
 
-  /** Return what runs the command or prompt that a text names; null if it names none. */
+  /** Return the function that runs the command or prompt that a text names; null if it names none. */
   async findCommand(text) {
     if (!/^\/\S+(?: \w+)?$/.test(text)) return null;
     const option = (await this.#findCommands(text.slice(1))).find(({ label }) => label === text);
@@ -87,7 +87,7 @@ export class Suggestions {
     return rank([file, ...(typed.includes(":") ? [] : prefixes), ...listed, ...formed], typed);
   }
 
-  /** Return a list of the servers. The list of a moment ago is used while the user types. */
+  /** Return the servers' prompts or resources. While the user types, a list is kept and used again. */
   #list(name, empty) {
     const kept = this.#lists.get(name);
     if (kept && performance.now() - kept.time < FRESH) return kept.promise;
@@ -97,16 +97,16 @@ export class Suggestions {
   }
 }
 
-/** Return the options that match what was typed: first those that begin with it, then those that contain it. */
+/** Return the options that match the typed text: first options that begin with it, then options that contain it. */
 function rank(options, typed) {
-  const wanted = typed.toLowerCase();
+  const query = typed.toLowerCase();
   const position = ({ label, detail }) => {
     const name = label.slice(1).toLowerCase();
-    if (name.startsWith(wanted)) return 0;
-    // Behind a command there is a sentence more often than the second word of another command.
-    if (wanted.includes(" ")) return 3;
-    if (name.includes(wanted)) return 1;
-    return (detail ?? "").toLowerCase().includes(wanted) ? 2 : 3;
+    if (name.startsWith(query)) return 0;
+    // The text after a command is a sentence more often than the second word of another command.
+    if (query.includes(" ")) return 3;
+    if (name.includes(query)) return 1;
+    return (detail ?? "").toLowerCase().includes(query) ? 2 : 3;
   };
   const ranked = options.map((option) => [position(option), option]).filter(([rank_]) => rank_ < 3);
   return ranked.sort(([first], [second]) => first - second).map(([, option]) => option);

@@ -1,6 +1,6 @@
 // The text of a table for other programs. Does not use the document.
 
-/** Return a table as CSV (RFC 4180). Spreadsheets take a cell that begins with "=" for a formula: it gets an apostrophe. */
+/** Return a table as CSV (RFC 4180). A cell that a spreadsheet would treat as a formula ("=…") gets an apostrophe. */
 export function toCsv(rows) {
   const cell = (text) => {
     const safe = /^[=+@\t]|^-(?![\d.,\s]*$)/.test(text) ? `'${text}` : text;

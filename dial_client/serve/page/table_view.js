@@ -5,11 +5,11 @@ import { translate } from "./language.js";
 import { parseInline, toPlainText } from "./markdown_inline.js";
 import { toCsv, toMarkdown } from "./table_text.js";
 
-/** Characters of a column that count for its width in a long table. */
+/** Minimum and maximum characters that count for the width of a column in a long table. */
 const MIN_WIDTH = 4;
 const MAX_WIDTH = 40;
 
-/** The blocks of tables to the tables that they show. */
+/** Maps the element of a table to the table. */
 const tables = new WeakMap();
 
 /** Render a table, or a part of one. `renderCell(text)` returns the nodes of a cell. */
@@ -26,7 +26,7 @@ export function renderTable(table, renderCell) {
   return block;
 }
 
-/** Render the last row and those that follow it: the text before them is the same. */
+/** Render the last row and the new rows after it: the text before them is the same. */
 export function growTable(block, before, now, renderCell) {
   const kept = before.rows.length - 1;
   if (kept < 0 || now.rows.length <= kept || before.header.length !== now.header.length) return false;
@@ -54,7 +54,7 @@ function listParts(table) {
 function createColumns(table) {
   const [{ header, rows }] = listParts(table);
   const widths = header.map((name, at) => {
-    const longest = rows.reduce((most, row) => Math.max(most, row[at]?.length ?? 0), name.length);
+    const longest = rows.reduce((length, row) => Math.max(length, row[at]?.length ?? 0), name.length);
     return Math.min(Math.max(longest, MIN_WIDTH), MAX_WIDTH) + 3;
   });
   const sum = widths.reduce((total, width) => total + width, 0);

@@ -1,4 +1,4 @@
-// Dark and light colours: those of the system unless the user chooses others.
+// Dark and light colours: the system's choice unless the user chooses another.
 
 import { byId } from "./dom.js";
 import { translate } from "./language.js";

@@ -1,4 +1,4 @@
-// The card of a tool call. Folded it is a line; open it has the arguments, progress and result.
+// The card of a tool call: one line, which unfolds to the arguments, progress and result.
 
 import { createAppFrame } from "./app_services.js";
 import { toJson, createCopyButton, el, createIcon, setText } from "./dom.js";
@@ -132,7 +132,7 @@ const SECTIONS = {
   error: { title: translate("call.error"), copy: translate("call.copy_error") },
 };
 
-/** Return the nodes of a name that may be broken behind its words, as in "show_|counter". */
+/** Return the nodes of a name in which a line may break after each word, as in "show_|counter". */
 function separateWords(name) {
   return name.split(/(?<=[._/-])/).flatMap((word, at) => (at ? [el("wbr"), word] : [word]));
 }

@@ -1,6 +1,6 @@
 // A dialog in which the user calls one tool: its schema, a form for its arguments, the approval, and the result.
 //
-// The call passes the approvals and the audit log like a call of the model. No conversation has it, and no model reads it.
+// Approvals and the audit log apply to it as to a call of the model. It is part of no conversation, and no model reads it.
 
 import { readEvents } from "./api.js";
 import { renderRequest } from "./approvals.js";

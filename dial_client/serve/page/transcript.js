@@ -22,7 +22,7 @@ export class Transcript extends EventTarget {
   #abort = null;
   /** Functions that build the turns that are not shown yet. */
   #earlier = [];
-  /** The state of the conversation at the server that is shown, and what ends the watch for another one. */
+  /** The server's state of the conversation that is shown, and the function that stops polling for changes. */
   #state = null;
   #endWatch;
   #compared = Promise.resolve();
@@ -35,7 +35,7 @@ export class Transcript extends EventTarget {
     this.id = id;
     this.title = "";
     this.settings = {};
-    this.count = 0; // of user messages
+    this.count = 0; // the number of user messages
     this.status = "";
     this.isRunning = false;
     this.isStopping = this.isDisconnected = false;
@@ -63,7 +63,7 @@ export class Transcript extends EventTarget {
     await this.#show(await this.#fetch());
   }
 
-  /** Show what others have done to the conversation, and follow its running turn. */
+  /** Show changes that others made to the conversation, and follow its running turn. */
   async catchUp() {
     await this.#compared;
     if (this.id !== null && !this.isRunning && (await this.#readState()) !== this.#state) await this.load();
@@ -190,7 +190,7 @@ export class Transcript extends EventTarget {
     }
   }
 
-  /** Store the settings of the conversation, which its next turn has. */
+  /** Store the settings of the conversation, which apply from its next turn on. */
   async saveSettings(settings) {
     await this.#create();
     ({ settings: this.settings } = await this.#api.fetchJson("PATCH", this.#path(), { settings }));
@@ -213,7 +213,7 @@ export class Transcript extends EventTarget {
     });
   }
 
-  /** Stop following the running turn; the turn itself goes on. */
+  /** Stop following the running turn; the turn itself continues. */
   close() {
     this.#abort?.abort();
     this.#endWatch();
@@ -235,7 +235,7 @@ export class Transcript extends EventTarget {
     return this.#api.fetchJson("GET", this.#path(), undefined, signal);
   }
 
-  /** Render stored messages. A running turn is cut after its first `calls` calls: its events bring the rest. */
+  /** Render stored messages. A running turn is cut after its first `calls` calls: the rest comes with its events. */
   #render(stored, { calls = 0, running = stored.running } = {}) {
     const isRunning = Boolean(running);
     const turns = toTurns(stored, running);

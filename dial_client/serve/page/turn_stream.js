@@ -75,7 +75,7 @@ export async function waitForEnd(turn, read, { onWait, signal }) {
   }
 }
 
-/** Wait for so long, or until the network is back or `signal` is aborted. */
+/** Wait for a time, or until the network is back or `signal` is aborted. */
 function pause(milliseconds, signal) {
   return new Promise((resolve) => {
     const end = () => {

@@ -16,10 +16,10 @@ import { listVersions } from "./version_switcher.js";
 import { translate } from "./language.js";
 import { describeStopReason, describeUsage } from "./descriptions.js";
 
-/** Ends of a turn after which there may be more of the answer. */
+/** Stop reasons after which the answer can be continued. */
 const CUT = ["truncated", "cancelled", "timeout", "max_depth", "token_budget"];
 
-/** Replace the view of a text by one with the numbers of its sources, which lead to their list. */
+/** Replace the view of a text by a view with the numbers of its sources, which link to the list. */
 function markSources(view, citations, list) {
   const root = el("div.prose");
   view.root.replaceWith(root);
@@ -121,7 +121,7 @@ export class TurnView {
     this.#answer.append(...parts.map((part) => renderPart(part, translate("answer.image"))));
   }
 
-  /** Number the sources in the last text, if that is the answer of `length` code points, and list them behind it. */
+  /** Number the sources in the last text, if that is the answer of `length` code points, and list them after it. */
   addSources(citations, length) {
     if (!citations?.length) return;
     this.#endText();
@@ -202,7 +202,7 @@ export class TurnView {
     this.#renderFoot();
   }
 
-  /** Take up the answer again: further text is the rest of it. Notes on its first part then stand before the whole. */
+  /** Continue the last answer: further text extends it. The notes on its first part move before the answer. */
   resume() {
     this.element.querySelector(".turn-foot")?.remove();
     const last = this.#texts.at(-1);
@@ -230,7 +230,7 @@ export class TurnView {
     this.card(record.id).finish({ success: !record.is_error, content: record.content, duration: record.duration_s });
   }
 
-  /** Show a stored message of the model, a tool or the system. `records`: what is known of the calls of its turn. */
+  /** Show a stored message of the model, a tool or the system. `records`: the details of the calls of its turn. */
   #addMessage(message, serverOf, records) {
     if (message.role === "tool") {
       const at = records.findIndex(({ id }) => id === message.tool_call_id);
@@ -280,7 +280,7 @@ export class TurnView {
     this.#user.replaceChildren(speaker, ...renderUserMessage(this.message), this.#renderUserButtons());
   }
 
-  /** The first button is at the right, where it stays when the others appear before it. */
+  /** The button to copy stays at the end of the row when the other buttons appear before it. */
   #renderUserButtons() {
     const { question, questionVersions } = this.#stored ?? {};
     const { switchTo, remove } = this.#actions;
@@ -297,7 +297,7 @@ export class TurnView {
     return this.#userButtons.element;
   }
 
-  /** Let the user edit the message where it is. */
+  /** Replace the message with a form that edits it. */
   edit() {
     const { question } = this.#stored ?? {};
     if (typeof question !== "number" || this.isEdited) return;
@@ -325,7 +325,7 @@ export class TurnView {
       ...listVersions(answerVersions, "answer", this.#actions.switchTo),
       [`usage ${usage}`, () => el("span.quiet.usage", {}, usage)],
     ]);
-    // Moving the element would end a click that has begun.
+    // Moving the element would interrupt a click in progress.
     if (this.#foot.element.parentElement !== this.element) this.element.append(this.#foot.element);
   }
 

@@ -1,7 +1,7 @@
 // A user's message, {text, files, resources}: parsed from a stored message, rendered, and as the body of a request.
 //
-// `files` are the parts that are not text; `resources` are the texts of resources the text mentions. A summary that stands
-// for older messages is a resource too: the user did not write it.
+// `files` are the parts that are not text; `resources` are the texts of resources the text mentions. A summary that
+// replaces older messages is a resource too: the user did not write it.
 
 import { el, createIcon, setText } from "./dom.js";
 import { toResource } from "./app_contexts.js";
@@ -18,7 +18,7 @@ export function parseUserMessage({ content, replaces }) {
   return { text: toText(texts.filter((part) => !part.foreign)), files, resources };
 }
 
-/** Return the text files among the resources of a message as files again, so that a new version of it has them too. */
+/** Return the text files among the resources of a message as files, so that a new version of the message has them too. */
 export function toAttachedFiles(resources = []) {
   const found = resources.map((text) => /^\[file ([^\n]*); the user attached it\]\n([^]*)\n\[end of file\]$/.exec(text));
   return found.filter(Boolean).map(([, name, text]) => {
@@ -48,7 +48,7 @@ function renderResource(text) {
 
 const toContext = ({ server, text }) => ({ server, text });
 
-/** Build the body of a chat request: a text, or parts in the form of OpenAI's API. */
+/** Build the body of a chat request: a text, or parts in the format of OpenAI's API. */
 export function toRequestBody({ text, files, taint, contexts = [] }) {
   const origin = { ...(taint ? { taint } : {}), ...(contexts.length ? { app_contexts: contexts.map(toContext) } : {}) };
   if (!files.length) return { text, ...origin };

@@ -13,7 +13,7 @@ const LABELS = {
  * `onSwitch(position)` shows another version.
  */
 function renderVersions({ positions, current }, kind, onSwitch) {
-  // A version that is missing comes behind the others: an answer that failed.
+  // A shown version without a position, such as an answer that failed, counts as the last one.
   const count = positions.length + (current === null ? 1 : 0);
   const at = current ?? count - 1;
   const go = (index) => () => onSwitch(positions[index]);
@@ -26,7 +26,7 @@ function renderVersions({ positions, current }, kind, onSwitch) {
   return el("span.versions", { role: "group", "aria-label": label }, previous, number, next);
 }
 
-/** The entries of a ButtonRow for the switch: none without versions, another one for each state of the switch. */
+/** Return the entries of a ButtonRow for the switch: none without versions. Each state of the switch has its own key. */
 export function listVersions(versions, kind, onSwitch) {
   if (!versions) return [];
   return [[`versions ${JSON.stringify(versions)}`, () => renderVersions(versions, kind, onSwitch)]];

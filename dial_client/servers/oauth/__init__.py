@@ -1,7 +1,7 @@
 """OAuth for servers behind a URL (MCP specification, "Authorization").
 
-The SDK has the protocol; this package has what the SDK leaves to the client: where tokens are stored
-(`token_storage`), which URLs a server may direct it to (`url_policy`, `oauth_http_client`), how a person logs in
-(`callbacks.oauth_callbacks`, `redirect_listener`), how a program does (`client_credentials`), and how any number of
-calls is authorized side by side (`server_auth`, `authorization`).
+The SDK implements the protocol; this package implements what the SDK leaves to the client: token storage
+(`token_storage`), the policy for URLs a server may direct the client to (`url_policy`, `oauth_http_client`), the login
+of a person (`callbacks.oauth_callbacks`, `redirect_listener`) or of a program (`client_credentials`), and the
+authorization of concurrent calls (`server_auth`, `authorization`).
 """

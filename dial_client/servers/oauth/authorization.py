@@ -1,7 +1,7 @@
-"""The SDK's OAuth flow, with what it leaves to the client (mcp 2.3, `mcp.client.auth`).
+"""The SDK's OAuth flow (mcp 2.3, `mcp.client.auth`) with token storage, refresh and checks of the authorization server.
 
-The SDK refreshes no token that was loaded, because it stores neither the expiry time nor the endpoint. It sends the
-code wherever the metadata says, and continues with an authorization server that does not announce PKCE.
+The SDK does not refresh a loaded token, because it stores neither the expiry time nor the endpoint. It sends the code
+to any token endpoint that the metadata names, and accepts an authorization server that does not announce PKCE.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from dial_client.turn_data import call_context
 log = get_logger(__name__)
 
 MAX_MISSING_SCOPE = 2_000
-"""Characters of the missing scopes that are stored; no real server has more."""
+"""Maximum characters of the stored missing scopes; no real server needs more."""
 UNUSED_REDIRECT_URI = "http://127.0.0.1/callback"
-"""The redirect URI of a client that has nobody to log in."""
+"""The redirect URI of a client without a login callback."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthContext:
-    """One server to log in to."""
+    """The server to log in to, and the objects needed for the login."""
 
     server: ServerSettings
     token_storage: TokenStorage
@@ -56,28 +56,28 @@ class OAuthContext:
 
     @property
     def settings(self) -> OAuthSettings:
-        """How to log in."""
+        """The OAuth settings of the server; defaults if none are configured."""
         return self.server.oauth or OAuthSettings()
 
 
 class OAuthProvider(OAuthClientProvider):
-    """The authorization code flow, in a browser; and what the client credentials flows have in common with it."""
+    """The authorization code flow in a browser; also the base of the client credentials flows."""
 
     oauth: OAuthContext
     record: TokenRecord
     refused_refresh_token: str | None = None
     has_asked = False
-    """True if a person was asked to log in."""
+    """True if a person was asked to log in during the current flow."""
     _url = ""
 
     def connect(self, oauth: OAuthContext) -> None:
-        """Set the server to log in to; called once, before anything else."""
+        """Set the server to log in to; to be called once, before any other method."""
         self.oauth, self.record = oauth, TokenRecord()
         self.context.storage = self
         self.context.redirect_handler, self.context.callback_handler = self._set_url, self._log_in
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens; part of the SDK's `TokenStorage`."""
+        """Return the current tokens; part of the SDK's `TokenStorage`."""
         return self.context.current_tokens
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -85,22 +85,22 @@ class OAuthProvider(OAuthClientProvider):
         return self.context.client_info
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store new tokens, and what is needed to refresh them."""
+        """Store new tokens with the data needed to refresh them."""
         expires_at = time.time() + tokens.expires_in if tokens.expires_in is not None else None
         await self.save(replace(self._with_context(), tokens=_json(tokens), expires_at=expires_at, wanted_scope=None))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Store a registration."""
+        """Store the client's registration."""
         await self.save(replace(self._with_context(), client=_json(client_info), tokens=None))
 
     async def add_missing_scope(self, scope: str) -> None:
-        """Store, for the next login, a scope that was missing."""
+        """Store a missing scope for the next login."""
         missing = union_scopes(self.record.wanted_scope, scope)
         if missing != self.record.wanted_scope and len(missing or "") <= MAX_MISSING_SCOPE:
             await self.save(replace(self.record, wanted_scope=missing))
 
     async def save(self, record: TokenRecord) -> None:
-        """Store a record; where it cannot be written, this connection uses it all the same."""
+        """Use and store a record; if it cannot be written, this connection uses it anyway."""
         self.record = record
         self.oauth.mask.add_login(record.tokens, record.client)
         try:
@@ -109,7 +109,7 @@ class OAuthProvider(OAuthClientProvider):
             log.warning("login_not_stored", server=self.oauth.server.name, error=error.strerror)
 
     def use(self, record: TokenRecord) -> None:
-        """Continue with a stored record; what cannot be read in it counts as missing."""
+        """Use a stored record; its invalid parts count as missing."""
         context = self.context
         self.record = record
         self.oauth.mask.add_login(record.tokens, record.client)
@@ -123,12 +123,12 @@ class OAuthProvider(OAuthClientProvider):
 
     @property
     def can_refresh(self) -> bool:
-        """True if there is a refresh token, and the endpoint to use it at is known."""
+        """True if there is a refresh token, and the token endpoint is known."""
         has_endpoint = self.context.oauth_metadata is not None or self.context.auth_server_url is None
         return self.context.can_refresh_token() and has_endpoint
 
     def drop_stale_registration(self) -> None:
-        """Forget a registration that has expired, or that has another redirect URI."""
+        """Drop a registration that has expired, or that has a different redirect URI."""
         client = self.context.client_info
         if client is None or self.oauth.settings.client_id is not None:
             return
@@ -190,14 +190,14 @@ class OAuthProvider(OAuthClientProvider):
         return await super()._refresh_token()
 
     def _check_issuer(self) -> None:
-        """Require the authorization server the client belongs to, and a token endpoint of its own.
+        """Check that the authorization server is the one the client belongs to, and check its token endpoint.
 
         Raises:
-            LoginFailed: the server leads to another one.
+            LoginFailed: The server leads to another authorization server, or the token endpoint is not allowed.
         """
         metadata = self.context.oauth_metadata
         issuer = str(metadata.issuer) if metadata is not None else self._expected_issuer()
-        # A configured client belongs to whichever issuer it was first used at.
+        # A configured client id without issuer is bound to the issuer of its first login.
         bound = self.oauth.settings.issuer or (
             self.record.issuer if self.oauth.settings.client_id is not None else None
         )
@@ -209,10 +209,10 @@ class OAuthProvider(OAuthClientProvider):
             self.oauth.url_policy.check_token_endpoint(str(metadata.issuer), str(metadata.token_endpoint))
 
     def _check_pkce(self) -> None:
-        """Require that the authorization server announces PKCE (MCP, "Authorization Code Protection").
+        """Check that the authorization server announces PKCE (MCP, "Authorization Code Protection").
 
-        A server from before 2025-06, which is its own authorization server and has no metadata, cannot announce it. The
-        challenge is sent to a trusted one; only the user can know that it is checked.
+        A server of a protocol before 2025-06 may be its own authorization server without metadata, so that it cannot
+        announce PKCE. It is accepted only if the user trusts its origin: only the user can know that it checks PKCE.
 
         Raises:
             LoginFailed: PKCE is not announced.
@@ -222,7 +222,7 @@ class OAuthProvider(OAuthClientProvider):
             raise LoginFailed(f"{to_display(named)} does not say how to log in: it has no metadata")
         if metadata is None and not self.oauth.url_policy.is_trusted(self.oauth.server.url or ""):
             own = origin(self.oauth.server.url or "")
-            raise LoginFailed(f"{own} has no metadata, and so does not announce PKCE{TRUST_IT}")
+            raise LoginFailed(f"{own} has no metadata, and therefore does not announce PKCE{TRUST_IT}")
         if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise LoginFailed(f"{to_display(str(metadata.issuer))} does not protect codes with PKCE (S256)")
 
@@ -249,10 +249,10 @@ class OAuthProvider(OAuthClientProvider):
 
 
 def parse_redirect(address: str, state: str) -> AuthorizationCodeResult:
-    """Parse the URL that the authorization server redirected the browser to (RFC 6749, 4.1.2; RFC 9207).
+    """Parse the URL to which the authorization server redirected the browser (RFC 6749, 4.1.2; RFC 9207).
 
     Raises:
-        LoginFailed: it belongs to another login, or the login was refused.
+        LoginFailed: The redirect belongs to another login, has no code, or says that the login was refused.
     """
     fields = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
     if fields.get("state") != state:
@@ -266,17 +266,17 @@ def parse_redirect(address: str, state: str) -> AuthorizationCodeResult:
 
 
 class NoStorage:
-    """The SDK's `TokenStorage` for a provider that is not connected yet."""
+    """An empty `TokenStorage` of the SDK, for a provider before `OAuthProvider.connect`."""
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return nothing."""
+        """Return None."""
         return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store nothing."""
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return nothing."""
+        """Return None."""
         return None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:

@@ -1,4 +1,4 @@
-"""Logins without a person: a client with a secret or a private key (MCP extension "OAuth Client Credentials")."""
+"""Client credentials: logins with a secret or a private key (MCP extension "OAuth Client Credentials")."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dial_client.servers.oauth.authorization import NoStorage, OAuthContext, OAu
 
 
 class ClientSecretProvider(OAuthProvider, ClientCredentialsOAuthProvider):
-    """A client with a secret."""
+    """Client credentials with a secret."""
 
 
 class PrivateKeyProvider(OAuthProvider, PrivateKeyJWTOAuthProvider):
-    """A client with a private key."""
+    """Client credentials with a private key."""
 
 
 def create_client_credentials_provider(oauth: OAuthContext) -> OAuthProvider:
@@ -28,7 +28,7 @@ def create_client_credentials_provider(oauth: OAuthContext) -> OAuthProvider:
     scope = " ".join(settings.scopes) if settings.scopes is not None else None
     provider: OAuthProvider
     with warnings.catch_warnings():
-        # The SDK warns that no issuer is given: the first one that is used is bound to the client.
+        # The SDK warns about a missing issuer. Here the first issuer used is stored and bound to the client.
         warnings.simplefilter("ignore")
         if settings.private_key is not None:
             signing = SignedJWTParameters(

@@ -10,10 +10,10 @@ from dial_client.settings.config_types import OAuthGrant
 
 
 def create_provider(oauth: OAuthContext) -> OAuthProvider:
-    """Return the provider for the flow that the server's settings ask for."""
+    """Return the provider for the flow selected in the server's settings."""
     settings = oauth.settings
     if settings.grant is OAuthGrant.CLIENT_CREDENTIALS:
-        from dial_client.servers.oauth import client_credentials  # the signatures take a while to load
+        from dial_client.servers.oauth import client_credentials  # imports cryptography, which takes time
 
         return client_credentials.create_client_credentials_provider(oauth)
     redirect_uri = oauth.login.redirect_uri if oauth.login is not None else UNUSED_REDIRECT_URI

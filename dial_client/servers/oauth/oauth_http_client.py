@@ -1,7 +1,7 @@
-"""The HTTP client for OAuth requests: only to URLs the policy allows, bounded in time and size.
+"""The HTTP client for OAuth requests: it sends only to URLs the policy allows, and limits the time and the size.
 
-It is a client apart, so that neither the headers nor the cookies meant for the server are sent along. It connects to
-the IP address that was checked: DNS rebinding gains nothing.
+It is separate from the client for MCP requests, so that headers and cookies meant for the MCP server are not sent to
+the authorization server. It connects to the IP address that was checked, which prevents DNS rebinding.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from dial_client.servers.oauth.url_policy import Address, UrlPolicy, to_display
 from dial_client.text.safe_text import one_line
 
 MAX_BODY = 1024 * 1024
-"""Bytes of a response; metadata and tokens have a few thousand."""
+"""Maximum bytes of a response; metadata and tokens have a few thousand bytes."""
 MAX_WORDS = 200
-"""Characters of what an authorization server says about an error."""
+"""Maximum characters kept of an authorization server's error description."""
 ANSWER_SECONDS, CONNECT_SECONDS = 30.0, 10.0
 _SECRET_FIELDS = ("assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token")
 
 
 class OAuthHttpClient:
-    """Sends the OAuth requests of one server's login."""
+    """Sends the OAuth requests for the login to one server."""
 
     def __init__(self, url_policy: UrlPolicy) -> None:
         self._url_policy = url_policy
@@ -46,10 +46,12 @@ class OAuthHttpClient:
             await self._client.aclose()
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, follow no redirect, and return the response, read; the body of an error is shortened.
+        """Send a request without following redirects, and return the response with its body read.
+
+        The body of an error response is reduced to OAuth's error fields.
 
         Raises:
-            LoginFailed: the URL is not allowed, nothing answers in time, or the response is too large.
+            LoginFailed: The URL is not allowed, nothing answers in time, or the response is too large.
         """
         addresses = await self._url_policy.resolve_allowed(str(request.url))
         place = to_display(str(request.url))
@@ -66,7 +68,7 @@ class OAuthHttpClient:
         return response
 
     async def _connect_and_send(self, request: httpx2.Request, addresses: tuple[Address, ...]) -> httpx2.Response:
-        if _has_proxy(request.url):  # the proxy connects, and perhaps only the proxy can resolve the name
+        if _has_proxy(request.url):  # the proxy connects; the name may be resolvable only there
             return await self._read(request, request)
         for last, address in ((address == addresses[-1], address) for address in addresses):
             try:
@@ -91,7 +93,7 @@ class OAuthHttpClient:
 
 
 async def _body(response: httpx2.Response) -> bytes | None:
-    """Read a response; None if it is too large."""
+    """Return the body of a response; None if it is larger than `MAX_BODY`."""
     length, body = response.headers.get("content-length", ""), b""
     if length.isdecimal() and int(length) > MAX_BODY:
         return None
@@ -109,16 +111,16 @@ def _has_proxy(url: httpx2.URL) -> bool:
 
 
 def _pinned(request: httpx2.Request, address: Address) -> httpx2.Request:
-    """Return the same request for one address of its host; TLS still checks the host's name."""
+    """Return the same request for one IP address of its host; TLS still verifies the host name."""
     url = request.url.copy_with(host=str(address))
     extensions = {**request.extensions, "sni_hostname": request.url.host}
     return httpx2.Request(request.method, url, headers=request.headers, content=request.content, extensions=extensions)
 
 
 def _shorten_error(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """Return an error with nothing but OAuth's two fields (RFC 6749, 5.2), and without the secrets that were sent.
+    """Return an error response with only OAuth's two error fields (RFC 6749, 5.2), and without the sent secrets.
 
-    The SDK's message of an error has the whole body in it.
+    The SDK quotes the whole body of an error response in its message.
     """
     secrets = _secrets(request)
     fields = {name: one_line(_without(secrets, text), MAX_WORDS) for name, text in oauth_error(response).items()}
@@ -126,7 +128,7 @@ def _shorten_error(request: httpx2.Request, response: httpx2.Response) -> httpx2
 
 
 def oauth_error(response: httpx2.Response) -> dict[str, str]:
-    """Return ``error`` and ``error_description`` of a response, those that are present."""
+    """Return ``error`` and ``error_description`` of a response, if present."""
     try:
         body: Any = json.loads(response.content)
     except (ValueError, RecursionError):

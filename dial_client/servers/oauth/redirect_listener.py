@@ -1,4 +1,4 @@
-"""A loopback port that receives the redirect of one login, and nothing else (RFC 8252, 7.3)."""
+"""A listener on a loopback port for the redirect of one login (RFC 8252, 7.3)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from dial_client.errors import LoginFailed
 
 PATH = "/callback"
 MAX_REQUEST = 16 * 1024
-"""Bytes of a request's head."""
+"""Maximum bytes of a request's headers."""
 REQUEST_SECONDS = 10.0
 _PAGE = """<!doctype html><meta charset="utf-8"><title>dial-chat</title>
 <body style="font-family: sans-serif; margin: 4em"><p>{}</p></body>"""
-_DONE = "That is all: you can close this page, and go back to the terminal."
+_DONE = "You can close this page now, and return to the terminal."
 
 
 class RedirectListener:
-    """Listens on 127.0.0.1 while it is entered; `port` 0 is any free one.
+    """Listens on 127.0.0.1 while it is entered; `port` 0 selects a free port.
 
     Raises:
-        LoginFailed: on entering, when the port is taken.
+        LoginFailed: On entering, if the port is in use.
     """
 
     def __init__(self, port: int = 0) -> None:
         self.redirect_uri = ""
-        """Known once it is entered."""
+        """The redirect URI; empty before the listener is entered."""
         self._port = port
         self._host = ""
 
@@ -38,7 +38,7 @@ class RedirectListener:
         try:
             self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self._port)
         except OSError as error:
-            raise LoginFailed(f"nothing can be received at port {self._port}: {error.strerror}") from None
+            raise LoginFailed(f"cannot listen for the redirect on port {self._port}: {error.strerror}") from None
         port = self._listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 (no Django here)
         self._host = f"127.0.0.1:{port}"
         self.redirect_uri = f"http://{self._host}{PATH}"
@@ -52,7 +52,7 @@ class RedirectListener:
     async def answer(self, state: str) -> str:
         """Wait for the redirect of the login with this `state`, and return its URL.
 
-        Requests for anything else, such as those of other pages, are answered with 404.
+        All other requests, for example from other pages, are answered with 404.
         """
         urls: list[str] = []
         async with anyio.create_task_group() as group:

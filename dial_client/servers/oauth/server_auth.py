@@ -1,10 +1,10 @@
 """The authorization of requests to one server.
 
-ServerAuth.send     sends a request with the current token, side by side with others
-  _get_new_token    one at a time: the token of another task or process, a refreshed token, or a login
-    _run_flow       the SDK's flow, its requests sent by the `OAuthHttpClient`
+ServerAuth.send     sends a request with the current token; requests run concurrently
+  _get_new_token    gets a token from another task or process, by refreshing, or by a login; one task at a time
+    _run_flow       runs the SDK's flow, and sends its requests with the `OAuthHttpClient`
 
-The SDK would hold a lock during a request: one slow call would delay all others.
+The SDK's own client holds a lock during each request, so that one slow call would delay all others.
 """
 
 from __future__ import annotations
@@ -36,31 +36,32 @@ from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerS
 from dial_client.text.safe_text import one_line
 
 MAX_STEP_UPS = 5
-"""How often a server may require more scopes during one connection."""
+"""How many times a server may require more scopes during one connection."""
 _MAX_WORDS = 300
 
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 
 
 class _Remedy(Enum):
-    """What may help a request that was not authorized; each is tried once."""
+    """Ways to get a token for a request that was rejected as unauthorized; each is tried once for a request."""
 
     CURRENT_TOKEN = auto()
-    """The token that another task has got meanwhile."""
+    """Use the token that another task got in the meantime."""
     STORED_TOKEN = auto()
+    """Use the token that another process stored."""
     REFRESH = auto()
     LOGIN = auto()
     STEP_UP = auto()
 
 
 class ServerAuth:
-    """The login of one connection to one server.
+    """The authorization of one connection to one server.
 
     Args:
-        settings: of the server.
-        login: how a person logs in; without it a request that needs a login fails, and says so.
-        token_storage: where tokens are stored, in place of the default.
-        mask: hides the tokens in what the server sends.
+        settings: The server's settings.
+        login: The callback with which a person logs in; without it, a request that needs a login raises `LoginFailed`.
+        token_storage: The token storage; None for the default storage.
+        mask: Masks the tokens in the server's messages.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class ServerAuth:
         self._lock = anyio.Lock()
         self._is_loaded = False
         self._refusal: str | None = None
-        """Why a person's login failed."""
+        """Why a person's login failed; no further login is started on this connection."""
         self._step_ups: set[frozenset[str]] = set()
 
     async def __aenter__(self) -> Self:
@@ -93,10 +94,12 @@ class ServerAuth:
         await self._http.__aexit__(kind, error, trace)
 
     async def send(self, request: httpx2.Request, send: Send) -> httpx2.Response:
-        """Send a request with `send`, again where a new token may help; other responses are returned as they are.
+        """Send a request with `send`, and repeat it with a new token after 401, or 403 for insufficient scope.
+
+        Other responses are returned unchanged.
 
         Raises:
-            LoginFailed: the request needs a login, which is not possible.
+            LoginFailed: The request needs a login, and the login is not possible or failed.
         """
         await self._prepare(request)
         tried: set[_Remedy] = set()
@@ -125,7 +128,7 @@ class ServerAuth:
                 await self._provider._initialize()  # noqa: SLF001 (the SDK's own hook, ours in the subclass)
                 self._is_loaded = True
                 if self._login is not None and self._provider.record.wanted_scope:
-                    self._provider.context.current_tokens = None  # now a person can grant the missing scopes
+                    self._provider.context.current_tokens = None  # log in again: a person can grant the missing scopes
             if self._token() is not None and not self._provider.context.is_token_valid() and self._provider.can_refresh:
                 await self._refresh(request)
 
@@ -135,7 +138,7 @@ class ServerAuth:
         """Get a token with which the request may succeed.
 
         Raises:
-            LoginFailed: there is none.
+            LoginFailed: No new token can be obtained.
         """
         async with self._lock:
             if self._token() != token and _Remedy.CURRENT_TOKEN not in tried:
@@ -154,7 +157,7 @@ class ServerAuth:
                 await self._step_up(request, response, tried)
 
     async def _use_stored_token(self, token: str | None) -> bool:
-        """Use the token that another process may have stored; False if it is no other token, or of no use."""
+        """Use a token stored by another process; return False if there is no different, usable token."""
         record = await self._storage.load()
         stored = (record.tokens or {}).get("access_token")
         lacks_scopes = self._login is not None and record.wanted_scope is not None
@@ -176,7 +179,7 @@ class ServerAuth:
 
     async def _log_in(self, request: httpx2.Request, response: httpx2.Response, tried: set[_Remedy]) -> None:
         if _Remedy.LOGIN in tried:
-            self._refusal = "the server does not accept the token of its own login"
+            self._refusal = "the server rejects the token of a login that has just succeeded"
             raise LoginFailed(self._refusal)
         tried.add(_Remedy.LOGIN)
         if self._settings.grant is OAuthGrant.AUTHORIZATION_CODE and self._login is None:
@@ -184,7 +187,7 @@ class ServerAuth:
         await self._run_login(request, response)
 
     async def _step_up(self, request: httpx2.Request, response: httpx2.Response, tried: set[_Remedy]) -> None:
-        """Ask for more scopes (MCP, "Scope Challenge Handling"), once for each set of them."""
+        """Log in for more scopes (MCP, "Scope Challenge Handling"), once for each set of scopes."""
         scope = one_line(extract_scope_from_www_auth(response) or "", _MAX_WORDS)
         required = frozenset(scope.split())
         if self._settings.scopes is not None and not required <= set(self._settings.scopes):
@@ -199,7 +202,7 @@ class ServerAuth:
         await self._run_login(request, response)
 
     async def _run_login(self, request: httpx2.Request, response: httpx2.Response) -> None:
-        """Run the whole flow; a person who refused it is not asked again."""
+        """Run the whole flow; a person whose login failed is not asked again."""
         if self._refusal is not None:
             raise LoginFailed(self._refusal)
         self._provider.drop_stale_registration()
@@ -212,11 +215,11 @@ class ServerAuth:
             raise
 
     async def _run_flow(self, request: httpx2.Request, challenge: httpx2.Response | None) -> None:
-        """Run the SDK's flow up to where it would send the request itself.
+        """Run the SDK's flow until it would send the request itself.
 
         Args:
-            request: to the server; it is not sent here.
-            challenge: the server's response to it, if there is one.
+            request: The request to the server, which is not sent here.
+            challenge: The server's 401 or 403 response to the request; None for a refresh.
         """
         flow = self._provider._auth_flow(request)  # noqa: SLF001 (`async_auth_flow` would send the request, too)
         try:
@@ -232,13 +235,13 @@ class ServerAuth:
             raise
         except OAuthFlowError as error:
             raise LoginFailed(one_line(str(error), _MAX_WORDS)) from None
-        except Exception as error:  # noqa: BLE001 (whatever the SDK makes of unexpected responses)
+        except Exception as error:  # noqa: BLE001 (the SDK may raise anything for unexpected responses)
             raise LoginFailed(f"the login cannot be understood ({type(error).__name__})") from None
         finally:
             await flow.aclose()
 
     async def _send_to_issuer(self, outgoing: httpx2.Request) -> httpx2.Response:
-        """Send a request of the flow; raises `LoginFailed` for a response that ends it."""
+        """Send a request of the flow; raise `LoginFailed` for a response after which the flow cannot continue."""
         outgoing.headers.setdefault("Accept", "application/json")
         response = await self._http.send(outgoing)
         if outgoing.method != "POST":

@@ -1,6 +1,7 @@
-"""Token storage: in the system's keyring where `keyring` is installed, else in private files.
+"""Token storage: in the system's keyring if `keyring` is installed, otherwise in private files.
 
-There is one record for each server, by its name and URL, with the issuer of its tokens: they are sent nowhere else.
+There is one record for each server, identified by name and URL. It names the issuer of its tokens, which are sent to no
+other authorization server.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from dial_client.settings.config_types import ServerSettings
 log = get_logger(__name__)
 
 KEYRING_SECONDS = 10.0
-"""For a keyring to answer: a locked keyring may wait for a password."""
+"""Timeout in seconds for the keyring: a locked keyring may wait for a password."""
 MAX_BYTES = 1024 * 1024
-"""Of a record that is read."""
+"""Maximum bytes of a record that is read."""
 _SERVICE = "dial-client"
 
 T = TypeVar("T")
@@ -36,28 +37,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """The stored result of one login, in the JSON of the protocol. No repr shows it."""
+    """The stored result of one login, as JSON of the protocol. Its repr shows the issuer only."""
 
     issuer: str | None = None
     """The issuer of the tokens; None for a server that is its own authorization server."""
     tokens: dict[str, Any] | None = None
     expires_at: float | None = None
-    """Seconds since 1970; None where the server did not say."""
+    """When the access token expires, in seconds since 1970; None if the server did not state it."""
     client: dict[str, Any] | None = None
     """The client's registration at the authorization server."""
     metadata: dict[str, Any] | None = None
-    """Of the authorization server: without it, tokens cannot be refreshed after a restart."""
+    """The metadata of the authorization server, needed to refresh tokens after a restart of the program."""
     resource: dict[str, Any] | None = None
-    """The server's own metadata."""
+    """The protected resource metadata of the MCP server (RFC 9728)."""
     wanted_scope: str | None = None
-    """Scopes that were missing when nobody was there to grant them."""
+    """Scopes the server required when no person could grant them; requested at the next login."""
 
     def __repr__(self) -> str:
         return f"TokenRecord(issuer={self.issuer!r})"
 
 
 class TokenStorage:
-    """Stores the record of one server."""
+    """Stores the `TokenRecord` of one server."""
 
     def __init__(self, settings: ServerSettings, folder: Path | None = None) -> None:
         url = settings.url or ""
@@ -67,7 +68,7 @@ class TokenStorage:
         self._key = f"{readable}-{digest}"
 
     async def load(self) -> TokenRecord:
-        """Return the record; an empty record if there is none that can be read."""
+        """Return the record; an empty record if none is stored, or it cannot be read."""
         from pydantic import TypeAdapter, ValidationError
 
         text = await _in_keyring(lambda keyring: keyring.get_password(_SERVICE, self._key))
@@ -84,10 +85,10 @@ class TokenStorage:
         return record if is_time else replace(record, expires_at=0.0)
 
     async def save(self, record: TokenRecord) -> None:
-        """Store a record in place of the one before.
+        """Replace the stored record.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: The record cannot be written.
         """
         text = json.dumps({name: value for name, value in asdict(record).items() if value is not None})
 
@@ -99,11 +100,11 @@ class TokenStorage:
             self._path.unlink(missing_ok=True)
         else:
             if self._folder.is_dir():
-                self._folder.chmod(0o700)  # another user who can write there could replace the file
+                self._folder.chmod(0o700)  # otherwise another user with write access could replace the file
             write_private(self._path, text.encode())
 
     async def forget(self) -> bool:
-        """Remove the record; False if there was none."""
+        """Remove the record; return False if there was none."""
 
         def remove(keyring: Any) -> bool:
             exists = keyring.get_password(_SERVICE, self._key) is not None
@@ -128,20 +129,23 @@ def _default_folder() -> Path:
 
 
 async def _in_keyring(use: Callable[[Any], T]) -> T | None:
-    """Call `use` with the system's keyring; None if there is none, it fails, or it does not answer in time."""
+    """Call `use` with the system's keyring, and return its result.
+
+    Returns None if there is no keyring, or if it fails or does not answer within `KEYRING_SECONDS`.
+    """
     try:
         keyring: Any = import_module("keyring")
     except ImportError:
         return None
 
     def run() -> T | None:
-        if keyring.get_keyring().priority <= 0:  # the backend that stands for a missing keyring
+        if keyring.get_keyring().priority <= 0:  # the placeholder backend of a system without keyring
             return None
         return use(keyring)
 
     with anyio.move_on_after(KEYRING_SECONDS):
         try:
             return await to_thread.run_sync(run, abandon_on_cancel=True)
-        except Exception as error:  # noqa: BLE001 (each backend has its own errors; a file does as well)
+        except Exception as error:  # noqa: BLE001 (each backend has its own errors; a file is used instead)
             log.debug("keyring_failed", error=type(error).__name__)
     return None

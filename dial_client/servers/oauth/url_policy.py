@@ -1,8 +1,8 @@
 """The policy for URLs that a server names during a login.
 
-A server names the URLs that the client then fetches, and the one it posts secrets to. It must not make the client reach
-what the server cannot reach itself (MCP security best practices, "Server-Side Request Forgery"), nor have a code or a
-token sent to another origin.
+A server names the URLs that the client fetches, and the URL to which it posts secrets. It must not make the client
+reach hosts that the server cannot reach itself (MCP security best practices, "Server-Side Request Forgery"), and must
+not have codes or tokens sent to another origin.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dial_client.text.safe_text import one_line
 
 RESOLVE_SECONDS = 10.0
 _OTHER_TOKEN_ORIGINS = {"https://accounts.google.com": "https://oauth2.googleapis.com"}
-"""Issuers that are known to have their token endpoint at another origin."""
+"""Known issuers whose token endpoint has another origin, with that origin."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class NetworkScope(IntEnum):
-    """How far inside the network an IP address lies."""
+    """The scope of an IP address, from public to private networks to this machine."""
 
     PUBLIC = 0
     PRIVATE = 1
@@ -35,7 +35,7 @@ class NetworkScope(IntEnum):
 
 
 def classify(address: Address) -> NetworkScope:
-    """Classify an IP address as public, private or loopback; a mapped IPv4 address counts as itself."""
+    """Return the scope of an IP address; an IPv6 address that embeds an IPv4 address has the scope of the latter."""
     if isinstance(address, ipaddress.IPv6Address):
         mapped = address.ipv4_mapped or address.sixtofour or _nat64(address)
         if mapped is not None:
@@ -55,7 +55,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 async def resolve(host: str) -> tuple[Address, ...]:
-    """Return the IP addresses of a host in the order to try them; none if it cannot be resolved in time."""
+    """Return the IP addresses of a host in the order to try them; empty if it cannot be resolved in time."""
     try:
         return (ipaddress.ip_address(host),)
     except ValueError:
@@ -71,7 +71,7 @@ async def resolve(host: str) -> tuple[Address, ...]:
 
 
 def origin(url: str) -> str:
-    """Return the origin of a URL, such as ``https://auth.example``; a default port is left out."""
+    """Return the origin of a URL, such as ``https://auth.example``, without a default port."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     is_default = parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme))
@@ -79,28 +79,28 @@ def origin(url: str) -> str:
 
 
 def to_display(url: str) -> str:
-    """Return a URL for a message: without query and fragment, and cut to 200 characters."""
+    """Return a URL to show in a message: without query and fragment, cut to 200 characters."""
     return one_line(url.partition("?")[0].partition("#")[0], 200)
 
 
 def to_browser_url(url: str) -> str:
-    """Return a URL without anything that a shell or a terminal would act on.
+    """Return a URL with all characters quoted that are special to a shell or a terminal.
 
     Raises:
-        LoginFailed: a browser should not open it.
+        LoginFailed: The URL is not a plain http(s) URL, and must not be opened in a browser.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-        raise LoginFailed(f"the server names no web address to log in at: {to_display(url)}")
+        raise LoginFailed(f"the URL to log in at is not a valid web address: {to_display(url)}")
     return quote(url, safe=":/?#[]@!*,=%&+~-._")
 
 
 class UrlPolicy:
-    """Allows URLs as far inside the network as the server lies itself, and the origins the user trusts.
+    """Allows URLs whose hosts are no more private than the server's own host, and trusted origins.
 
     Args:
-        url: of the server.
-        trusted: origins that the user trusts.
+        url: The server's URL.
+        trusted: The origins that the user trusts.
     """
 
     def __init__(self, url: str, trusted: tuple[str, ...] = ()) -> None:
@@ -109,14 +109,14 @@ class UrlPolicy:
         self._scope: NetworkScope | None = None
 
     async def resolve_allowed(self, url: str) -> tuple[Address, ...]:
-        """Return the IP addresses to connect to for this URL; none if only a proxy may be able to resolve it.
+        """Return the IP addresses to connect to for this URL; empty if the host cannot be resolved here.
 
         Raises:
-            LoginFailed: the URL is not allowed.
+            LoginFailed: The URL is not allowed.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-            raise LoginFailed(f"the server's login leads to what is no web address: {to_display(url)}")
+            raise LoginFailed(f"the server's login leads to an invalid web address: {to_display(url)}")
         addresses = await resolve(parts.hostname)
         if self.is_trusted(url):
             return addresses
@@ -130,7 +130,7 @@ class UrlPolicy:
         return addresses
 
     def is_trusted(self, url: str) -> bool:
-        """True if the user trusts the origin of a URL."""
+        """Return True if the user trusts the origin of a URL."""
         return origin(url) in self._trusted
 
     async def _own_scope(self) -> NetworkScope:
@@ -140,10 +140,10 @@ class UrlPolicy:
         return self._scope
 
     def check_token_endpoint(self, issuer: str, endpoint: str) -> None:
-        """Require that codes and tokens go to the issuer itself.
+        """Check that codes and tokens are sent to the issuer's own origin, or to a trusted origin.
 
         Raises:
-            LoginFailed: they would go to another origin that the user does not trust.
+            LoginFailed: They would be sent to another origin.
         """
         target, own = origin(endpoint), origin(issuer)
         if target != own and target not in self._trusted and _OTHER_TOKEN_ORIGINS.get(own) != target:
@@ -152,4 +152,4 @@ class UrlPolicy:
             )
 
 
-TRUST_IT = '; if that is right, name its origin in "oauth": {"trustedOrigins": […]}'
+TRUST_IT = '; if you trust it, name its origin in "oauth": {"trustedOrigins": […]}'

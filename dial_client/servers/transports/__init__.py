@@ -1,1 +1,1 @@
-"""How a server is reached."""
+"""Transports to servers: stdio, streamable HTTP, HTTP+SSE."""

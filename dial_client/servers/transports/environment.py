@@ -28,21 +28,25 @@ USEFUL = frozenset(
         *("ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
     )
 )
-"""Variables that launchers (npx, uvx) need behind a proxy, with a private certificate authority or another language."""
+"""Variables that launchers (npx, uvx) need with a proxy, a private certificate authority, or another language."""
 
 FAMILIES = ("LC_", "NPM_CONFIG_", "UV_", "XDG_")
+"""Prefixes of further inherited variables."""
 _CREDENTIAL = re.compile(r"^UV_PUBLISH_|PASS|TOKEN|AUTH|SECRET|CREDENTIAL|USERNAME|(?:^|_)(?:KEY|OTP)(?:_|$)")
-"""Variables of the families that are secrets, or of no use without them. A server gets those its settings pass on."""
+"""Names with such a prefix that are not inherited: credentials. A server gets them only through its settings."""
 _USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^/\s?#]*@")
 _USER_OF_PROXY = re.compile(r"^[^/\s?#]*@")
-"""A proxy may be written without a scheme."""
+"""The user in a proxy URL without a scheme."""
 
 
 def child_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a server's process: an allow-list of this process's variables, and its own `settings`.
+    """Return the environment of a server's process: allowed variables of this process, and the configured ones.
 
-    Every other variable may be a secret. Proxies and package indexes come without the user names and passwords in
-    their URLs.
+    Other variables are not inherited, because they may be secrets. User names and passwords are removed from the URLs
+    of proxies and package indexes.
+
+    Args:
+        settings: The variables from the server's settings.
     """
     inherited = {
         name: _without_user(name.upper(), value)
@@ -53,7 +57,7 @@ def child_environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_inherited(name: str, value: str) -> bool:
-    if value.startswith("()"):  # a shell function, the way into Shellshock
+    if value.startswith("()"):  # an exported shell function (Shellshock)
         return False
     return name in BASIC or name in USEFUL or (name.startswith(FAMILIES) and _CREDENTIAL.search(name) is None)
 
@@ -66,21 +70,21 @@ def _without_user(name: str, value: str) -> str:
 
 
 def find_program(server: str, command: str, path: str | None, cwd: str | None) -> str:
-    """Return the absolute path of a command: a path itself, else found in `path` (a ``PATH``), else next to Python.
+    """Return the absolute path of a command.
 
-    A relative path with a slash is relative to `cwd`. Servers in the same virtual environment are found without
-    activating it, next to its interpreter.
+    A command with a slash is a path, relative to `cwd`. Other commands are searched in `path` (a ``PATH``), then in the
+    folder of this Python interpreter, so that servers in a virtual environment are found without activating it.
 
     Raises:
-        ServerStartError: there is no such program, or it may not be executed.
+        ServerStartError: The program does not exist, or may not be executed.
     """
-    if os.path.dirname(command):  # noqa: PTH120 (`Path` forgets the "./" that says "not from PATH")
+    if os.path.dirname(command):  # noqa: PTH120 (`Path` drops a leading "./", which means "not from PATH")
         program = Path(cwd or ".", command)
         if not _is_file(program):
             raise ServerStartError(server, f"there is no file {command!r} to run")
         if not os.access(program, os.X_OK):
             raise ServerStartError(server, f"the file {command!r} may not be executed")
-        return os.path.abspath(program)  # noqa: PTH100 (a link stays a link: programs read their own name)
+        return os.path.abspath(program)  # noqa: PTH100 (keep symbolic links: some programs read their own name)
     found = _installed(command, path or os.defpath) or _installed(command, str(Path(sys.executable).parent))
     if found is None:
         raise ServerStartError(server, f"the command {command!r} was not found: is it installed and in PATH?")
@@ -88,9 +92,9 @@ def find_program(server: str, command: str, path: str | None, cwd: str | None) -
 
 
 def _installed(command: str, path: str) -> str | None:
-    """Return the path of a command in `path`, without its relative folders and without the current one (Windows).
+    """Return the path of a command in `path`, skipping relative folders and (Windows) the current folder.
 
-    The current folder may come from a stranger: a program in it has to be named by a path.
+    The current folder may hold untrusted files: a program in it must be named by a path.
     """
     suffixes = [""]
     if sys.platform == "win32":
@@ -104,5 +108,5 @@ def _installed(command: str, path: str) -> str | None:
 
 
 def _is_file(path: Path) -> bool:
-    """Return True for a file; False also where a folder may not be searched, or a name is too long."""
-    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises an error for these
+    """Return True for a file; False also if a folder may not be searched, or the name is too long."""
+    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises an error in these cases

@@ -1,4 +1,4 @@
-"""JSON-RPC messages, one per line, from the bytes of a pipe, whatever a server writes there."""
+"""Tolerant parsing of JSON-RPC messages, one per line, from the bytes of a pipe."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jso
 
 BOM = b"\xef\xbb\xbf"
 MAX_BATCH = 1_000
-"""Messages of a batch; a longer list is ignored."""
+"""Maximum messages of a batch; a longer batch is ignored."""
 MAX_DEPTH = 200
-"""Levels of a message: about what pydantic reads where nothing has to be repaired. Python 3.13 reads ten thousand."""
+"""Maximum nesting depth of a repaired message: about the limit of pydantic for other messages.
+
+The JSON parser of Python 3.13 would accept ten thousand levels.
+"""
 MAX_SURROGATE_TEXT = 8 * 1024 * 1024
-"""Characters of a line whose lone surrogates are replaced, which takes many times its size in memory."""
+"""Maximum characters of a line in which lone surrogates are replaced: that takes many times its size in memory."""
 _HALF_OF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _RESPONSE_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2.0"\s*,\s*)?"id"\s*:\s*(\d{1,9})\s*,\s*"(?:result|error)"')
-"""The beginning of a response in the key order of JSON-RPC's examples."""
+"""The beginning of a response whose keys have the order of JSON-RPC's examples."""
 
 
 class LineTooLong(Exception):
@@ -27,7 +30,7 @@ class LineTooLong(Exception):
 
 
 class LineSplitter:
-    """Splits a stream of bytes into lines. Each byte is looked at once, however long the line."""
+    """Splits a stream of bytes into lines, in linear time even for long lines."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max = max_bytes
@@ -35,10 +38,10 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that are complete now, without their line feeds.
+        """Add bytes, and return the lines that are complete now, without their line feeds.
 
         Raises:
-            LineTooLong: the last line is longer than `max_bytes`, whether it is complete or not.
+            LineTooLong: A line, complete or not, is longer than `max_bytes`.
         """
         first, *following = chunk.split(b"\n")
         self._add(first)
@@ -49,7 +52,7 @@ class LineSplitter:
         return lines
 
     def rest(self) -> bytes:
-        """Return what came after the last line feed: at the end of the stream the last line."""
+        """Return and clear the bytes after the last line feed: at the end of the stream, the last line."""
         line = b"".join(self._pieces)
         self._pieces, self._size = [], 0
         return line
@@ -62,11 +65,11 @@ class LineSplitter:
 
 
 def parse_messages(line: bytes) -> list[SessionMessage]:
-    """Return the messages of a line; none if it has none.
+    """Return the messages of a line; empty if it has none.
 
-    Besides what the SDK accepts: a byte order mark, invalid UTF-8 and lone surrogates (replaced), text before the
-    message, a batch, a wrong ``jsonrpc``. A response that is still not valid JSON-RPC, or not valid JSON, becomes an
-    error response, so that the request does not wait for ever.
+    In contrast to the SDK it also accepts a byte order mark, invalid UTF-8 and lone surrogates (replaced), text before
+    the message, a batch, and a wrong ``jsonrpc``. A response that is still not valid JSON-RPC or JSON becomes an error
+    response, so that the request does not wait forever.
     """
     if b"{" not in line:
         return []
@@ -82,9 +85,9 @@ def parse_messages(line: bytes) -> list[SessionMessage]:
 
 
 def find_response(body: bytes, request_id: int | str) -> bytes:
-    """Return the response to a request from a body, repaired as the messages of a line are.
+    """Return the response to a request from an HTTP body, repaired like the messages of a line.
 
-    Over HTTP there is no doubt which request a response belongs to, whatever id it has.
+    Over HTTP a body belongs to its request, so a response with a wrong id gets the id of the request.
     """
     with suppress(ValueError):
         response = jsonrpc_message_adapter.validate_json(body, by_name=False)

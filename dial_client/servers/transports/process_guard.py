@@ -1,8 +1,8 @@
-"""Ends the servers' processes after this process was killed and can do nothing itself (POSIX).
+"""Ends the servers' processes if this process is killed and cannot do so itself (POSIX).
 
-A shell waits at the end of a pipe for the end of this process, and then ends the process groups it was given. A
-parent-death signal (Linux) would reach the servers alone, and not what launchers such as npx and uvx start for them,
-and it is sent when the thread that started them ends. On Windows the SDK's job object does the same.
+A shell waits at the end of a pipe until this process ends, and then ends the process groups it was told about. A
+parent-death signal (Linux) would reach the servers alone, not the processes that launchers such as npx and uvx start,
+and it is already sent when the starting thread ends. On Windows the SDK's job object has the same effect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dial_client.runtime.logs import get_logger
 log = get_logger(__name__)
 
 END_SECONDS = 1.0
-"""Seconds for the shell to exit once there is nothing to guard."""
+"""Seconds for the shell to exit after the last process group has ended."""
 _SHELL = "/bin/sh"
 _SCRIPT = """
 groups=' '
@@ -41,12 +41,12 @@ for signal in '' '' TERM '' KILL; do
   [ "$signal" = KILL ] || sleep 1
 done
 """
-"""Reads a line ``+ GROUP`` or ``- GROUP`` for each change, and allows the servers the usual seconds to exit. A group
-that was seen empty is never signalled: its number may be reused."""
+"""Reads a line ``+ GROUP`` or ``- GROUP`` for each change. At the end it closes in steps: wait, SIGTERM, wait, SIGKILL.
+A group that was seen empty is never signalled again, because its number may be reused."""
 
 
 class ProcessGuard:
-    """The shell that guards the process groups of this process; it runs while there are any."""
+    """The shell that guards the process groups of this process; it runs while there are such groups."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
@@ -56,11 +56,11 @@ class ProcessGuard:
 
     @property
     def pid(self) -> int | None:
-        """The shell's process id; None while there is nothing to guard."""
+        """The shell's process id; None while there are no groups to guard."""
         return self._shell.pid if self._shell is not None else None
 
     def watch(self, group: int) -> None:
-        """Guard a process group from now on. Without a shell, nothing is guarded."""
+        """Guard a process group from now on. No effect if the shell cannot be started."""
         with self._lock:
             self._groups.add(group)
             if self._shell is not None and self._send("+", group):
@@ -68,7 +68,7 @@ class ProcessGuard:
             self._start()
 
     def forget(self, group: int) -> None:
-        """Guard a process group no longer: it has ended."""
+        """Stop guarding a process group, which has ended."""
         with self._lock:
             if group not in self._groups:
                 return
@@ -79,31 +79,31 @@ class ProcessGuard:
                 self._close_shell()
 
     def has_exited(self) -> bool:
-        """True if no shell runs that has nothing to guard."""
+        """Return True if all shells without groups to guard have exited."""
         with self._lock:
             self._exiting = [shell for shell in self._exiting if shell.poll() is None]
             return not self._exiting
 
     def abandon(self) -> None:
-        """Forget everything, in a fork of this process: the servers belong to the original."""
+        """Drop all groups and shells, in a fork of this process: the servers belong to the original process."""
         if self._shell is not None:
             self._close_shell()
         for shell in self._exiting:
-            shell.returncode = 0  # it is no child of this process, and not to be waited for
+            shell.returncode = 0  # the shell is no child of the fork: Popen must not wait for it
         self._groups, self._exiting, self._lock = set(), [], threading.Lock()
 
     def close(self) -> None:
-        """Let the shell end the groups that are left, at the exit of this process; wait for it if there are none."""
+        """At the exit of this process, let the shell end the remaining groups; without groups wait for its exit."""
         with self._lock:
             if self._shell is not None:
                 self._close_shell()
             for shell in self._exiting:
                 with suppress(subprocess.TimeoutExpired):
                     shell.wait(0 if self._groups else END_SECONDS)
-                shell.returncode = shell.returncode or 0  # else Popen warns that it still runs
+                shell.returncode = shell.returncode or 0  # otherwise Popen warns that the shell still runs
 
     def _start(self) -> None:
-        if self._shell is not None:  # it was killed: a new shell is given all groups
+        if self._shell is not None:  # the old shell was killed: the new one gets all groups
             self._close_shell()
         try:
             self._shell = subprocess.Popen(
@@ -128,7 +128,7 @@ class ProcessGuard:
         assert self._shell is not None
         assert self._shell.stdin is not None
         try:
-            self._shell.stdin.write(f"{change} {group}\n".encode())  # shorter than PIPE_BUF: whole or not at all
+            self._shell.stdin.write(f"{change} {group}\n".encode())  # shorter than PIPE_BUF: the write is atomic
         except OSError:
             return False
         return True
@@ -142,7 +142,7 @@ class ProcessGuard:
 
 
 guard = ProcessGuard()
-"""The guard of all clients of this process."""
+"""The guard shared by all clients of this process."""
 atexit.register(guard.close)
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=guard.abandon)

@@ -1,4 +1,4 @@
-"""A rate limit for the notifications and requests of a server: no flood keeps the client busy, or fills its memory."""
+"""A rate limit for the notifications and requests of a server, to protect the client's CPU time and memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
 BURST = 500
-"""Messages of one kind that pass without a limit of the rate."""
+"""Messages of one kind that pass before the rate is limited."""
 RATE = 50.0
-"""Messages of one kind per second that pass after that.
+"""Messages of one kind that pass per second after the burst.
 
-What is dropped loses no change: a list is read `tool_listing.DEBOUNCE` after the last announcement that passes.
+Dropping announcements loses no change: a list is read `tool_listing.DEBOUNCE` seconds after the last one that passed.
 """
 MAX_NUMBER = 1e300
-"""The SDK converts progress to a float, and stops reading where that fails (mcp 2.3)."""
+"""Limit of progress numbers: the SDK (mcp 2.3) stops reading if it cannot convert a number to a float."""
 _KINDS = {
     "notifications/progress": "progress",
     "notifications/message": "logs",
@@ -29,9 +29,9 @@ _KINDS = {
 
 
 class RateLimiter:
-    """Drops messages that are too many, and tells ``note`` that it does.
+    """Drops messages above the rate limit, and calls ``note`` when it does.
 
-    A response always passes: there is at most one for each request.
+    Responses always pass: there is at most one for each request.
     """
 
     def __init__(self, note: Callable[[str], None]) -> None:
@@ -39,7 +39,7 @@ class RateLimiter:
         self._buckets: dict[str, TokenBucket] = {}
 
     def allows(self, message: object) -> bool:
-        """True if the message is not dropped."""
+        """Return True if the message may pass; False if it must be dropped."""
         if not isinstance(message, JSONRPCNotification | JSONRPCRequest):
             return True
         if message.method == "notifications/progress" and not _is_valid_progress(message.params or {}):
@@ -53,7 +53,7 @@ class RateLimiter:
 
 
 class TokenBucket:
-    """A token bucket: full at first with ``burst`` tokens, refilled with ``rate`` tokens per second."""
+    """A token bucket: it starts full with ``burst`` tokens, and is refilled with ``rate`` tokens per second."""
 
     def __init__(self, burst: int, rate: float) -> None:
         self._burst = burst
@@ -62,7 +62,7 @@ class TokenBucket:
         self._refilled_at = time.monotonic()
 
     def take(self) -> bool:
-        """Take a token; False if there is none."""
+        """Take a token; return False if there is none."""
         now = time.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._refilled_at) * self._rate)
         self._refilled_at = now

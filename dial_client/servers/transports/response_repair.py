@@ -1,6 +1,6 @@
-"""Repairs and masks the messages of a server before the SDK reads them, which validates strictly (mcp 2.3).
+"""Repairs and masks the messages of a server before the SDK validates them strictly (mcp 2.3).
 
-One malformed tool would cost the whole list, one unknown content block the result of a tool that has run.
+Without repair, one malformed tool would make the whole list invalid, and one unknown content block a tool's result.
 """
 
 from __future__ import annotations
@@ -29,28 +29,30 @@ _STRINGS_OF_BLOCK = {
     "resource_link": ("uri", "name"),
     "resource": (),
 }
-"""The content blocks of the protocol, each with the members that must be strings."""
+"""The content block types of the protocol, each with the members that must be strings."""
 _MAX_UNKNOWN = 2_000
-"""Characters of an unknown content block that is shown as it was sent."""
+"""Characters kept of an unknown content block, which is shown as JSON text."""
 MAX_BLOCKS = 10_000
-"""Blocks of a result, contents of a resource and messages of a prompt that are kept: an empty one is three bytes on the
-wire, and a thousand in memory."""
+"""Maximum number of blocks of a result, contents of a resource, and messages of a prompt.
+
+An empty block takes three bytes on the wire, but a thousand in memory.
+"""
 _FRAME = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""The members of a page besides its items, at any version."""
+"""The members of a page besides its items, valid in every protocol version."""
 _LISTED = {
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-"""The other lists, and the member that holds their items."""
+"""The methods of the lists other than tools, with the member that holds the items."""
 
 
 class ResponseRepairer:
     """Matches responses to requests, and repairs and masks them.
 
     Args:
-        note: is told what was left out.
-        mask: hides the server's secrets.
+        note: Is called with a note about each item that is left out.
+        mask: Masks the server's secrets.
     """
 
     def __init__(self, note: Note, mask: SecretMask | None = None) -> None:
@@ -60,7 +62,7 @@ class ResponseRepairer:
         self._version = "2025-11-25"
 
     def record_sent(self, message: object) -> None:
-        """Remember a request until its response comes or it is cancelled."""
+        """Record a request until its response arrives or it is cancelled."""
         if isinstance(message, JSONRPCRequest):
             meta = (message.params or {}).get("_meta") or {}
             self._pending[str(message.id)] = (message.method, meta.get(_VERSION_KEY, self._version))
@@ -90,7 +92,7 @@ class ResponseRepairer:
 
 
 def repair_tools(result: dict[str, Any], version: str, note: Note) -> None:
-    """Make a page of ``tools/list`` valid: repair single tools, and leave out those that cannot be, with a note."""
+    """Make a page of ``tools/list`` valid: repair malformed tools, and leave out unrepairable ones with a note."""
     if version in MODERN_PROTOCOL_VERSIONS:
         result.setdefault("ttlMs", 0)
         result.setdefault("cacheScope", "private")
@@ -106,12 +108,12 @@ def repair_tools(result: dict[str, Any], version: str, note: Note) -> None:
         else:
             kept.append(repaired)
     cursor = result.get("nextCursor")
-    result.clear()  # any other member may be what is wrong
+    result.clear()  # any other member may be the invalid one
     result.update(_FRAME | {"tools": kept} | ({"nextCursor": cursor} if isinstance(cursor, str) else {}))
 
 
 def repair_page(method: str, result: dict[str, Any], version: str, note: Note) -> None:
-    """Make a page of another list valid: malformed items are left out, with a note."""
+    """Make a page of a list other than tools valid: leave out malformed items, with a note."""
     if version in MODERN_PROTOCOL_VERSIONS:
         result.setdefault("ttlMs", 0)
         result.setdefault("cacheScope", "private")
@@ -128,7 +130,7 @@ def repair_page(method: str, result: dict[str, Any], version: str, note: Note) -
 
 
 def _variants(tool: Any) -> list[dict[str, Any]]:
-    """Return a tool as it is, with an object as its schema, and with nothing but what a call needs."""
+    """Return the forms of a tool to try: unchanged, with an object schema, and reduced to the required members."""
     if not isinstance(tool, dict):
         return []
     schema = tool.get("inputSchema")
@@ -147,7 +149,7 @@ def _is_valid(result: dict[str, Any], version: str, method: str = "tools/list") 
 
 
 def repair_content(result: dict[str, Any], version: str) -> None:
-    """Make a result of ``tools/call`` valid: blocks the protocol does not know become text."""
+    """Make a result of ``tools/call`` valid: content blocks unknown to the protocol become text."""
     content = result.get("content")
     blocks = content if isinstance(content, list) else [] if content is None else [content]
     if blocks is not content or not all(_is_block(block) for block in blocks):
@@ -164,7 +166,12 @@ def repair_content(result: dict[str, Any], version: str) -> None:
 
 
 def cut_parts(kind: str, result: dict[str, Any]) -> None:
-    """Cut a resource's ``contents`` or a prompt's ``messages`` to `MAX_BLOCKS`, and add a part that says so."""
+    """Cut a resource's ``contents`` or a prompt's ``messages`` to `MAX_BLOCKS`, and add a part that says so.
+
+    Args:
+        kind: The member to cut: ``contents`` or ``messages``.
+        result: The result, which is changed.
+    """
     parts = result.get(kind)
     if not isinstance(parts, list) or len(parts) <= MAX_BLOCKS:
         return
@@ -192,14 +199,14 @@ def _as_text(value: Any) -> dict[str, Any]:
 
 
 class RepairingTransport:
-    """A transport around `inner`.
+    """A transport around another one, which repairs, masks and limits the incoming messages.
 
     Args:
-        inner: the transport.
-        repairer: of its messages.
-        limiter: of its messages.
-        on_end: is called when the server's side of the stream ends.
-        on_error: is awaited with the error on account of which the transport is left, before it begins to close.
+        inner: The wrapped transport.
+        repairer: Repairs and masks the incoming messages.
+        limiter: Drops incoming messages above the rate limit.
+        on_end: Is called when the incoming stream ends.
+        on_error: Is awaited with the error that closes the transport, before closing begins.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """A server's process (POSIX): started without the SDK, connected by pipes, and ended with all its children.
 
-`subprocess.Popen` and not `anyio.open_process`: the process exists as soon as the call returns, on both event loops,
-and nothing else reaps it. So its id is not reused before its whole group has been signalled.
+It uses `subprocess.Popen` rather than `anyio.open_process`: the process exists when the call returns, on both event
+loops, and no event loop reaps it. Therefore its id is not reused before its whole process group has been signalled.
 """
 
 from __future__ import annotations
@@ -23,19 +23,23 @@ from dial_client.servers.transports.stderr_tail import StderrTail
 from dial_client.settings.configuration import ServerSettings
 
 GRACE = 2.0
-"""Seconds to exit after standard input was closed, and again after SIGTERM (the MCP specification's order)."""
+"""Seconds to exit after standard input was closed, and again after SIGTERM (order of the MCP specification)."""
 ORPHANS_GRACE = 1.0
 """Seconds for the server's orphaned children to exit after SIGTERM."""
 CHUNK = 65_536
-"""Bytes read at once: what a pipe holds."""
+"""Maximum bytes of one read: the capacity of a pipe."""
 _POLL = 0.01
 
 
 class ServerProcess:
-    """A process that leads its own process group. The constructor starts it; `mask` hides secrets on standard error.
+    """A process that leads its own process group. The constructor starts it.
+
+    Args:
+        settings: The server's settings.
+        mask: Masks secrets on standard error; None for a mask of the secrets in the settings.
 
     Raises:
-        ServerStartError: there is no such command or folder, or it cannot be executed.
+        ServerStartError: The command or folder does not exist, or the command cannot be executed.
     """
 
     def __init__(self, settings: ServerSettings, mask: SecretMask | None = None) -> None:
@@ -51,7 +55,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The process's id, and its group's."""
+        """The id of the process and of its process group."""
         return self._popen.pid
 
     async def read(self) -> bytes:
@@ -64,10 +68,10 @@ class ServerProcess:
             self.stderr.feed(chunk)
 
     async def write(self, data: bytes) -> None:
-        """Write to standard input; waits while the process does not read.
+        """Write to standard input; wait while the process does not read.
 
         Raises:
-            OSError: standard input is closed.
+            OSError: Standard input is closed.
         """
         rest = memoryview(data)
         while rest and self._stdin_open:
@@ -79,16 +83,16 @@ class ServerProcess:
             raise BrokenPipeError("standard input is closed")
 
     def exit_code(self) -> int | None:
-        """Return the exit code, minus the number of the signal that ended the process, or None while it runs.
+        """Return the exit code, or minus the number of the signal that ended the process; None while it runs.
 
-        The process is not reaped, so that its id is not reused before `stop` is done with it.
+        The process is not reaped, so that its id is not reused before `stop` has finished.
         """
         if self._exit_code is None and self._popen.returncode is None:
             self._exit_code = _peek(self._popen)
         return self._exit_code if self._popen.returncode is None else self._popen.returncode
 
     async def wait(self) -> None:
-        """Wait for the exit of the process. Its pipes may stay open longer, if a child holds them."""
+        """Wait for the exit of the process. Its pipes may stay open longer, if a child process has them open."""
         try:
             watch = os.pidfd_open(self.pid)
         except (AttributeError, OSError):  # not Linux, or a sandbox
@@ -101,7 +105,7 @@ class ServerProcess:
             os.close(watch)
 
     async def wait_exited(self, within: float) -> bool:
-        """Wait for the exit, at most `within` seconds; True if the process has exited."""
+        """Wait for the exit, at most `within` seconds; return True if the process has exited."""
         with anyio.move_on_after(within):
             await self.wait()
         return self.exit_code() is not None
@@ -121,14 +125,14 @@ class ServerProcess:
                     if not await self.wait_exited(GRACE):
                         self._signal(signal.SIGKILL)
                         await self.wait_exited(GRACE)
-                if self.exit_code() is not None:  # else `kill_all` tries once more
+                if self.exit_code() is not None:  # otherwise `kill_all` tries again at the exit of this program
                     await self._end_orphans()
                     _running.discard(self)
                     guard.forget(self.pid)
                     await _wait_for_guard()
 
     def close(self) -> None:
-        """Close the pipes, once nothing reads or writes them."""
+        """Close the pipes; to be called when no task reads or writes them any more."""
         for pipe in _pipes(self._popen):
             pipe.close()
         self._stdin_open = False
@@ -141,8 +145,8 @@ class ServerProcess:
     async def _end_orphans(self) -> None:
         self._signal(signal.SIGTERM)
         self._popen.poll()
-        # From here on only a living member keeps the id from being reused: once the group was seen empty it is never
-        # signalled again.
+        # The leader is reaped now, so only a living member keeps the group id from being reused: a group that was seen
+        # empty is never signalled again.
         deadline = anyio.current_time() + ORPHANS_GRACE
         while not self._group_is_empty():
             if anyio.current_time() > deadline:
@@ -160,7 +164,7 @@ class ServerProcess:
         return False
 
     def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # the group is empty, or its members belong to another user
+        with suppress(ProcessLookupError, PermissionError):  # an empty group, or members that belong to another user
             os.killpg(self.pid, number)
 
     def _close_stdin(self) -> None:
@@ -175,7 +179,7 @@ _running: set[ServerProcess] = set()
 
 @atexit.register
 def kill_all() -> None:
-    """Kill every process that still runs: the last resort, if the client was not closed."""
+    """Kill all processes that still run at the exit of this program, because the client was not closed."""
     for process in tuple(_running):
         process.kill()
         guard.forget(process.pid)

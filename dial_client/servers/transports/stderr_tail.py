@@ -11,7 +11,7 @@ MAX_LINE_BYTES = 1_000
 
 
 class StderrTail:
-    """Keeps the last lines, bounded in number and length, without the server's secrets."""
+    """Keeps the last `MAX_LINES` lines, each cut to `MAX_LINE_BYTES`, with the server's secrets masked."""
 
     def __init__(self, mask: SecretMask | None = None) -> None:
         self._mask = mask or SecretMask()
@@ -19,8 +19,8 @@ class StderrTail:
         self._unfinished = b""
 
     def feed(self, chunk: bytes) -> None:
-        """Add bytes; a line may come in pieces."""
-        # Lines before the last `MAX_LINES` are not split.
+        """Add bytes; a line may be spread over several calls."""
+        # Lines before the last `MAX_LINES` of the chunk are not split, because they would be dropped anyway.
         first, *lines = chunk.rsplit(b"\n", MAX_LINES + 1)
         room = MAX_LINE_BYTES - len(self._unfinished)
         self._unfinished += first[: max(0, room)]
@@ -40,7 +40,7 @@ class StderrTail:
 
     @property
     def last(self) -> str:
-        """The line that says what is wrong; empty if there is none."""
+        """The last line that names an error (`find_error_line`), otherwise the last line; empty for no output."""
         from dial_client.text.error_lines import find_error_line
 
         return find_error_line(self.lines)

@@ -1,7 +1,7 @@
-"""The standard input and output of a server's process as the SDK's streams.
+"""The stdio transport: a server's standard input and output as the streams of the SDK.
 
-The SDK's own transport reads in quadratic time, has no limit for a message, hides the process, and leaves a server's
-children alive when the server exits by itself (mcp 2.3, `mcp.client.stdio`).
+It replaces the SDK's transport (mcp 2.3, `mcp.client.stdio`), which reads in quadratic time, does not limit the size of
+a message, does not expose the process, and leaves the children of a server running when the server exits by itself.
 """
 
 from __future__ import annotations
@@ -22,26 +22,29 @@ from dial_client.servers.transports.server_process import ServerProcess
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _BUFFERED = 16
-"""Messages between a pipe and the session; each is bounded by `MAX_MESSAGE_BYTES`."""
+"""Messages buffered between a pipe and the session, each of at most `MAX_MESSAGE_BYTES`."""
 _FLUSH = 0.5
-"""Seconds for the last messages (perhaps a cancellation) to be written before the pipe is closed."""
+"""Timeout in seconds for writing the last messages (for example a cancellation) before the pipe is closed."""
 _LINGER = 0.5
-"""Seconds to read what a process wrote last before it exited."""
+"""Seconds for reading the rest of the output after the process exited."""
 
 StdioReader = MemoryObjectSendStream[SessionMessage | Exception]
 
 
 class StdioTransport:
-    """The transport for `mcp.Client`: it opens the streams, and on exit ends the process and its group.
+    """A transport for `mcp.Client`: opens the streams, and on exit ends the process and its process group.
 
-    ``note`` is called at most once, when the server writes a line that is no message; such lines are skipped.
+    Args:
+        process: The running server process.
+        note: Is called at most once, if the server writes lines that are not messages; they are skipped.
+        max_message_bytes: Maximum bytes of a message.
     """
 
     def __init__(
         self, process: ServerProcess, note: Callable[[str], None], max_message_bytes: int = MAX_MESSAGE_BYTES
     ) -> None:
         self.failure: str | None = None
-        """Why the connection was given up; None if the process exited."""
+        """Why the transport closed the connection itself; None if it did not."""
         self._process = process
         self._note = note
         self._noted = False
@@ -71,7 +74,7 @@ class StdioTransport:
             self._write.close()
             with anyio.move_on_after(_FLUSH):
                 await self._flushed.wait()
-            # The pumps run on meanwhile: a server that finds its output pipe full cannot leave.
+            # The pumps keep running meanwhile: a server that is blocked on a full output pipe could not exit.
             await self._process.stop()
         self._pumps.cancel_scope.cancel()
         return await self._pumps.__aexit__(kind, error, trace)
@@ -107,7 +110,7 @@ class StdioTransport:
         messages = parse_messages(line)
         if not messages and not self._noted and line.strip():
             self._noted = True
-            self._note("it writes lines to its standard output that are no MCP messages; they are skipped")
+            self._note("it writes lines to its standard output that are not MCP messages; they are skipped")
         for message in messages:
             await incoming.send(message)
         if not messages and b"{" in line:
@@ -119,7 +122,7 @@ class StdioTransport:
                 async for message in outgoing:
                     await self._send(message, incoming)
         except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-            # The server reads no more: the session ends when the other direction is closed, too.
+            # The server has stopped reading: closing the other direction, too, ends the session.
             self._closed = "its input"
             incoming.close()
         finally:
@@ -136,7 +139,7 @@ class StdioTransport:
         await self._process.write(text.encode() + b"\n")
 
     async def _watch(self, incoming: StdioReader) -> None:
-        """End the connection when the process exits, even if a child holds the pipe open."""
+        """Close the connection after the process exits, even if a child process keeps the pipe open."""
         await self._process.wait()
         await anyio.sleep(_LINGER)
         incoming.close()

@@ -1,7 +1,7 @@
-"""Servers behind a URL: streamable HTTP, and the older HTTP+SSE.
+"""HTTP transports: streamable HTTP, and the older HTTP+SSE.
 
-The SDK lets a network error escape into the task that entered its client (mcp 2.3), so that the failure of one request
-ends the connection and its owner. Here every failure of a request becomes a response to that request.
+The SDK (mcp 2.3) raises a network error in the task that entered its client, so that the failure of one request ends
+the connection and that task. Here every failed request of streamable HTTP gets an error response instead.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 WRITE_SECONDS = 60.0
 RECONNECTS, RECONNECT_PAUSE = 20, 5.0
-"""Streams that are opened without a pause, and seconds before each further one: a server may end each one at once."""
+"""GET streams opened without a pause, and seconds before each further one: a server may close each stream at once."""
 _MAX_REASON = 10_000
-"""Bytes of a response that are searched for words about the session."""
+"""Bytes of a response that are searched for an error text about the session."""
 _TIMEOUT = httpx2.Timeout(connect=CONNECT_SECONDS, write=WRITE_SECONDS, pool=CONNECT_SECONDS, read=None)
-"""Reading has no limit of its own: a call is ended by its caller, and a stream of changes is silent for hours."""
-_WEB_PAGE = "the URL leads to a web page, not to an MCP server; is it right, or does it want a login?"
+"""Timeouts without a read timeout: a call is ended by its caller, and a notification stream may be silent for hours."""
+_WEB_PAGE = "the URL leads to a web page, not to an MCP server; is it the right URL, or does it require a login?"
 
 
 class _AuthenticatedClient(httpx2.AsyncClient):
-    """Authorizes requests: with a `ServerAuth`, else with the user's own headers or `httpx2.Auth`."""
+    """Authorizes requests: with a `ServerAuth`, otherwise with the configured headers or the user's `httpx2.Auth`."""
 
     def __init__(self, settings: ServerSettings, server_auth: ServerAuth | None) -> None:
         self._user_auth = settings.oauth.auth if settings.oauth is not None else None
@@ -52,7 +52,11 @@ class _AuthenticatedClient(httpx2.AsyncClient):
         self._server_auth = server_auth
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send as `httpx2.AsyncClient.send` does; also raises `transport_errors.AuthenticationFailed`."""
+        """Send a request as `httpx2.AsyncClient.send` does.
+
+        Raises:
+            transport_errors.AuthenticationFailed: The request could not be authorized.
+        """
         plain: Send = partial(super().send, **options)
         try:
             return await (plain(request) if self._server_auth is None else self._server_auth.send(request, plain))
@@ -63,21 +67,21 @@ class _AuthenticatedClient(httpx2.AsyncClient):
         except Exception as error:
             if self._user_auth is None:
                 raise
-            # Its text is not shown: it may hold secrets that were sent to an authorization server.
+            # The error's text is not shown: it may contain secrets that were sent to an authorization server.
             raise transport_errors.AuthenticationFailed(
                 f"its login failed ({type(error).__name__})", request=request
             ) from None
 
 
 class FailureTolerantClient(_AuthenticatedClient):
-    """Makes a JSON-RPC error of each request that the server or the network does not answer."""
+    """Turns each failed POST into a response with a JSON-RPC error."""
 
     def __init__(self, settings: ServerSettings, server_auth: ServerAuth | None) -> None:
         super().__init__(settings, server_auth)
         self._reconnects = TokenBucket(RECONNECTS, 1 / RECONNECT_PAUSE)
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send as `httpx2.AsyncClient.send` does; a POST raises no network error and returns no HTML."""
+        """Send a request; a POST raises no network error, and returns JSON-RPC or an event stream, never HTML."""
         if request.method != "POST":
             if request.method == "GET" and not self._reconnects.take():
                 await anyio.sleep(RECONNECT_PAUSE)
@@ -97,7 +101,8 @@ async def _to_valid_response(response: httpx2.Response) -> httpx2.Response:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not all(" " <= character <= "~" for character in response.headers.get("mcp-session-id", "")):
         await response.aclose()
-        return _error_response(response.request, 502, "the server's session id has characters that no header may have")
+        problem = "the server's session id has characters that are not allowed in a header"
+        return _error_response(response.request, 502, problem)
     if response.status_code < 400 and (kind == "text/event-stream" or response.next_request is not None):
         return response
     try:
@@ -114,9 +119,7 @@ async def _to_valid_response(response: httpx2.Response) -> httpx2.Response:
             data = {"status": status} | ({"session": "rejected"} if is_rejected else {})
             return _error_response(request, status, transport_errors.status_message(status), data)
     if kind == "text/html":
-        return _error_response(
-            request, 502, "the URL leads to a web page, not to an MCP server: is it right, or is a login due?"
-        )
+        return _error_response(request, 502, _WEB_PAGE)
     headers = {"content-type": "application/json"} if response.status_code >= 400 else {"content-type": kind}
     if "mcp-session-id" in response.headers:
         headers["mcp-session-id"] = response.headers["mcp-session-id"]
@@ -126,7 +129,7 @@ async def _to_valid_response(response: httpx2.Response) -> httpx2.Response:
 
 
 def _request_id(request: httpx2.Request) -> Any:
-    # A request that follows a redirect has its body as a stream that is not read yet (httpx2 2.16).
+    # After a redirect, the request's body is a stream that was not read yet (httpx2 2.16).
     return json.loads(request.read()).get("id")
 
 
@@ -145,7 +148,7 @@ async def _body(response: httpx2.Response) -> bytes | None:
 
 
 def _error_in(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON-RPC error in a response; None if there is none."""
+    """Return the JSON-RPC error in a response's body; None if there is none."""
     try:
         response = json.loads(body)
     except (ValueError, RecursionError):
@@ -155,9 +158,9 @@ def _error_in(body: bytes) -> dict[str, Any] | None:
 
 
 def _rejects_session(status: int, error: dict[str, Any] | None, body: bytes) -> bool:
-    """True if this response to a request with a session id says that there is no such session: it was not processed.
+    """Return True if a response rejects the session id of its request, which therefore was not processed.
 
-    404 is the specification's way (MCP, "Session Management"); servers after older examples answer 400.
+    The specification requires 404 (MCP, "Session Management"); servers based on older examples answer 400.
     """
     if status == 404:
         return error is None or error["code"] != METHOD_NOT_FOUND
@@ -172,7 +175,13 @@ def _error_response(
 
 
 class ReportingClient(_AuthenticatedClient):
-    """For HTTP+SSE, where answers come on another stream: a POST that fails ends the connection, with the reason."""
+    """The client for HTTP+SSE, where responses arrive on another stream: a failed POST ends the connection.
+
+    Args:
+        settings: The server's settings.
+        server_auth: Authorizes requests; None if the configuration supplies the authorization.
+        on_failure: Is called with the reason when a POST failed.
+    """
 
     def __init__(
         self, settings: ServerSettings, server_auth: ServerAuth | None, on_failure: Callable[[str], None]
@@ -181,7 +190,7 @@ class ReportingClient(_AuthenticatedClient):
         self._on_failure = on_failure
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send as `httpx2.AsyncClient.send` does, and report a POST that failed."""
+        """Send a request as `httpx2.AsyncClient.send` does, and report a failed POST."""
         try:
             response = await super().send(request, **options)
         except httpx2.HTTPError as error:
@@ -194,7 +203,7 @@ class ReportingClient(_AuthenticatedClient):
 
 
 def _leaves_origin(response: httpx2.Response) -> bool:
-    """True if the SDK does not follow a redirect: to another origin, or by a request without the message."""
+    """Return True for a redirect the SDK does not follow: to another origin, or with another method."""
     target, sent = response.next_request, response.request
     if target is None:
         return False
@@ -204,7 +213,7 @@ def _leaves_origin(response: httpx2.Response) -> bool:
 
 
 class StreamableHTTPTransport:
-    """Streamable HTTP, as `mcp.Client` takes it."""
+    """A transport for `mcp.Client` over streamable HTTP."""
 
     def __init__(self, settings: ServerSettings, login: Login | None = None, mask: SecretMask | None = None) -> None:
         self._settings = settings
@@ -228,7 +237,14 @@ class StreamableHTTPTransport:
 
 
 class SSETransport:
-    """HTTP+SSE, as `mcp.Client` takes it; ``on_failure`` is told, in words, of a message that could not be sent."""
+    """A transport for `mcp.Client` over HTTP+SSE.
+
+    Args:
+        settings: The server's settings.
+        on_failure: Is called with the reason when a message cannot be sent.
+        login: The callback with which a person logs in.
+        mask: Masks tokens in the server's messages.
+    """
 
     def __init__(
         self,
@@ -265,7 +281,7 @@ class SSETransport:
 async def _open_auth(
     settings: ServerSettings, login: Login | None, mask: SecretMask | None
 ) -> AsyncGenerator[ServerAuth | None, None]:
-    """Open what authorizes requests; None if the user does so, with a header or an `httpx2.Auth`."""
+    """Open the `ServerAuth` of requests; None if the user configured an ``Authorization`` header or `httpx2.Auth`."""
     has_token = any(name.lower() == "authorization" for name in settings.headers)
     if has_token if settings.oauth is None else settings.oauth.auth is not None:
         yield None

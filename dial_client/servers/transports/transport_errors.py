@@ -1,4 +1,4 @@
-"""The errors of transports: what kind they are, and one line a person can act on."""
+"""Classification of transport errors, and a one-line message for each that helps a person to fix the problem."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from dial_client.servers.status import MAX_REASON_CHARS
 from dial_client.text.safe_text import one_line
 
 HTTP_FAILURE = -32010
-"""The code of errors that `transports.streamable_http` makes; in the range JSON-RPC leaves to implementations."""
+"""Code of the JSON-RPC errors created by `transports.streamable_http`; from the range reserved for implementations."""
 
 UNSENT, BROKEN = "unsent", "broken"
-"""What became of a request that failed in the network: it was not sent, or that is unknown."""
+"""Outcomes of a request after a network error: not sent, or unknown."""
 _GATEWAY = (502, 503, 504)
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 _SESSION_CODES = (INVALID_REQUEST, -32000, -32001)
-"""The codes of the SDKs for a session they do not know."""
+"""Error codes with which server SDKs reject an unknown session."""
 
 
 class AuthenticationFailed(httpx2.RequestError):
-    """A request could not be authorized; the text is for people."""
+    """A request could not be authorized. The text is suited to be shown to users."""
 
 
 def find_cause(error: BaseException) -> BaseException:
-    """Return the cause: the first error in a group that is not just the effect of another one."""
+    """Return the cause in an exception group: the first error that is not a mere consequence of another one.
+
+    An error that is no group is returned itself.
+    """
     if not isinstance(error, BaseExceptionGroup):
         return error
     causes = [find_cause(inner) for inner in error.exceptions]
@@ -41,12 +44,12 @@ def find_cause(error: BaseException) -> BaseException:
 
 
 def is_closed(error: BaseException) -> bool:
-    """True if the SDK says that the connection is closed."""
+    """Return True if the error is the SDK's error for a closed connection."""
     return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == "Connection closed"
 
 
 def find_http_status(error: BaseException) -> int | None:
-    """Return the HTTP status behind an error; None if the server gave a better reason."""
+    """Return the HTTP status that caused an error; None if the error has another cause."""
     if isinstance(error, httpx2.HTTPStatusError):
         return error.response.status_code
     return _data(error).get("status")
@@ -58,7 +61,7 @@ def _data(error: BaseException) -> dict[str, Any]:
 
 
 def is_broken_off(error: BaseException) -> bool:
-    """True if the network failed during a request, so that it may have been processed."""
+    """Return True if the network failed during a request, which the server may have processed."""
     if not isinstance(error, MCPError):
         return False
     return (error.code == HTTP_FAILURE and find_http_status(error) is None) or (
@@ -67,7 +70,7 @@ def is_broken_off(error: BaseException) -> bool:
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """True if nothing answers at a URL, or only a gateway that cannot reach the server."""
+    """Return True if nothing answers at a URL, or only a gateway that cannot reach the server."""
     return (
         isinstance(error, httpx2.TransportError)
         or find_http_status(error) in _GATEWAY
@@ -76,30 +79,30 @@ def is_unreachable(error: BaseException) -> bool:
 
 
 def is_unsent(error: BaseException) -> bool:
-    """True if there was no connection to send a request over."""
+    """Return True if a request was not sent because no connection could be opened."""
     return _data(error).get("network") == UNSENT
 
 
 def is_session_rejected(error: BaseException) -> bool:
-    """True if a request was rejected for its session id, with a status that says that it was not processed."""
+    """Return True if a request was rejected for its session id, with a status that means it was not processed."""
     return bool(_data(error).get("session"))
 
 
 def is_session_unknown(error: BaseException) -> bool:
-    """True if a server behind a URL does not know the session; it may have been restarted."""
+    """Return True if a server behind a URL does not know the session, for example after its restart."""
     if not isinstance(error, MCPError):
         return False
     return is_session_rejected(error) or (error.code in _SESSION_CODES and says_session_unknown(error.message))
 
 
 def says_session_unknown(text: str) -> bool:
-    """True if servers say with these words that they do not know a session."""
+    """Return True if a server's error text contains a known phrase for an unknown session."""
     phrases = ("session not found", "session terminated", "no valid session")
     return any(phrase in text.lower() for phrase in phrases)
 
 
 def to_message(error: BaseException) -> str:
-    """Return what an error means, in one line of bounded length."""
+    """Return the message for an error, in one line of at most `MAX_REASON_CHARS` characters."""
     return one_line(_to_message(find_cause(error)), MAX_REASON_CHARS)
 
 
@@ -128,12 +131,12 @@ def _to_message(error: BaseException) -> str:
 
 
 def find_outcome(error: Exception) -> str:
-    """Return what became of a request that failed: `UNSENT` or `BROKEN`."""
+    """Return the outcome of a request that failed with a network error: `UNSENT` or `BROKEN`."""
     return UNSENT if isinstance(error, _UNSENT) else BROKEN
 
 
 def network_message(error: Exception) -> str:
-    """Return what a failed request means."""
+    """Return the message for a request that failed with a network error."""
     reason = str(error) or type(error).__name__
     match error:
         case AuthenticationFailed():
@@ -151,7 +154,7 @@ def network_message(error: Exception) -> str:
 
 
 def status_message(status: int) -> str:
-    """Return what an HTTP status means for the person who configured the server."""
+    """Return the message for an HTTP status, for the person who configured the server."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -160,10 +163,10 @@ def status_message(status: int) -> str:
 
 
 _ADVICE = {
-    401: ": it wants a login; is there a valid token in `headers`?",
-    403: ": this login may not use it",
+    401: ": it requires a login; is there a valid token in `headers`?",
+    403: ": this login has no permission to use it",
     404: ": there is nothing at this URL",
-    405: ": this URL does not take what MCP sends; is it the right one?",
-    407: ": the proxy wants a login",
+    405: ": this URL does not accept MCP requests; is it the right URL?",
+    407: ": the proxy requires a login",
     429: ": too many requests",
 }

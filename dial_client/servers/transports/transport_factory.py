@@ -1,7 +1,7 @@
-"""The transports to a server, as a session sees them.
+"""The transports to a server, behind the interface that a session uses.
 
-Creating a factory may start a process but imports no SDK: the process boots while `TransportFactory.create` imports
-the SDK.
+Creating a factory may start a process, but does not import the SDK: the process starts up while
+`TransportFactory.create` imports the SDK.
 """
 
 from __future__ import annotations
@@ -22,47 +22,47 @@ class TransportHooks:
     """The callbacks of a transport."""
 
     on_note: Callable[[str], None]
-    """Is told of an oddity that harms nothing, in words."""
+    """Called with a note about a harmless irregularity of the server."""
     on_end: Callable[[str | None], None]
-    """Is told that the connection has ended; with the reason, if it is known."""
+    """Called when the connection has ended, with the reason, or None if it is unknown."""
     on_error: Callable[[BaseException], Awaitable[None]]
-    """Is told of the error that ends the connection, before the transport closes, which may take seconds."""
+    """Called with the error that ends the connection, before the transport closes, which may take some seconds."""
 
 
 class TransportFactory(Protocol):
-    """A transport to one server. `aclose` has to be called, whether the transport was created or not."""
+    """Creates a transport to one server. `aclose` must be called even if `create` was not."""
 
     is_streamable_http: bool
-    """True for streamable HTTP: there are sessions a server may forget, and HTTP+SSE is tried if this is refused."""
+    """True for streamable HTTP: a server may lose a session, and HTTP+SSE is tried if the server refuses this one."""
 
     @property
     def stderr(self) -> tuple[str, ...]:
         """The last lines of the server's standard error."""
 
     def create(self, hooks: TransportHooks) -> Any:
-        """Return the transport, or the server object, that `mcp.Client` takes."""
+        """Return the target for `mcp.Client`: a transport, or a server object of this process."""
 
     async def explain_end(self) -> str:
-        """Return why the connection ended, in words."""
+        """Return why the connection ended, as a text for users."""
 
     async def aclose(self) -> None:
-        """Release everything."""
+        """Release all resources, such as the server process."""
 
 
 def transports_for(
     settings: ServerSettings, login: Login | None = None, mask: SecretMask | None = None
 ) -> Iterator[TransportFactory]:
-    """Yield the transports to try, each created when the one before was refused.
+    """Yield the transports to try, each only after the transport before it was refused.
 
-    A URL is first taken for streamable HTTP, then for HTTP+SSE (MCP specification, "Backwards Compatibility").
+    For a URL, streamable HTTP is tried first, then HTTP+SSE (MCP specification, "Backwards Compatibility").
 
     Args:
-        settings: of the server.
-        login: how a person logs in to a server behind a URL.
-        mask: hides secrets in what the server sends; by default those of the settings.
+        settings: The server's settings.
+        login: The callback with which a person logs in to a server behind a URL.
+        mask: Masks secrets in the server's output; None for a mask of the secrets in the settings.
 
     Raises:
-        ServerStartError: its process cannot be started.
+        ServerStartError: The server's process cannot be started.
     """
     mask = mask or SecretMask.of(settings)
     if settings.transport is Transport.STDIO:
@@ -78,7 +78,7 @@ def transports_for(
 
 
 class InProcessTransportFactory:
-    """A server object in this very process."""
+    """Connects to a server object in this process."""
 
     is_streamable_http = False
     stderr: tuple[str, ...] = ()
@@ -86,12 +86,12 @@ class InProcessTransportFactory:
     def __init__(self, server: Any) -> None:
         self._server = server
 
-    def create(self, hooks: TransportHooks) -> Any:  # noqa: ARG002 (the SDK reports all there is)
-        """Return the server itself."""
+    def create(self, hooks: TransportHooks) -> Any:  # noqa: ARG002 (the SDK itself reports the end and errors)
+        """Return the server object."""
         return self._server
 
     async def explain_end(self) -> str:
-        """Return that the server stopped: there is no more to know."""
+        """Return that the server has stopped; the cause is unknown."""
         return "the server has stopped"
 
     async def aclose(self) -> None:
@@ -99,7 +99,7 @@ class InProcessTransportFactory:
 
 
 class StdioTransportFactory:
-    """A child process (POSIX). The constructor starts it."""
+    """Connects to a child process (POSIX). The constructor starts the process."""
 
     is_streamable_http = False
 
@@ -124,7 +124,7 @@ class StdioTransportFactory:
         return _repairing(transport, hooks, self._mask)
 
     async def explain_end(self) -> str:
-        """Return how the process ended and what it wrote last."""
+        """Return how the process ended, with its last error line."""
         return await self._explain_end() if self._explain_end is not None else "the server was not reached"
 
     async def aclose(self) -> None:
@@ -134,7 +134,7 @@ class StdioTransportFactory:
 
 
 class WindowsStdioTransportFactory:
-    """A child process on Windows, run by the SDK, which puts it into a job object."""
+    """Connects to a child process on Windows, which the SDK runs in a job object."""
 
     is_streamable_http = False
 
@@ -155,7 +155,7 @@ class WindowsStdioTransportFactory:
         return _repairing(WindowsStdioTransport(self._settings, self._tail), hooks, self._mask)
 
     async def explain_end(self) -> str:
-        """Return what the process wrote last."""
+        """Return that the server ended, with its last error line."""
         line = self._tail.last
         return f"the server ended; it last said: {line}" if line else "the server ended and said nothing"
 
@@ -164,7 +164,7 @@ class WindowsStdioTransportFactory:
 
 
 class HTTPTransportFactory:
-    """A URL that speaks streamable HTTP."""
+    """Connects to a URL over streamable HTTP."""
 
     is_streamable_http = True
     stderr: tuple[str, ...] = ()
@@ -175,13 +175,13 @@ class HTTPTransportFactory:
         self._mask = mask
 
     def create(self, hooks: TransportHooks) -> Any:
-        """Return the transport, in which a failure stays with the request it belongs to."""
+        """Return the transport; the failure of a request affects that request only."""
         from dial_client.servers.transports.streamable_http import StreamableHTTPTransport
 
         return _repairing(StreamableHTTPTransport(self._settings, self._login, self._mask), hooks, self._mask)
 
     async def explain_end(self) -> str:
-        """Return that the connection is closed: there is no more to know."""
+        """Return that the connection was closed; the cause is unknown."""
         return "the connection was closed"
 
     async def aclose(self) -> None:
@@ -189,12 +189,12 @@ class HTTPTransportFactory:
 
 
 class SSETransportFactory(HTTPTransportFactory):
-    """A URL that speaks the older HTTP+SSE."""
+    """Connects to a URL over the older HTTP+SSE."""
 
     is_streamable_http = False
 
     def create(self, hooks: TransportHooks) -> Any:
-        """Return the transport, which ends, with the reason, when a message cannot be sent."""
+        """Return the transport; it ends the connection, with the reason, if a message cannot be sent."""
         from dial_client.servers.transports.streamable_http import SSETransport
 
         transport = SSETransport(self._settings, hooks.on_end, self._login, self._mask)

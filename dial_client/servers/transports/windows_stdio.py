@@ -1,6 +1,6 @@
-"""The standard input and output of a server's process on Windows, by the SDK, which uses job objects.
+"""The stdio transport on Windows: the SDK's transport, which uses job objects.
 
-Standard error goes through a pipe to a `StderrTail`, and never to the terminal.
+Standard error goes through a pipe to a `StderrTail`, never to the terminal.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dial_client.servers.transports.stderr_tail import StderrTail
 from dial_client.settings.configuration import ServerSettings
 
 _CLOSE = 8.0
-"""Seconds for the SDK to end a process, and some more."""
+"""Seconds until reading standard error is cancelled on exit: more than the SDK needs to end a process."""
 
 
 class WindowsStdioTransport:
-    """The transport for `mcp.Client`. Entering it starts the process.
+    """A transport for `mcp.Client`. Entering it starts the process.
 
     Raises:
-        ServerStartError: on entering, when there is no such command or it cannot be executed.
+        ServerStartError: On entering, if the command does not exist or cannot be executed.
     """
 
     def __init__(self, settings: ServerSettings, stderr: StderrTail) -> None:
@@ -48,7 +48,7 @@ class WindowsStdioTransport:
         self._readers.start_soon(self._read, reading)
         async with AsyncExitStack() as stack:
             stack.push_async_exit(self._readers)
-            # The writing end of the pipe is closed last, which ends the reading.
+            # The write end of the pipe is closed after the process has ended, which ends the reader.
             errors = stack.enter_context(os.fdopen(writing, "w", encoding="utf-8"))
             try:
                 streams = await stack.enter_async_context(stdio_client(parameters, errlog=errors))
@@ -60,7 +60,7 @@ class WindowsStdioTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        # A child of the server may hold the pipe open: reading it is bounded.
+        # A child of the server may keep the pipe open: reading has a deadline.
         self._readers.cancel_scope.deadline = anyio.current_time() + _CLOSE
         return await self._stack.__aexit__(kind, error, trace)
 

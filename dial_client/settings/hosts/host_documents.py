@@ -1,4 +1,4 @@
-"""The servers in the configuration file of another host: JSON with comments, TOML or YAML."""
+"""Reads the servers in the configuration file of another host: JSON with comments, TOML or YAML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dial_client.settings.hosts.host_files import HostName
 from dial_client.settings.hosts.yaml_reader import read_yaml
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Of a host's file: Claude Code keeps the history of its projects in the same file."""
+"""Maximum bytes of a host's file. Claude Code keeps the history of its projects in the same file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,21 @@ class HostServer:
 
     name: str
     entry: Entry | None = field(repr=False)
-    """For ``servers.json``; None where the server cannot be carried over."""
+    """The entry for ``servers.json``; None if the server cannot be imported."""
     losses: tuple[str, ...] = ()
-    """What was not carried over, and what to do: one sentence each."""
+    """What was not imported, and what the user has to do: one sentence each."""
 
 
 def read_host_file(path: Path, host: HostName | None, folder: Path) -> list[HostServer]:
-    """Return the servers in the file of another host, in its order.
+    """Return the servers in the file of another host, in the order of the file.
 
     Args:
-        path: the file.
-        host: whose file it is; None to find that out from the file.
-        folder: the working folder: of Claude Code's projects, that of this folder counts.
+        path: The path of the file.
+        host: The host that the file belongs to; None to guess it from the file.
+        folder: The working folder, which selects one of Claude Code's projects.
 
     Raises:
-        ConfigError: it cannot be read, or has no servers.
+        ConfigError: The file cannot be read, is too large, or is invalid.
     """
     try:
         with path.open("rb") as file:
@@ -46,20 +46,20 @@ def read_host_file(path: Path, host: HostName | None, folder: Path) -> list[Host
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot be read: {system_reason(error)}", path=str(path)) from None
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"a configuration has at most {MAX_BYTES:,} bytes", path=str(path))
+        raise ConfigError(f"a configuration must not exceed {MAX_BYTES:,} bytes", path=str(path))
     top = _parse(data, path)
     return read_servers(host or guess_host(path, top), top, folder)
 
 
 def read_servers(host: HostName, top: Mapping[str, Any], folder: Path) -> list[HostServer]:
-    """Return the servers of a configuration that was parsed, in its order."""
+    """Return the servers of a parsed configuration, in its order."""
     inputs = _inputs(top)
     found = [_read_server(host, name, entry, inputs) for name, entry in _entries(host, top, folder)]
     return [*found, *_of_further_projects(top, folder)]
 
 
 def guess_host(path: Path, top: Mapping[str, Any]) -> HostName:
-    """Return the host whose files look like this one; Claude Desktop for the form that most hosts have."""
+    """Return the host that a file probably belongs to; Claude Desktop for the form that most hosts share."""
     if path.suffix == ".toml":
         return HostName.CODEX
     if path.suffix in (".yaml", ".yml"):
@@ -98,7 +98,7 @@ def _parse(data: bytes, path: Path) -> Mapping[str, Any]:
 
 
 def _names(value: Any) -> set[str]:
-    """Return the strings of a list; nothing where it is no list."""
+    """Return the strings of a list; empty if the value is no list."""
     return {name for name in value if isinstance(name, str)} if isinstance(value, list) else set()
 
 
@@ -110,7 +110,7 @@ def _inputs(top: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _entries(host: HostName, top: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the servers of a file by their names: of the project of this folder, then of all."""
+    """Yield names and entries of the servers of a file: first those of this folder's project, then all others."""
     off: set[str] = set()
     if host is HostName.CLAUDE_CODE:
         project = _project(top, folder)
@@ -136,7 +136,7 @@ def _switched(entries: Mapping[str, Any], off: set[str]) -> Iterator[tuple[str, 
 
 
 def _project(top: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    """Return what Claude Code knows of the project of this folder."""
+    """Return Claude Code's settings for the project in this folder; empty if there are none."""
     projects = _object(top.get("projects"))
     here = os.path.normcase(os.path.realpath(folder))
     for path, project in projects.items():
@@ -146,7 +146,7 @@ def _project(top: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
 
 
 def _of_further_projects(top: Mapping[str, Any], folder: Path) -> Iterator[HostServer]:
-    """Yield the servers that Claude Code uses in projects in other folders."""
+    """Yield the servers of Claude Code's projects in other folders, without entries."""
     own = _project(top, folder)
     for path, project in _object(top.get("projects")).items():
         if project is not own:
@@ -162,21 +162,21 @@ def _read_server(host: HostName, name: str, entry: Any, inputs: Mapping[str, Any
     losses = Losses()
     ours = name.replace("/", "-")
     if ours != name:
-        losses.say(f"its name there is {name!r}: a name here holds no /")
+        losses.say(f"its name in the other host is {name!r}: here a name must not contain /")
     if not isinstance(entry, dict):
-        return HostServer(ours, None, ("it is no entry of a server",))
+        return HostServer(ours, None, ("it is not a valid server entry",))
     try:
         translated = translate(host, entry, inputs, losses)
         if translated is not None:
             _check(ours, translated, losses)
     except (ConfigError, TypeError, ValueError, AttributeError, KeyError) as error:
-        problem = error.problem if isinstance(error, ConfigError) else "its entry is not understood"
+        problem = error.problem if isinstance(error, ConfigError) else "its entry is not valid"
         return HostServer(ours, None, (*losses.sentences, problem))
     return HostServer(ours, translated, tuple(losses.sentences))
 
 
 def _check(name: str, entry: Entry, losses: Losses) -> None:
-    """Raise `ConfigError` where an entry is wrong, apart from its variables."""
+    """Raise `ConfigError` if an entry is invalid; its variables need not be set."""
     switched_off = {key: value for key, value in entry.items() if key not in ("enabled", "disabled")}
     server = configuration.server_from_mapping(name, {**switched_off, "disabled": True})
     for warning in server.warnings:

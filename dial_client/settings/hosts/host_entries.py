@@ -1,7 +1,7 @@
-"""Entries of other hosts -> entries of ``servers.json``, without loss: what cannot be carried over is said by name.
+"""Translates entries of other hosts to entries of ``servers.json``.
 
-Each host has its own names for the same things, and its own variables. A translation takes the entry of the host and
-returns an entry of ``servers.json``; `Losses` collects sentences on the rest.
+Each host has its own names for the same settings, and its own variables. A translation takes the host's entry and
+returns an entry of ``servers.json``; `Losses` collects a sentence for each setting that cannot be translated.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ Entry = dict[str, Any]
 
 @dataclass(slots=True)
 class Losses:
-    """What a translation could not carry over, and what a person has to do."""
+    """The settings that could not be translated, and what the user has to do."""
 
     sentences: list[str] = field(default_factory=list)
     is_unusable: bool = False
-    """The server cannot start as it was written: it is imported disabled."""
+    """True if the server cannot start with the translated entry; it is imported disabled."""
 
     def say(self, sentence: str) -> None:
-        """Add a sentence, once."""
+        """Add a sentence, unless it was added before."""
         if sentence not in self.sentences:
             self.sentences.append(sentence)
 
 
 def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any], losses: Losses) -> Entry | None:
-    """Return an entry of ``servers.json`` for the entry of another host; None where there is no such server outside.
+    """Return an entry of ``servers.json`` for an entry of another host; None for a part of the host that is no server.
 
     Args:
-        host: whose entry it is.
-        entry: as it stands in the host's file.
-        inputs: the definitions of VS Code's ``${input:…}``, by their ids.
-        losses: gets a sentence for whatever is not carried over.
+        host: The host that the entry belongs to.
+        entry: The entry in the host's file.
+        inputs: The definitions of VS Code's ``${input:…}``, by their ids.
+        losses: Gets a sentence for each setting that is not translated.
     """
     translated = _TRANSLATIONS.get(host, _plain)(dict(entry), losses)
     if translated is None:
@@ -49,10 +49,10 @@ def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any
     if host in _WITH_VARIABLES:
         carried = _with_our_variables(carried, host, inputs, losses)
     elif any("${" in text for text in strings_of(entry)):
-        losses.say("${…} is text there, and a variable here")
+        losses.say("${…} is literal text in the other host, but a variable here")
     for key in ("cwd", "envFile"):
         if key in carried and not _ABSOLUTE.match(str(carried[key])):
-            losses.say(f"{key}: the path is relative, here to the folder of the configuration file")
+            losses.say(f"{key}: here a relative path begins at the folder of the configuration file")
     if losses.is_unusable:
         carried.pop("enabled", None)
         carried["disabled"] = True
@@ -60,7 +60,7 @@ def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any
 
 
 def strings_of(value: Any) -> list[str]:
-    """Return all strings in a value of JSON, without keys."""
+    """Return all strings in a JSON value, without keys."""
     if isinstance(value, str):
         return [value]
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
@@ -79,7 +79,7 @@ def _windsurf(entry: Entry, losses: Losses) -> Entry | None:  # noqa: ARG001 - a
 
 def _gemini(entry: Entry, losses: Losses) -> Entry | None:
     if entry.pop("trust", False) is True:
-        losses.say('trust: there all calls run without approval; here "autoApprove": ["*"] does that')
+        losses.say('trust: it lets all calls run without approval; here "autoApprove": ["*"] does that')
     if "url" in entry and "httpUrl" not in entry and "type" not in entry:
         entry["type"] = "sse"
     if entry.get("httpUrl") and entry.get("url"):
@@ -119,7 +119,7 @@ def _codex(entry: Entry, losses: Losses) -> Entry | None:
 def _goose(entry: Entry, losses: Losses) -> Entry | None:
     kind = entry.pop("type", "stdio")
     if kind not in ("stdio", "sse", "streamable_http"):
-        losses.say(f"it is a part of goose ({kind}), and not a server")
+        losses.say(f"it is a part of goose ({kind}), not a server")
         return None
     if kind != "stdio":
         entry["type"] = "sse" if kind == "sse" else "http"
@@ -139,14 +139,14 @@ def _goose(entry: Entry, losses: Losses) -> Entry | None:
 def _zed(entry: Entry, losses: Losses) -> Entry | None:
     source = entry.pop("source", "custom")
     command = entry.get("command")
-    if isinstance(command, dict):  # the form before 2025-06
+    if isinstance(command, dict):  # the format before 2025-06
         entry["command"] = command.get("path")
         entry |= {key: command[key] for key in ("args", "env", "timeout") if command.get(key)}
     if not entry.get("command") and not entry.get("url"):
         losses.say("an extension of Zed starts it" if source == "extension" or "settings" in entry else "it is empty")
         return None
     timeout = entry.pop("timeout", None)
-    if isinstance(timeout, int | float):  # in seconds today, in milliseconds before
+    if isinstance(timeout, int | float):  # seconds in current versions, milliseconds in older ones
         entry["toolTimeout"] = timeout / 1000 if timeout >= 1000 else timeout
     if entry.get("settings") in ({}, None):
         entry.pop("settings", None)
@@ -154,7 +154,7 @@ def _zed(entry: Entry, losses: Losses) -> Entry | None:
 
 
 def _carried(entry: Entry, losses: Losses) -> Entry:
-    """Return the keys of an entry that have a meaning here; all others are said, but for descriptions and pictures."""
+    """Return the keys of an entry that exist here; all others are reported, except for descriptions and icons."""
     known, unknown = Node(entry).known(SERVER_KEYS, SERVER_ALIASES)
     _drop(dict(unknown), [key for key in unknown if key not in _SILENT], losses)
     kept = {str(node.keys[-1]) for node in known.values()} | {"description"}
@@ -178,7 +178,7 @@ _WITH_VARIABLES = {
     HostName.WINDSURF,
     HostName.GEMINI_CLI,
 }
-"""The hosts that replace variables in their configuration."""
+"""The hosts that expand variables in their configuration."""
 
 
 def _with_our_variables(entry: Entry, host: HostName, inputs: Mapping[str, Any], losses: Losses) -> Entry:
@@ -194,23 +194,23 @@ def _with_our_variables(entry: Entry, host: HostName, inputs: Mapping[str, Any],
 
 
 def _our_variable(inside: str, inputs: Mapping[str, Any], losses: Losses) -> str:
-    """Return what stands here for a variable of another host."""
+    """Return the text of ``servers.json`` for a variable of another host."""
     if inside in ("pathSeparator", "/"):
         return os.sep
     if inside == "workspaceFolder":
-        losses.say("${workspaceFolder} is here the folder of the configuration file")
+        losses.say("here ${workspaceFolder} is the folder of the configuration file")
     kind, has_kind, name = inside.partition(":")
     if kind == "input":
         variable = re.sub(r"\W+", "_", name).upper()
         definition = inputs.get(name)
         about = definition.get("description", "") if isinstance(definition, dict) else ""
-        losses.say(f"${{input:{name}}} is asked for there{f' ({about})' if about else ''}: set {variable}")
+        losses.say(f"the other host asks for ${{input:{name}}}{f' ({about})' if about else ''}: set {variable}")
         default = definition.get("default") if isinstance(definition, dict) else None
         return f"${{{variable}:-{default}}}" if default and not re.search(r"[{}]", str(default)) else f"${{{variable}}}"
     is_ours = not has_kind or kind == "env" or name.startswith("-")
     if not is_ours or inside == "workspaceFolderBasename":
         losses.is_unusable = True
-        losses.say(f"${{{inside}}} has no meaning here: write a value in its place, then enable the server")
+        losses.say(f"${{{inside}}} is not supported here: replace it by a value, then enable the server")
     return f"${{{inside}}}"
 
 

@@ -1,4 +1,4 @@
-"""Entries of ``servers.json`` in the form of another host. Variables stay variables where the host has them."""
+"""Translates entries of ``servers.json`` to the format of another host, including variables that the host supports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TOP = {
     HostName.GOOSE: "extensions",
     HostName.ZED: "context_servers",
 }
-"""The key over the servers, where it is not ``mcpServers``."""
+"""The top-level key of the servers, for hosts that do not use ``mcpServers``."""
 _ENV_REFERENCE = {HostName.CURSOR, HostName.VS_CODE, HostName.WINDSURF}
 """The hosts that write ``${env:NAME}``."""
 _PLAIN_REFERENCE = {HostName.CLAUDE_CODE, HostName.GEMINI_CLI}
@@ -49,13 +49,13 @@ _PLAIN_REFERENCE = {HostName.CLAUDE_CODE, HostName.GEMINI_CLI}
 
 
 def write_host_text(host: HostName, servers: Mapping[str, Entry]) -> tuple[str, list[str]]:
-    """Return a configuration with these servers in the form of a host, and what the host cannot have.
+    """Return a host's configuration with these servers, and a sentence for each setting the host does not support.
 
-    JSON for most hosts, TOML for Codex, YAML (in its form that is JSON) for goose.
+    The format is JSON for most hosts, TOML for Codex, and YAML (its JSON subset) for goose.
 
     Args:
-        host: which reads it.
-        servers: entries by name, with the proper names of keys, and variables as they are written.
+        host: The host to write for.
+        servers: The entries by name, with canonical keys and unexpanded variables.
     """
     written: dict[str, Entry] = {}
     sentences: list[str] = []
@@ -68,7 +68,7 @@ def write_host_text(host: HostName, servers: Mapping[str, Entry]) -> tuple[str, 
         translated = _with_host_variables(translated, host, losses)
         sentences += [f"{name}: {sentence}" for sentence in losses.sentences]
         if "url" in entry and host is HostName.CLAUDE_DESKTOP:
-            sentences.append(f"{name}: it is left out: Claude Desktop takes URLs as connectors, in its settings")
+            sentences.append(f"{name}: it is left out: add its URL as a connector in the settings of Claude Desktop")
             continue
         written[name] = translated
     top = {_TOP.get(host, "mcpServers"): written}
@@ -158,13 +158,13 @@ def _zed(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - a 
 
 
 def _switch(entry: Entry) -> None:
-    """Write ``disabled`` as ``enabled``."""
+    """Replace ``disabled`` by ``enabled``."""
     if "disabled" in entry:
         entry["enabled"] = not entry.pop("disabled")
 
 
 def _variable_in(value: Any) -> str | None:
-    """Return the name of the variable that makes up a whole value."""
+    """Return the name of the variable if a value consists of one ``${NAME}``; otherwise None."""
     found = _VARIABLE.fullmatch(str(value))
     return found[1] if found else None
 
@@ -175,9 +175,9 @@ def _with_host_variables(entry: Entry, host: HostName, losses: Losses) -> Entry:
     elif host in _PLAIN_REFERENCE:
         entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(r"${\1}", str(leaf.value))).value
     elif any("${" in text for text in strings_of(entry)):
-        losses.say("the host replaces no variables: write values in place of ${…}")
+        losses.say("the host does not expand variables: replace ${…} by values")
     if host in _ENV_REFERENCE and any(":-" in text for text in strings_of(entry)):
-        losses.say("the host has no defaults of variables: write ${env:NAME} in place of ${NAME:-…}")
+        losses.say("the host does not support defaults of variables: write ${env:NAME} instead of ${NAME:-…}")
     return entry
 
 

@@ -1,4 +1,4 @@
-"""Other MCP hosts, and the places of their configuration files on Linux, macOS and Windows, as their documents say."""
+"""Other MCP hosts, and the documented locations of their configuration files on Linux, macOS and Windows."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ class HostName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host, and its files. ``{config}`` is the folder of the user's applications, ``{home}`` the home folder."""
+    """A host, and its files. ``{config}`` is the user's folder for application data, ``{home}`` the home folder."""
 
     name: HostName
     title: str
     user_files: tuple[str, ...]
+    """The user's own files."""
     folder_files: tuple[str, ...] = ()
-    """In a project's folder."""
+    """Files in a project's folder, relative to it."""
     linux: tuple[str, ...] = ()
-    """In place of `user_files` on Linux."""
+    """Used instead of `user_files` on Linux, if not empty."""
     macos: tuple[str, ...] = ()
+    """Used instead of `user_files` on macOS, if not empty."""
     windows: tuple[str, ...] = ()
+    """Used instead of `user_files` on Windows, if not empty."""
 
 
 HOSTS: Mapping[HostName, Host] = {
@@ -79,7 +82,7 @@ class HostFile:
     host: Host
     path: Path
     is_of_folder: bool
-    """True for a file of the working folder, which may come from a stranger."""
+    """True for a file in the working folder, which is not trusted."""
 
 
 def find_host_files(
@@ -88,9 +91,9 @@ def find_host_files(
     """Yield the configuration files of other hosts that exist.
 
     Args:
-        folder: the working folder.
-        environ: the environment, which says where the home folder is.
-        platform: as `sys.platform`.
+        folder: The working folder.
+        environ: The environment, which defines the home folder.
+        platform: A value of `sys.platform`.
     """
     for host in HOSTS.values():
         for path in user_paths(host, environ, platform):
@@ -102,7 +105,7 @@ def find_host_files(
 
 
 def user_paths(host: Host, environ: Mapping[str, str], platform: str) -> Iterator[Path]:
-    """Yield the places of a host's own files, whether they exist or not."""
+    """Yield the paths of the user's own files of a host, whether they exist or not."""
     home = environ.get("USERPROFILE" if platform == "win32" else "HOME") or str(Path.home())
     xdg = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     config = {

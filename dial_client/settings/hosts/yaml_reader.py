@@ -1,4 +1,4 @@
-"""YAML, as goose writes its configuration: plain values of JSON, of bounded size. Files are read, and never written."""
+"""A reader for the YAML of goose's configuration: JSON values only, with limits on size and depth."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from dial_client.errors import ConfigError
 
 MAX_BYTES = 1024 * 1024
-"""Of a file: the parser needs seconds for a mebibyte."""
+"""Maximum bytes of a file: the parser takes seconds for one mebibyte."""
 MAX_VALUES = 100_000
-"""Values of a file with each alias replaced: a few lines of aliases of aliases would fill any memory."""
+"""Maximum number of values after the expansion of aliases: nested aliases could otherwise fill the memory."""
 MAX_DEPTH = 100
 
 
 def read_yaml(data: bytes, path: str) -> dict[str, Any]:
-    """Return the mapping in a YAML file: keys are strings, aliases are replaced, dates are text.
+    """Return the mapping in a YAML file, with string keys, expanded aliases, and dates as strings.
 
     Args:
-        data: the content of the file.
-        path: for the error message.
+        data: The content of the file.
+        path: The path of the file, for messages.
 
     Raises:
-        ConfigError: it is not YAML or no mapping, or it is too large or nested too deeply.
+        ConfigError: The content is not YAML, is no mapping, is too large, or is nested too deeply.
     """
     from yaml import YAMLError
 
@@ -40,8 +40,8 @@ def read_yaml(data: bytes, path: str) -> dict[str, Any]:
 
 
 def _load(data: bytes) -> Any:
-    """Return the value of a file. Merge keys (``<<``) are bounded: those of merged mappings would fill any memory."""
-    from yaml import SafeLoader  # it makes plain values only
+    """Return the parsed value. The expansion of merge keys (``<<``) is limited: nested ones could fill the memory."""
+    from yaml import SafeLoader  # creates plain values only
 
     class Loader(SafeLoader):  # type: ignore[misc]  # PyYAML has no types
         count = 0
@@ -60,16 +60,16 @@ def _load(data: bytes) -> Any:
 
 
 class _Copy:
-    """Copies a value as values of JSON, and counts what it copies."""
+    """Converts a value to JSON values, and counts them."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def copy(self, value: Any, depth: int = 0) -> Any:
-        """Return the copy.
+        """Return the converted copy.
 
         Raises:
-            ValueError: there are too many values, or they are nested too deeply.
+            ValueError: The value has too many or binary values, or is nested too deeply.
         """
         self._count += 1
         if self._count > MAX_VALUES or depth > MAX_DEPTH:
@@ -80,7 +80,7 @@ class _Copy:
             case list() | tuple() | set():
                 return [self.copy(child, depth + 1) for child in value]
             case bytes():
-                raise ValueError("binary values have no meaning here")
+                raise ValueError("binary values are not supported")
             case date():
                 return value.isoformat()
             case _:

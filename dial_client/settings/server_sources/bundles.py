@@ -1,7 +1,7 @@
-"""``.mcpb`` bundles: a ZIP archive of a server with a ``manifest.json`` that says how the server is started.
+"""``.mcpb`` bundles: ZIP archives of a server with a ``manifest.json`` that describes how to start the server.
 
-The manifest's specification is MANIFEST.md of modelcontextprotocol/mcpb. An archive comes from a stranger: no member
-leaves the folder it is unpacked into, none is a link, and size and number of members are bounded.
+The manifest's specification is MANIFEST.md of modelcontextprotocol/mcpb. Archives are not trusted: members must stay
+inside the target folder and must not be links, and their size and number are limited.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dial_client.errors import ConfigError, system_reason
 from dial_client.text.safe_text import one_line
 
 MAX_BYTES = 1024**3
-"""Of all members together, unpacked."""
+"""Maximum unpacked bytes of all members together."""
 MAX_MEMBERS = 50_000
 _MAX_MANIFEST = 1024**2
 _CHUNK = 1024**2
@@ -35,7 +35,7 @@ Value = str | list[str]
 
 @dataclass(frozen=True, slots=True)
 class BundleOption:
-    """A setting of a bundle that its user gives."""
+    """A setting of a bundle for which the user supplies the value (``user_config``)."""
 
     key: str
     title: str
@@ -46,7 +46,7 @@ class BundleOption:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle whose manifest was read; nothing is unpacked yet."""
+    """A bundle whose manifest was read. Reading does not unpack it."""
 
     path: Path
     name: str
@@ -64,7 +64,7 @@ def read_bundle(path: Path) -> Bundle:
     """Read the manifest of a bundle.
 
     Raises:
-        ConfigError: this is no bundle, or it is not for this system.
+        ConfigError: The file is not a bundle, or the bundle does not support this platform.
     """
     try:
         with path.open("rb") as packed:
@@ -76,7 +76,7 @@ def read_bundle(path: Path) -> Bundle:
                 data = file.read(_MAX_MANIFEST + 1)
         manifest = json.loads(data) if len(data) <= _MAX_MANIFEST else None
     except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise ConfigError(f"this is no bundle of an MCP server: {system_reason(error)}", path=str(path)) from None
+        raise ConfigError(f"this is not a bundle of an MCP server: {system_reason(error)}", path=str(path)) from None
     server = manifest.get("server") if isinstance(manifest, dict) else None
     if not isinstance(manifest, dict) or not isinstance(server, dict) or not isinstance(manifest.get("name"), str):
         raise ConfigError("its manifest.json names no server", path=str(path))
@@ -90,22 +90,23 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def bundle_folder(bundle: Bundle, folder: Path) -> Path:
-    """Return where a bundle is unpacked below a folder: archives with other content have other folders."""
+    """Return the folder, below `folder`, to unpack a bundle into; it differs for archives with different content."""
     parts = (re.sub(r"[^\w.-]+", "-", part).strip(".-") or "bundle" for part in (bundle.name, bundle.version))
     return folder / "-".join((*parts, bundle.digest[:8]))
 
 
 def unpack_bundle(bundle: Bundle, target: Path) -> None:
-    """Unpack a bundle into a folder of its own, in place of an earlier one.
+    """Unpack a bundle into `target`; an existing folder is replaced.
 
     Raises:
-        ConfigError: a member of the archive is not in order, or the archive is too large, or it cannot be written.
+        ConfigError: A member of the archive has an invalid path, the archive is too large or has changed since it was
+            read, or the folder cannot be written.
     """
     folder = target.parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(dir=folder, prefix=".", suffix=".new"))
-        copy = part.with_suffix(".mcpb")  # of our own: nobody changes it between the comparison and the end
+        copy = part.with_suffix(".mcpb")  # a private copy cannot be changed between the check and the unpacking
         try:
             shutil.copyfile(bundle.path, copy)
             with copy.open("rb") as packed:
@@ -124,15 +125,16 @@ def unpack_bundle(bundle: Bundle, target: Path) -> None:
 
 
 def bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> dict[str, Any]:
-    """Return the entry of a bundle, which need not be unpacked yet.
+    """Return the entry of ``servers.json`` for a bundle, whether or not it is unpacked yet.
 
     Args:
-        bundle: its manifest.
-        folder: where it is unpacked.
-        values: of its options; an option without a value has its default, a secret one a variable of its name.
+        bundle: The bundle.
+        folder: The folder into which it is, or will be, unpacked.
+        values: The values of its options. An option without a value gets its default; a required secret gets a
+            reference to an environment variable (`secret_variable`).
 
     Raises:
-        ConfigError: the manifest does not say how the server is started, or a required option has no value.
+        ConfigError: The manifest does not describe how to start the server, or a required option has no value.
     """
     server = _object(bundle.manifest.get("server"))
     config = dict(_object(server.get("mcp_config")))
@@ -140,7 +142,7 @@ def bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> d
         config = {"command": "uv", "args": ["run", "--directory", "${__dirname}", str(server.get("entry_point"))]}
     config |= _object(_object(config.pop("platform_overrides", None)).get(sys.platform))
     if not isinstance(config.get("command"), str):
-        raise ConfigError("its manifest.json does not say how it is started", path=str(bundle.path))
+        raise ConfigError("its manifest.json does not describe how to start the server", path=str(bundle.path))
     names = dict(_names(bundle, folder, values))
     command = _find_member(bundle, folder, _filled(config["command"], names))
     entry: dict[str, Any] = {"command": command, "cwd": str(folder)}
@@ -153,7 +155,7 @@ def bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> d
 
 
 def _find_member(bundle: Bundle, folder: Path, command: str) -> str:
-    """Return the path of a command that is a member of the archive; any other command as it is."""
+    """Return the path of a command that is a member of the archive; any other command is returned unchanged."""
     below = command.replace("\\", "/").removeprefix(f"{folder.as_posix()}/")
     for name in (below, f"{below}.exe") if sys.platform == "win32" else (below,):
         path = _path_of(name)
@@ -167,7 +169,7 @@ def _path_of(member: str) -> PurePosixPath:
 
 
 def missing_options(bundle: Bundle, values: Mapping[str, Value]) -> list[BundleOption]:
-    """Return the required options that have no value, no default, and are no secrets."""
+    """Return the required options without value and default; secrets are left out, because they use variables."""
     return [
         option
         for option in bundle.options
@@ -181,7 +183,7 @@ def secret_variable(bundle: Bundle, option: BundleOption) -> str:
 
 
 def _names(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
-    """Yield the variables of a manifest with their values."""
+    """Yield the variables that a manifest may refer to, with their values."""
     yield "__dirname", str(folder)
     yield from (("pathSeparator", os.sep), ("/", os.sep), ("HOME", "${userHome}"))
     yield from ((place.upper(), f"${{userHome}}{os.sep}{place}") for place in ("Desktop", "Documents", "Downloads"))
@@ -197,7 +199,7 @@ def _names(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> Iterato
             value = f"${{{secret_variable(bundle, option)}}}" if option.is_required else ""
         placed = _with_places("" if value is None else value, places)
         if option.key not in values and not option.is_secret and "${" in str(placed).replace("${userHome}", ""):
-            raise ConfigError(f"a default of its manifest.json reads a variable of this machine: {option.key}")
+            raise ConfigError(f"a default in its manifest.json reads an environment variable: {option.key}")
         yield f"user_config.{option.key}", placed
 
 
@@ -215,7 +217,7 @@ _REFERENCE = re.compile(r"\$\{([^{}]+)\}")
 def _filled(text: str, names: Mapping[str, Value]) -> str:
     def replaced(found: re.Match[str]) -> str:
         value = names.get(found[1])
-        if value is None:  # else it would be a variable of this machine
+        if value is None:  # left unchanged, it would be expanded from this machine's environment
             raise ConfigError(f"its manifest.json names an unknown variable: {one_line(found[0], 100)}")
         return ",".join(value) if isinstance(value, list) else value
 
@@ -223,7 +225,7 @@ def _filled(text: str, names: Mapping[str, Value]) -> str:
 
 
 def _words(argument: str, names: Mapping[str, Value]) -> list[str]:
-    """Return an argument as one or, where it is an option with several values, as many."""
+    """Return the words for an argument: several for an option with several values, none for an empty optional one."""
     found = _REFERENCE.fullmatch(argument)
     value = names.get(found[1]) if found else None
     if isinstance(value, list):
@@ -252,7 +254,7 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> None:
         path = _path_of(member.filename)
         is_link = stat.S_ISLNK(member.external_attr >> 16)
         if path.is_absolute() or is_link or not all(map(_is_plain_name, path.parts)):
-            raise ConfigError(f"a member of the bundle leads out of it: {member.filename[:100]!r}")
+            raise ConfigError(f"the path of a member leads out of the bundle: {member.filename[:100]!r}")
         target = folder.joinpath(*path.parts)
         if member.is_dir():
             target.mkdir(parents=True, exist_ok=True)
@@ -272,10 +274,10 @@ _DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|coni
 
 
 def _is_plain_name(part: str) -> bool:
-    """Return True if a part of a path names the same file on each system.
+    """Return True if a part of a path names the same file on every platform.
 
-    Windows reads ``name:x`` as a stream of the file or as a drive, drops blanks and dots at the end of a name, and has
-    devices in place of some files; device names are ordinary names elsewhere, and packages have such files.
+    Windows reads ``name:x`` as a stream of the file or as a drive, drops blanks and dots at the end of a name, and
+    reserves the names of devices. Device names are refused on Windows only, because real packages have such files.
     """
     is_device = sys.platform == "win32" and _DEVICE.fullmatch(part) is not None
     return not (":" in part or "\0" in part or part != part.rstrip(" .") or is_device)

@@ -1,4 +1,4 @@
-"""Links that install a server in another host: ``cursor://…/mcp/install?…`` and ``vscode:mcp/install?…``."""
+"""Deep links that install a server in another host: ``cursor://…/mcp/install?…`` and ``vscode:mcp/install?…``."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _LINK = re.compile(
 )
 
 _APPROVALS = frozenset(("autoApprove", "alwaysAllow", "trusted", "trust"))
-"""Keys that let calls run unasked: a stranger's link does not decide this."""
+"""Keys that let calls run without approval; they are ignored, because a link is not trusted."""
 
 
 def is_deep_link(text: str) -> bool:
-    """Return True if a text is a link that installs a server."""
+    """Return True if a text is a deep link that installs a server."""
     return _LINK.match(text) is not None
 
 
 def read_deep_link(text: str) -> HostServer:
-    """Return the server of a link, as an entry of ``servers.json``.
+    """Return the server of a deep link, with an entry for ``servers.json``.
 
     Raises:
-        ConfigError: the link does not hold a server.
+        ConfigError: The link does not contain a server.
     """
     found = _LINK.match(text)
     if found is None:
-        raise ConfigError("this is no link that installs a server")
+        raise ConfigError("this is not a link that installs a server")
     is_cursor = found["cursor"] is not None
     name, config = _of_cursor(text) if is_cursor else _of_vscode(text)
     inputs = config.pop("inputs", [])
@@ -86,7 +86,7 @@ def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError:
-        raise ConfigError("the link does not hold JSON") from None
+        raise ConfigError("the link does not contain JSON") from None
     if not isinstance(value, dict):
-        raise ConfigError("the link does not hold an object")
+        raise ConfigError("the link does not contain an object")
     return value

@@ -1,7 +1,7 @@
-"""The ``server.json`` of the MCP registry -> entries of ``servers.json``.
+"""Translates a ``server.json`` of the MCP registry to entries of ``servers.json``.
 
 Schema: https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json. A document names packages of npm,
-PyPI, OCI or NuGet, and remote addresses; each is one way to use the server.
+PyPI, OCI or NuGet, and URLs of remote servers; each of them is one way to use the server.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RegistryChoice:
-    """A way to use a server."""
+    """One way to use a server: a package or a remote URL."""
 
     kind: str
     """``npm``, ``pypi``, ``oci``, ``nuget`` or ``remote``."""
     entry: Entry = field(repr=False)
+    """The entry for ``servers.json``."""
     notes: tuple[str, ...] = ()
-    """What a person has to know or to set: one sentence each."""
+    """Notes for the user, one sentence each: variables to set, and optional settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +35,37 @@ class RegistryServer:
     """A server of the registry."""
 
     name: str
-    """In reverse-DNS form: ``io.github.owner/weather``."""
+    """The name in reverse-DNS form: ``io.github.owner/weather``."""
     description: str
     version: str
     choices: tuple[RegistryChoice, ...]
+    """The supported ways to use the server."""
     left_out: tuple[str, ...] = ()
-    """Ways that cannot be used here: one sentence each."""
+    """Why other ways to use the server are not supported, one sentence each."""
     status: str = "active"
-    """By the registry: ``active``, ``deprecated`` or ``deleted``."""
+    """The status in the registry: ``active``, ``deprecated`` or ``deleted``."""
     warning: str = ""
-    """What the registry says of a server that is not active; empty for other servers."""
+    """A sentence with the registry's message about a server that is not active; empty for active servers."""
 
     @property
     def short_name(self) -> str:
-        """The part of the name behind the slash."""
+        """The part of the name after the slash."""
         return self.name.rpartition("/")[2]
 
 
 def read_registry_document(document: Any) -> RegistryServer:
-    """Return the server of a ``server.json``, or of an answer of the registry.
+    """Return the server of a ``server.json``, or of a response of the registry.
 
     Raises:
-        ConfigError: this is no such document.
+        ConfigError: The document is not a ``server.json``.
     """
     status, warning = "active", ""
     if isinstance(document, dict) and isinstance(document.get("server"), dict):
         status, warning = _status(document)
         document = document["server"]
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
-        raise ConfigError("this is no server.json of the MCP registry", 'it has "name", and "packages" or "remotes"')
+        hint = 'expected "name", and "packages" or "remotes"'
+        raise ConfigError("this is not a server.json of the MCP registry", hint)
     choices: list[RegistryChoice] = []
     left_out: list[str] = []
     for package in _objects(document.get("packages")):
@@ -74,7 +77,7 @@ def read_registry_document(document: Any) -> RegistryServer:
 
 
 def _status(answer: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the status of a server in an answer of the registry, and a sentence where it is not active."""
+    """Return the status of a server in a response of the registry, and a warning if it is not active."""
     found = answer.get("_meta")
     official = found.get("io.modelcontextprotocol.registry/official") if isinstance(found, dict) else None
     status = str(official.get("status") or "") if isinstance(official, dict) else ""
@@ -100,7 +103,7 @@ def _of_remote(remote: Mapping[str, Any]) -> RegistryChoice:
     notes: list[str] = []
     url = _filled(str(remote.get("url") or ""), remote.get("variables"), notes)
     if not re.match(r"https?://|\$\{", url):
-        raise ConfigError("a remote of it has no URL")
+        raise ConfigError("one of its remotes has no URL")
     entry: Entry = {"type": "sse" if remote.get("type") == "sse" else "http", "url": url}
     if headers := dict(_pairs(remote.get("headers"), notes)):
         entry["headers"] = headers
@@ -112,7 +115,7 @@ def _of_package(package: Mapping[str, Any]) -> RegistryChoice:
     version = str(package.get("version") or "")
     transport = package.get("transport")
     if isinstance(transport, dict) and transport.get("type", "stdio") != "stdio":
-        raise ConfigError(f"the {kind} package {identifier} is a service that is started by hand")
+        raise ConfigError(f"the {kind} package {identifier} is an HTTP server that you have to start yourself")
     if kind not in _RUNNERS or not re.fullmatch(r"[\w@][\w./:@-]*", identifier):
         hint = f": download it, then dial-chat servers add FILE ({identifier})" if kind == "mcpb" else ""
         raise ConfigError(f"a package of the kind {kind!r} cannot be run here{hint}")
@@ -123,7 +126,7 @@ def _of_package(package: Mapping[str, Any]) -> RegistryChoice:
     runtime = list(_arguments(package.get("runtimeArguments"), notes))
     if kind == "oci" and runtime[:1] == ["run"]:
         runtime = runtime[1:]
-    at = len(words) - 1  # the package stands last, behind the arguments of its runner
+    at = len(words) - 1  # the package is the last word, after the arguments of its runner
     args = [*words[:at], *(word for word in runtime if word not in words), *words[at:]]
     args += _arguments(package.get("packageArguments"), notes)
     entry: Entry = {"command": runner, "args": args} | ({"env": env} if env else {})
@@ -131,10 +134,11 @@ def _of_package(package: Mapping[str, Any]) -> RegistryChoice:
 
 
 def _in_its_registry(kind: str, identifier: str, base_url: str) -> str:
-    """Return the identifier of a package as its runner takes it: an image names the host of its registry.
+    """Return the identifier of a package for its runner; the identifier of an image includes the registry's host.
 
     Raises:
-        ConfigError: the package is in another registry than the runner asks, where its name may be another package's.
+        ConfigError: The package is in a registry that the runner does not use. In the runner's registry, the name may
+            belong to a different package.
     """
     try:
         host = urlsplit(base_url).hostname if "://" in base_url else base_url
@@ -153,7 +157,7 @@ _REGISTRY_HOSTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "oci": (("docker", "io"), ("registry-1", "docker", "io"), ("hub", "docker", "com")),
     "nuget": (("api", "nuget", "org"), ("nuget", "org"), ("www", "nuget", "org")),
 }
-"""The labels of the hosts that the runner of a kind of packages asks by itself."""
+"""For each kind of package, the DNS labels of the registry hosts that its runner uses by default."""
 
 
 def _docker(identifier: str, version: str, variables: list[str]) -> tuple[str, list[str]]:
@@ -186,7 +190,7 @@ def _arguments(arguments: Any, notes: list[str]) -> Iterator[str]:
 
 
 _VALUED = {"value", "default", "isRequired", "isSecret", "valueHint", "placeholder", "choices", "format"}
-"""A named argument without any of these is a flag."""
+"""Keys of a named argument with a value; a named argument without any of these keys is a flag."""
 
 
 def _pairs(inputs: Any, notes: list[str]) -> Iterator[tuple[str, str]]:
@@ -199,7 +203,10 @@ def _pairs(inputs: Any, notes: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _value(item: Mapping[str, Any], name: str, notes: list[str]) -> str | None:
-    """Return the value of an input: as it is given, its default, or a variable; None for an optional one without."""
+    """Return the value of an input: its fixed value, its default, or a reference to a variable to set.
+
+    None for an optional input without a default.
+    """
     about = str(item.get("description") or "")
     if isinstance(item.get("value"), str):
         return _filled(item["value"], item.get("variables"), notes)
@@ -212,7 +219,7 @@ def _value(item: Mapping[str, Any], name: str, notes: list[str]) -> str | None:
 
 
 def _filled(text: str, variables: Any, notes: list[str]) -> str:
-    """Return a text with its ``{variables}`` filled in."""
+    """Return a text with its ``{variables}`` replaced by their values."""
     known = variables if isinstance(variables, dict) else {}
 
     def replaced(found: re.Match[str]) -> str:
@@ -226,18 +233,20 @@ def _filled(text: str, variables: Any, notes: list[str]) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a text of the publisher; a reference in it would insert, and send, a variable of this machine.
+    """Return a text of the publisher, after checking that it contains no ``${…}``.
+
+    Such a reference would insert an environment variable of this machine, and send it to the server.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: The text contains a reference.
     """
     if "${" in text:
-        raise ConfigError(f"a value of it reads a variable of this machine: {one_line(text, 100)}")
+        raise ConfigError(f"one of its values reads an environment variable of this machine: {one_line(text, 100)}")
     return text
 
 
 def _asked(name: str, about: str, notes: list[str]) -> str:
-    """Return a reference to the environment variable that holds a value, and add what to set."""
+    """Return a reference to an environment variable for a value, and add a note that it must be set."""
     variable = re.sub(r"\W+", "_", name).strip("_").upper() or "VALUE"
     notes.append(f"set the variable {variable}{f': {about}' if about else ''}")
     return f"${{{variable}}}"

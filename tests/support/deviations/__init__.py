@@ -1,4 +1,4 @@
-"""What models and endpoints do, right and wrong."""
+"""Valid and invalid behaviour of models and endpoints, with the expected result."""
 
 from __future__ import annotations
 

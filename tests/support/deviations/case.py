@@ -1,7 +1,7 @@
-"""A script, as it comes in a stream and in one piece, and what has to come of it.
+"""A scripted exchange in its streamed and its unstreamed form, and the expected result.
 
-Where an endpoint can say a thing in a stream only (a connection that breaks in the middle, bytes that are split), both
-forms are the same: there are endpoints that answer with a stream whatever was asked for.
+Some behaviour exists only in a stream (a connection that breaks in the middle, bytes that are split). Then both forms
+are the same: some endpoints answer with a stream even if the request did not ask for one.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _WRITERS = {"chat": _chat, "responses": _responses, "messages": _messages}
 
 @dataclass(frozen=True)
 class Case:
-    """A script, and what has to come of it."""
+    """A scripted exchange, and the expected result."""
 
     streamed: Sequence[Any]
     whole: Sequence[Any] = ()
-    """The replies where nobody asked for a stream; empty for the same ones."""
+    """The replies to requests without streaming; empty if they are those of `streamed`."""
     ran: Ran = ()
-    """The calls that reach the server."""
+    """The calls that the server must receive."""
     text: str = DONE
-    """The answer; of an error what it says."""
+    """The expected answer, or the expected text of the error."""
     stop: StopReason | None = StopReason.ANSWERED
-    """None for an error."""
+    """The expected stop reason; None if an error is expected."""
     limits: Limits = field(default_factory=Limits)
     repeats: bool = False
 
 
 def wire(name: str, raw: Raw, **more: Any) -> dict[str, Any]:
-    """Return the reply of a script that an endpoint's answer is."""
+    """Return the scripted reply for a raw answer of an endpoint."""
     return {"wire": name, "body": b"".join(raw.chunks).decode(), **more}
 
 
 def write_reply(name: str, say: Say, **expected: Any) -> Case:
-    """Return a reply in the words of a wire, in both forms; behind calls comes the answer."""
+    """Return a reply in the format of an API, streamed and unstreamed; an answer follows after calls."""
     write = _WRITERS[name]
     rest = [DONE] if say.calls else []
     streamed, whole = wire(name, write(say, stream=True)), wire(name, write(say, stream=False))
@@ -60,6 +60,6 @@ def same(*replies: Any, **expected: Any) -> Case:
 
 
 def cut(name: str, say: Say, keep: int) -> dict[str, Any]:
-    """Return the first events of a stream; behind them the connection breaks."""
+    """Return the first events of a stream, after which the connection breaks."""
     write = _WRITERS[name]
     return wire(name, Raw(write(say, stream=True).chunks[:keep]), **{"break": True})

@@ -1,4 +1,4 @@
-"""What endpoints of chat completions do, and what they should not."""
+"""Valid and invalid behaviour of endpoints for chat completions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def message(content: Any = None, finish: Any = "stop", calls: Sequence[Any] = ()
 
 
 def piece(index: Any = ..., id: Any = ..., name: Any = ..., args: Any = ...) -> dict[str, Any]:  # noqa: A002
-    """Return a piece of a call; what is left out is not there."""
+    """Return a fragment of a call; it has only the given keys."""
     function = {key: value for key, value in (("name", name), ("arguments", args)) if value is not ...}
     made = {key: value for key, value in (("index", index), ("id", id)) if value is not ...}
     return {**made, "type": "function", "function": function}
@@ -37,13 +37,13 @@ _WHOLE = (piece(0, "a", "echo", args("a")), piece(1, "b", "echo", args("b")))
 
 
 def pieces(*sent: Any, finish: str | None = "tool_calls", whole: Sequence[Any] = _WHOLE, ran: Ran = BOTH) -> Case:
-    """Return calls that come in these pieces, one a chunk, or several where they are in a list."""
+    """Return a reply with calls in fragments, one fragment for each chunk, or all fragments of a list in one chunk."""
     deltas = (chunk({"tool_calls": text if isinstance(text, list) else [text]}) for text in sent)
     return Case([events(*deltas, chunk(finish=finish)), DONE], [message(None, finish, whole), DONE], ran)
 
 
 def answer(*deltas: Any, whole: Any = None, finish: str | None = "stop", **expected: Any) -> Case:
-    """Return a reply without calls, in these deltas."""
+    """Return a reply without calls that consists of the given deltas."""
     sent = (chunk(delta) if isinstance(delta, dict) else chunk({"content": delta}) for delta in deltas)
     return Case([events(*sent, chunk(finish=finish))], [whole or message("".join(deltas), finish)], **expected)
 
@@ -129,7 +129,7 @@ CHAT: dict[str, Case] = {
     ),
     "finish null in one JSON text (OpenRouter)": same(message(None, None, _WHOLE), DONE, ran=BOTH),
     "finish empty in one JSON text (Snowflake)": same(message("", "", _WHOLE), message(DONE, ""), ran=BOTH),
-    "no answer and no finish in one JSON text": same(message(None, None), text="nothing that is an answer", stop=None),
+    "no answer and no finish in one JSON text": same(message(None, None), text="sent no reply", stop=None),
     "a whole message beside an empty delta (Perplexity)": same(
         {"wire": "chat", "body": beside(spoken(""), spoken(DONE), "stop")}
     ),
@@ -230,7 +230,7 @@ CHAT: dict[str, Case] = {
     "JSON in place of a stream": same(message(DONE)),
     "a refusal of HTTP": same({"wire": "chat", "status": 400, "body": _TOLD}, text="answered 400", stop=None),
     "a web page": same({"wire": "chat", "body": "<html><title>Welcome"}, text="a web page", stop=None),
-    "nothing at all": same({"wire": "chat", "body": ""}, text="nothing that is an answer", stop=None),
+    "nothing at all": same({"wire": "chat", "body": ""}, text="sent no reply", stop=None),
     "split bytes": same({"wire": "chat", "body": _STREAM, "chunk_size": 1}, text="Caf\u00e9 \U0001f600"),
     "comments, CRLF, no space": same(
         {

@@ -1,4 +1,4 @@
-"""How a reply of the Messages API ends, and what may be in it."""
+"""The ends of replies of the Messages API, and their content blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.model_endpoint import Say
 
 
 def blocks(*sent: dict[str, Any], finish: str = "end_turn", deltas: Sequence[Any] = (), **more: Any) -> Case:
-    """Return a message of these blocks, in both forms; `deltas` is the stop's delta in place of the usual."""
+    """Return a message of the given blocks, streamed and unstreamed; `deltas` replaces the usual stop delta."""
     stop = {"stop_reason": finish, **more}
     begin = {"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 3}}}
     starts = [{"type": "content_block_start", "index": at, "content_block": block} for at, block in enumerate(sent)]
@@ -25,7 +25,7 @@ def blocks(*sent: dict[str, Any], finish: str = "end_turn", deltas: Sequence[Any
 
 
 def begun(message_id: str, *sent: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the events of a message with this id, as far as these blocks."""
+    """Return the events of a message up to the given blocks."""
     message = {"id": message_id, "content": [], "usage": {"input_tokens": 3}}
     starts = [{"type": "content_block_start", "index": at, "content_block": block} for at, block in enumerate(sent)]
     return [{"type": "message_start", "message": message}, *starts]

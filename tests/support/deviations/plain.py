@@ -1,4 +1,4 @@
-"""What any provider can do, in plain words."""
+"""Behaviour of any provider, independent of an API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a reply of the Responses API ends, and what may be in it."""
+"""The ends of replies of the Responses API, and their output items."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.model_endpoint import Say
 
 
 def response(status: str, *items: Any, **more: Any) -> Case:
-    """Return a response in this terminal state, in both forms."""
+    """Return a response in a terminal state, streamed and unstreamed."""
     whole = {"object": "response", "status": status, "output": list(items), **more}
     sent = [{"type": "response.output_item.done", "output_index": at, "item": item} for at, item in enumerate(items)]
     return Case(
