@@ -108,7 +108,7 @@ def test_an_export_is_markdown_by_default(folder: Path) -> None:
         (["import", "."], "cannot be read"),
         (["export", "no-such-id"], "no-such-id"),
         (["export", "no-such-id", "--format", "pdf"], "unknown form"),
-        (["list", "--cursor", "x"], "no cursor"),
+        (["list", "--cursor", "x"], "invalid cursor"),
         (["list", "--limit", "0"], "--limit is at least 1"),
     ],
 )

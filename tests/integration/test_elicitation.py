@@ -20,7 +20,7 @@ from tests.support.servers.launch import HERE
 
 pytestmark = pytest.mark.anyio
 
-ERAS = {"switch_to_legacy": "2025-11-25", "auto": "2026-07-28"}
+ERAS = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 both_eras = pytest.mark.parametrize("era", ERAS)
 Answer = Callable[[Elicitation], Awaitable[ElicitationAnswer]]
 
@@ -67,7 +67,7 @@ async def test_a_question_over_stdio_is_answered_in_both_eras(era: str) -> None:
 @both_eras
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_decline_and_cancel_are_sent_to_the_server(era: str, action: str) -> None:
-    tool = {"auto": "returns", "switch_to_legacy": "many"}[era]
+    tool = {"auto": "returns", "legacy": "many"}[era]
     async with DialClient(
         {"shop": questions.make()}, callbacks=Callbacks(elicit=Person(ElicitationAnswer(action)))
     ) as dial:
@@ -162,7 +162,7 @@ async def test_without_a_callback_the_call_fails_and_the_server_keeps_working(er
         assert dial.servers["shop"].protocol_version == ERAS[era]
     unasked = "The call failed: it asks the user a question, but no user can answer"
     refused = "The call failed: the server answered with an error: Elicitation not supported (-32600)"
-    assert result.error == (refused if (era, tool) == ("switch_to_legacy", "pushes") else unasked)
+    assert result.error == (refused if (era, tool) == ("legacy", "pushes") else unasked)
 
 
 async def test_an_answer_is_converted_to_the_schema_and_omitted_fields_stay_omitted() -> None:
@@ -288,7 +288,7 @@ async def test_an_invalid_or_deceptive_url_is_declined_without_asking(url: str) 
         ("https://\u0430pple.test/", "letters outside of ASCII, which may only look like those of another"),
         ("http://127.0.0.1:8080/", "this machine"),
         ("https://[::1]/", "this machine"),
-        ("https://192.168.1.1/", "its own network"),
+        ("https://192.168.1.1/", "its local network"),
         ("http://localhost/", "this machine"),
         ("http://example.test/", "not encrypted"),
     ],

@@ -143,7 +143,7 @@ async def test_only_an_existing_recording_is_overwritten(tmp_path: Path) -> None
         await DialClient({}, Model(), record=config).open()
     with pytest.raises(ConfigError, match="cannot be written"):
         await DialClient({}, Model(), record=tmp_path / "nowhere" / "r.json").open()
-    with pytest.raises(ConfigError, match="is not recorded"):
+    with pytest.raises(ConfigError, match="cannot be recorded"):
         DialClient({}, f"scripted:{file}", record=tmp_path / "again.json")
 
     assert len(lines_of(file)) == 2

@@ -212,7 +212,7 @@ async def test_a_recording_is_loaded_as_a_provider_servers_and_an_approver(tmp_p
 
 async def test_a_scripted_model_cannot_be_loaded_as_a_recording(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('["Hello"]')
-    with pytest.raises(ConfigError, match="no recording"):
+    with pytest.raises(ConfigError, match="is not a recording"):
         load_recording(tmp_path / "s.json")
 
 

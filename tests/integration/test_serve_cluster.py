@@ -380,7 +380,7 @@ async def test_a_stream_whose_server_is_gone_ends_with_an_error(
     assert (first.id, first.data) == ("a-turn:1", 1)
     assert [event.name for event in rest] == ["error", ""]
     assert rest[0].data["type"] == "TurnLost"
-    assert "the conversation has what was done" in rest[0].data["message"]
+    assert "the conversation has the messages stored until then" in rest[0].data["message"]
     assert rest[1].data == "[DONE]"
 
 

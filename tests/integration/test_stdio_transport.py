@@ -222,7 +222,7 @@ async def test_text_on_standard_output_is_skipped_with_one_note() -> None:
         assert await call_for_text(server, a=1) == '{"a": 1}'
         assert await call_for_text(server, a=2) == '{"a": 2}'
         assert len(server.status.notes) == 1
-        assert "no MCP message" in server.status.notes[0]
+        assert "not MCP messages" in server.status.notes[0]
 
 
 @anywhere

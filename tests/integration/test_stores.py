@@ -159,7 +159,7 @@ async def test_pages_list_every_conversation_once_despite_concurrent_changes(sto
 
 @pytest.mark.parametrize("cursor", ["", "nonsense", "ÿ", "bm90aGluZw==", "bm8gdGltZQ=="])
 async def test_an_invalid_cursor_is_refused(store: ConversationStore, cursor: str) -> None:
-    with pytest.raises(ConfigError, match="no cursor"):
+    with pytest.raises(ConfigError, match="invalid cursor"):
         await store.list(cursor=cursor)
 
 
