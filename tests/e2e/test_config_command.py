@@ -77,7 +77,7 @@ def test_a_value_can_be_printed_set_and_removed_and_comments_are_kept(tmp_path: 
         (["set", "mcpServers.time.startupTimeout", "soon"], "servers.json:4:123: mcpServers.time.startupTimeout"),
         (["set", "defaultModel"], "which value?"),
         (["unset", "models"], "there is no value at 'models'"),
-        (["shwo"], 'there is no config shwo (did you mean "show"?)'),
+        (["shwo"], 'there is no command config shwo (did you mean "show"?)'),
     ],
 )
 def test_an_invalid_change_is_an_error_and_changes_nothing(tmp_path: Path, words: list[str], message: str) -> None:
