@@ -87,8 +87,8 @@ class ServerRequests:
     """Answers the requests of one server during one session.
 
     Args:
-        server: The server's name in the configuration.
-        features: The features the client offers to the server.
+        server: the server's name in the configuration.
+        features: the features the client offers to the server.
     """
 
     def __init__(self, server: str, features: ClientFeatures) -> None:
@@ -109,9 +109,9 @@ class ServerRequests:
         A call that requires a URL elicitation (-32042) is repeated after the person was asked to open the URL.
 
         Raises:
-            mcp.MCPError, pydantic.ValidationError: Raised by the call.
-            ServerError: The person did not agree to open the URL, or the client lacks a feature.
-            NeedsOlderProtocol: The call failed because the server could not send a request.
+            mcp.MCPError, pydantic.ValidationError: raised by the call.
+            ServerError: the person did not agree to open the URL, or the client lacks a feature.
+            NeedsOlderProtocol: the call failed because the server could not send a request.
         """
         from mcp import MCPError
 
