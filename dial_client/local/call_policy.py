@@ -135,8 +135,9 @@ class CallPolicy:
     def take_unknown(self, score: DecisionScore | None = None) -> None:
         """Accept the decision that the answer cannot be known.
 
-        A tool that shares a word with the question is tried first; if there is a score, any tool that looks things up
-        may be tried. The model makes this decision too easily when it has tools: it then decides again without tools.
+        The tools that share a word with the question are tried; if there are none and `score` is known, all tools that
+        only look things up. The model makes this decision too easily if it has tools: if no tool is left to try, it
+        decides again without tools.
         """
         step, self.step = self.step, None
         if step is None or is_general(self._question):

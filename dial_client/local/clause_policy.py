@@ -186,7 +186,7 @@ class ClausePolicy:
         return []
 
     def _is_grounded(self, call: ToolCallRequest, tool: ToolSpec) -> bool:
-        """Return True if every value of a call occurs in the conversation or its results, or is a code."""
+        """Return True if every value of a call comes from the conversation or its results, or may follow from them."""
         properties: Mapping[str, object] = tool.input_schema.get("properties", {})
         values = self._values(tool)
         arguments = {name: value for name, value in call.arguments.items() if value not in values}

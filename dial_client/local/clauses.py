@@ -55,7 +55,7 @@ def split_clauses(question: str) -> tuple[str, ...]:
     """Return the requests of a question in order; a statement stays with the request that follows it.
 
     Returns:
-        The requests, at most `MAX_CLAUSES`; the whole question if it has one request or more than that.
+        The requests, at most `MAX_CLAUSES`; the whole question if it has one request, or more than `MAX_CLAUSES`.
     """
     if len(question) > MAX_QUESTION_CHARS:
         return (question,)

@@ -107,7 +107,7 @@ def _rank(name: str) -> int:
 
 
 def _known(memo: Path, folder: Path) -> Weights | None:
-    """Return the stored details of a file that has been downloaded; None without them."""
+    """Return the stored details of a file; None if there are none, or if the file is not in `folder`."""
     with suppress(OSError, ValueError, TypeError):
         known = json.loads(memo.read_text(encoding="utf-8"))
         weights = Weights(**{**known, "wheels": ()})

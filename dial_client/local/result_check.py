@@ -96,7 +96,8 @@ class ResultCheck:
     def finish(self) -> str:
         """Return the text for the end of the answer: the rest of the answer, or the results if they replace it.
 
-        The results follow an answer that has only some of the values that a result joins by "and".
+        The results follow an answer that has only some of the values that a result joins by "and". If sentences of the
+        answer were left out, the results whose numbers it lacks follow.
         """
         if self._has_no_results:
             return ""

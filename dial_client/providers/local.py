@@ -164,9 +164,8 @@ class LocalProvider:
 
     async def _start(self) -> Provider:
         file = self._file or await self._fetch()
-        is_ours = (
-            await to_thread.run_sync(_get_size, file) == QWEN.size
-        )  # recognizes copies of the default model by size
+        # A copy of the default model is recognized by its size, whatever its name.
+        is_ours = await to_thread.run_sync(_get_size, file) == QWEN.size
         self.info = _with_tool_format(self.info, file)
         self._process = await ModelProcess.start(file, TEMPLATE if is_ours else None)
         key = self._process.key

@@ -76,7 +76,8 @@ class Connection:
     def tools(self) -> tuple[Tool, ...]:
         """The tools the model can be offered.
 
-        While the server sleeps, or is restarted, these are the last known tools. A server that failed has none.
+        While the server sleeps, or is restarted, these are the last known tools. A server that failed, or
+        is starting without cached tools, has none.
         """
         return self._status.tools
 
@@ -188,7 +189,7 @@ class Connection:
 
         Args:
             request: sends the request with the SDK's client.
-            seconds: timeout for everything, including a restart; time spent waiting for a person does not count.
+            seconds: timeout for everything, including a restart; time spent waiting for the user does not count.
                 During a tool call the timeout of that call applies instead.
 
         Raises:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 READ_SECONDS = 60.0
 """Timeout in seconds for reading a resource of a server without ``toolTimeout``."""
 COMPLETE_SECONDS = 10.0
-"""Timeout in seconds for completions: they are for a person who is typing."""
+"""Timeout in seconds for completions, which are for a user who is typing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Detection of secrets in a server's settings.
 
-The values of variables, headers and options with a secret name (key, token, password, …) count as secrets. A value with
+The values of variables, headers and options whose names say so (key, token, password, …) count as secrets. A value with
 any other name counts as a secret unless it looks like a usual setting: a word, a number, a path, a host or a URL.
 """
 
@@ -251,7 +251,7 @@ def _in_json(name: str, value: Any) -> Iterator[str]:
 
 
 def _in_url(url: str) -> Iterator[str]:
-    """Yield the password, the values of query parameters with a secret name, and random parts of path and query."""
+    """Yield the password, secrets in query parameters, by their names, and random parts of path and query."""
     try:
         parts = urlsplit(url)
         user, password = unquote(parts.username or ""), unquote(parts.password or "")

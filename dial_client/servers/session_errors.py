@@ -103,7 +103,7 @@ def classify_start_error(error: BaseException, *, has_url: bool) -> StartFailure
     cause = transport_errors.find_cause(error)
     status = transport_errors.find_http_status(cause)
     kind = ExitKind.UNREACHABLE if has_url and transport_errors.is_unreachable(cause) else ExitKind.DIED
-    if status == 401:  # only a person can resolve it
+    if status == 401:  # only the user can log in or change the token
         kind = ExitKind.MISCONFIGURED
     message = "" if transport_errors.is_closed(cause) else transport_errors.to_message(cause)
     return StartFailure(kind, message, status in _OTHER_TRANSPORT)

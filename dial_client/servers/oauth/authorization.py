@@ -67,7 +67,7 @@ class OAuthProvider(OAuthClientProvider):
     record: TokenRecord
     refused_refresh_token: str | None = None
     has_asked = False
-    """True if a person was asked to log in during the current flow."""
+    """True if the user was asked to log in during the current flow."""
     _url = ""
 
     def connect(self, oauth: OAuthContext) -> None:

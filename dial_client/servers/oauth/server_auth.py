@@ -59,7 +59,7 @@ class ServerAuth:
 
     Args:
         settings: the server's settings.
-        login: the callback with which a person logs in; without it, a request that needs a login raises `LoginFailed`.
+        login: the callback for logins of the user; without it, a request that needs a login raises `LoginFailed`.
         token_storage: the token storage; None for the default storage.
         mask: masks the tokens in the server's messages.
     """
@@ -82,7 +82,7 @@ class ServerAuth:
         self._lock = anyio.Lock()
         self._is_loaded = False
         self._refusal: str | None = None
-        """Why a person's login failed; no further login is started on this connection."""
+        """Why the user's login failed; no further login is started on this connection."""
         self._step_ups: set[frozenset[str]] = set()
 
     async def __aenter__(self) -> Self:
@@ -128,7 +128,7 @@ class ServerAuth:
                 await self._provider._initialize()  # noqa: SLF001 (the SDK's own hook, ours in the subclass)
                 self._is_loaded = True
                 if self._login is not None and self._provider.record.wanted_scope:
-                    self._provider.context.current_tokens = None  # log in again: a person can grant the missing scopes
+                    self._provider.context.current_tokens = None  # log in again: the user can grant the missing scopes
             if self._token() is not None and not self._provider.context.is_token_valid() and self._provider.can_refresh:
                 await self._refresh(request)
 
@@ -202,7 +202,7 @@ class ServerAuth:
         await self._run_login(request, response)
 
     async def _run_login(self, request: httpx2.Request, response: httpx2.Response) -> None:
-        """Run the whole flow; a person whose login failed is not asked again."""
+        """Run the whole flow. After a failed login, the user is not asked again."""
         if self._refusal is not None:
             raise LoginFailed(self._refusal)
         self._provider.drop_stale_registration()

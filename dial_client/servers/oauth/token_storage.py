@@ -51,7 +51,7 @@ class TokenRecord:
     resource: dict[str, Any] | None = None
     """The protected resource metadata of the MCP server (RFC 9728)."""
     wanted_scope: str | None = None
-    """Scopes the server required when no person could grant them; requested at the next login."""
+    """Scopes that the server required when no user could grant them; requested at the next login."""
 
     def __repr__(self) -> str:
         return f"TokenRecord(issuer={self.issuer!r})"

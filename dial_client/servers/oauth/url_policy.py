@@ -111,6 +111,8 @@ class UrlPolicy:
     async def resolve_allowed(self, url: str) -> tuple[Address, ...]:
         """Return the IP addresses to connect to for this URL; empty if the host cannot be resolved here.
 
+        Behind a proxy, the proxy may still be able to resolve the host.
+
         Raises:
             LoginFailed: the URL is not allowed.
         """

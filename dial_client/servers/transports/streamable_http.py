@@ -242,7 +242,7 @@ class SSETransport:
     Args:
         settings: the server's settings.
         on_failure: is called with the reason when a message cannot be sent.
-        login: the callback with which a person logs in.
+        login: the callback for logins of the user; None if nobody can log in.
         mask: masks tokens in the server's messages.
     """
 

@@ -58,7 +58,7 @@ def transports_for(
 
     Args:
         settings: the server's settings.
-        login: the callback with which a person logs in to a server behind a URL.
+        login: the callback for logins of the user to a server behind a URL; None if nobody can log in.
         mask: masks secrets in the server's output; None for a mask of the secrets in the settings.
 
     Raises:
