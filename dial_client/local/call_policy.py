@@ -56,8 +56,8 @@ from dial_client.local.provenance import (
     is_description,
     is_made_up,
     is_no_address,
-    is_said,
     is_sum,
+    occurs_in,
 )
 from dial_client.local.units import correct_conversion
 from dial_client.local.vocabulary import (
@@ -246,18 +246,18 @@ class CallPolicy:
     def _is_worth_trying(self, call: ToolCallRequest | None, score: DecisionScore) -> bool:
         """Return True if an unlikely call may be made: it only looks up or computes what the question names."""
         tool = self._tools.get(call.name) if call is not None else None
-        if call is None or tool is None or acts(tool) or self._completed or not self._is_asked(call):
+        if call is None or tool is None or acts(tool) or self._completed or not self._is_in_question(call):
             return False
         values = call.arguments.values()
         if any(is_code(value) or is_sum(value) for value in values):
             return score.call >= CODE_THRESHOLD
         return score.call >= LOOK_UP_THRESHOLD and tool.name in self._near and not is_general(self._question)
 
-    def _is_asked(self, call: ToolCallRequest) -> bool:
+    def _is_in_question(self, call: ToolCallRequest) -> bool:
         """Return True if a call has all its required arguments and the question contains them."""
         required = self._required(call)
         return bool(required) and all(
-            name in call.arguments and is_said(call.arguments[name], self._question) for name in required
+            name in call.arguments and occurs_in(call.arguments[name], self._question) for name in required
         )
 
     def _decline(self, tool: str, score: DecisionScore) -> None:
@@ -302,11 +302,11 @@ class CallPolicy:
         tool = self._tools[call.name]
         missing = find_missing(call, tool, self._request.messages, self._conversation)
         fallbacks = {name: value for name, schema in missing.items() if (value := find_fallback(schema)) is not None}
-        unsaid = [name for name in missing if name not in fallbacks]
-        if unsaid and is_general(self._question) and not self._completed:
+        unknown = [name for name in missing if name not in fallbacks]
+        if unknown and is_general(self._question) and not self._completed:
             return
-        if unsaid:
-            self._argument_question = fixed_replies.argument_missing(tool, unsaid)
+        if unknown:
+            self._argument_question = fixed_replies.argument_missing(tool, unknown)
         else:
             self.call = replace(call, arguments={**call.arguments, **fallbacks})
 
@@ -346,7 +346,7 @@ class CallPolicy:
 
     def _is_grounded(self, call: ToolCallRequest) -> bool:
         """True if the values of all required arguments occur in the conversation."""
-        return all(is_said(call.arguments.get(name), self._conversation) for name in self._required(call))
+        return all(occurs_in(call.arguments.get(name), self._conversation) for name in self._required(call))
 
     def _failure_report(self) -> str:
         """Compose the reply after failed calls. It reports the first failure since the last good result."""

@@ -199,9 +199,9 @@ class LocalProvider:
             return error
         return ProviderError(f"the embedded model ended: {process.last_words()}", code="connection")
 
-    def _report(self, done: int, total: int, what: str) -> None:
+    def _report(self, done: int, total: int, step: str) -> None:
         if self._on_progress is not None:
-            self._on_progress(done, total, what)
+            self._on_progress(done, total, step)
 
 
 def _find_file(path: str | None) -> Path | None:

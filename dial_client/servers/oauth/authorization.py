@@ -66,7 +66,7 @@ class OAuthProvider(OAuthClientProvider):
     oauth: OAuthContext
     record: TokenRecord
     refused_refresh_token: str | None = None
-    has_asked = False
+    has_requested_login = False
     """True if the user was asked to log in during the current flow."""
     _url = ""
 
@@ -232,7 +232,7 @@ class OAuthProvider(OAuthClientProvider):
     async def _log_in(self) -> AuthorizationCodeResult:
         login, scope = self.oauth.login, self.context.client_metadata.scope
         assert login is not None
-        self.has_asked = True
+        self.has_requested_login = True
         scopes = tuple(one_line(word, 100) for word in (scope or "").split())
         metadata = self.context.oauth_metadata
         says_issuer = metadata is not None and bool(metadata.authorization_response_iss_parameter_supported)

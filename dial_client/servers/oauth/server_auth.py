@@ -206,11 +206,11 @@ class ServerAuth:
         if self._refusal is not None:
             raise LoginFailed(self._refusal)
         self._provider.drop_stale_registration()
-        self._provider.has_asked = False
+        self._provider.has_requested_login = False
         try:
             await self._run_flow(request, response)
         except LoginFailed as error:
-            if self._provider.has_asked:
+            if self._provider.has_requested_login:
                 self._refusal = str(error)
             raise
 
