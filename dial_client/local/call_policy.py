@@ -24,7 +24,7 @@ the question, the calls and the results. ADR 0044 lists the measured effect of e
   not occur in the conversation is not made (`missing_arguments`): the reply asks for the argument.
 * A call in the current folder that was refused, with an error that names the allowed folder, is made in that folder.
 * If the model decides that the answer cannot be known, a tool that shares a word with the question is tried, or else
-  any tool that looks things up, if its call is likely enough; otherwise the reply says that no connected tool can tell.
+  any tool that looks things up, if its call is likely enough; otherwise the reply says that no connected tool knows it.
   A general question (how or why) is answered, even if arguments are missing.
 
 A replacement call is made only if its tool looks things up, by its name, and its arguments occur in the conversation;

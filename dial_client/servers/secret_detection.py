@@ -1,6 +1,6 @@
 """Detection of secrets in a server's settings.
 
-The values of variables, headers and options whose names say so (key, token, password, …) count as secrets. A value with
+The values of variables, headers and options with names such as key, token or password count as secrets. A value with
 any other name counts as a secret unless it looks like a usual setting: a word, a number, a path, a host or a URL.
 """
 
