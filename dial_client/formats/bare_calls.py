@@ -35,7 +35,7 @@ _START = re.compile(r"(?:```[\w-]{0,32}+\s*+)?(?:functools)?")
 _PYTHON = re.compile(r"\s*+\[\s*+[^\s{\[\"']")
 
 
-def may_begin(text: str, offer: OfferedTools, *, is_asked: bool = False) -> Lookahead:
+def may_begin(text: str, offer: OfferedTools, *, is_requested: bool = False) -> Lookahead:
     """Return True if a reply that begins with this text may contain only calls; None if more text is needed to decide.
 
     True and False are final for every continuation of the text, so the result does not depend on how the reply was
@@ -44,7 +44,7 @@ def may_begin(text: str, offer: OfferedTools, *, is_asked: bool = False) -> Look
     Args:
         text: the beginning of the reply.
         offer: the tools on offer.
-        is_asked: True if the model was asked to write calls as text; then an object with any tool name may be a call.
+        is_requested: True if the prompt asks for calls as text; then an object with any tool name may be a call.
     """
     squeezed = "".join(text.split())
     if not squeezed:
@@ -52,13 +52,13 @@ def may_begin(text: str, offer: OfferedTools, *, is_asked: bool = False) -> Look
     if not offer or squeezed[0] not in "{[`f":
         return False
     before = next(prefix for prefix in _LONGEST_FIRST if squeezed.startswith(prefix))
-    answer = _is_opening(squeezed[len(before) :], offer, is_asked=is_asked)
+    answer = _is_opening(squeezed[len(before) :], offer, is_requested=is_requested)
     is_part = any(prefix.startswith(squeezed) for prefix in _PREFIXES)
     return None if answer is False and is_part else answer
 
 
-def _is_opening(squeezed: str, offer: OfferedTools, *, is_asked: bool) -> Lookahead:
-    if squeezed.startswith(_ANY_CALL) or (is_asked and squeezed.startswith(_NAMED_CALL)):
+def _is_opening(squeezed: str, offer: OfferedTools, *, is_requested: bool) -> Lookahead:
+    if squeezed.startswith(_ANY_CALL) or (is_requested and squeezed.startswith(_NAMED_CALL)):
         return True
     for opening in _NAMED_CALL:
         if squeezed.startswith(opening):

@@ -106,8 +106,8 @@ def parse_json_calls(text: str) -> FoundCalls:
             break
         calls += to_calls(decoded.value)
         rest = decoded.rest
-        behind = _FILLING.match(rest)
-        following = rest[behind.end() :] if behind else rest
+        filling = _FILLING.match(rest)
+        following = rest[filling.end() :] if filling else rest
         if following[:1] not in ("{", "["):
             break
         rest = following
@@ -122,10 +122,10 @@ def parse_only_json_calls(text: str) -> FoundCalls:
     Raises:
         Unreadable: the text contains anything else.
     """
-    before = _FILLING.match(text)
-    found = parse_json_calls(text[before.end() :] if before else text)
-    behind = _FILLING.match(found.rest)
-    if behind is None or behind.end() < len(found.rest):
+    start = _FILLING.match(text)
+    found = parse_json_calls(text[start.end() :] if start else text)
+    end = _FILLING.match(found.rest)
+    if end is None or end.end() < len(found.rest):
         raise Unreadable("there is more than calls")
     return FoundCalls(found.calls)
 

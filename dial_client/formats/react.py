@@ -302,7 +302,7 @@ class _ReActParser(ReplyParser):
     def _parse_action(self) -> MarkerSearch:
         """Parse an action, and return an empty marker if it is a call, or else the next label.
 
-        An action without an input is a call only if it names an offered tool.
+        An action without an input is a call only if it names an offered tool; otherwise it is part of the thoughts.
         """
         action, arguments = BoundedText(), BoundedText()
         marker = label = yield from self._buffer.read_until(_BEHIND_ACTION, action.add)

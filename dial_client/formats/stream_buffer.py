@@ -50,7 +50,7 @@ class StreamBuffer:
         self._has_lead = None
 
     def read_until(self, markers: MarkerMatcher, sink: TextSink) -> MarkerSearch:
-        """Read up to and including the next marker, and return it; `sink` receives the text before it at once."""
+        """Read up to and including the next marker, and return it; `sink` receives earlier text as soon as possible."""
         while (found := markers.search(self._text, self._position, at_line_start=self._is_line_start)) is None:
             held = self._count_held(markers)
             self._read(sink, len(self._text) - held)

@@ -123,9 +123,9 @@ class ReplyParser:
         """Parse the rest of the reply as calls if it contains nothing else; otherwise put it back as text."""
         if self._is_over or self._output.has_begun or self._calls.calls:
             return
-        is_asked = not self._is_careful
+        is_requested = not self._is_careful
         is_possible = yield from self._buffer.look_ahead(
-            lambda text: bare_calls.may_begin(text, self._offer, is_asked=is_asked)
+            lambda text: bare_calls.may_begin(text, self._offer, is_requested=is_requested)
         )
         if not is_possible:
             return
@@ -134,7 +134,7 @@ class ReplyParser:
             pass
         found = FoundCalls() if reply.is_too_long else find_calls(bare_calls.read, reply.text)
         calls = self._offer.match_calls(found.calls)
-        if not calls and is_asked:
+        if not calls and is_requested:
             calls = self._offer.accept_calls(found.calls)
         if calls:
             self._calls.add(calls)

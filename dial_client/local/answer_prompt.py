@@ -85,8 +85,8 @@ def answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     results = _results(messages, last)
     if not results or not question:
         return (*earlier, *question)
-    asked = Message.user(_RESULTS.format(results="\n".join(results), question=question[0].text))
-    return (*_examples(), *earlier, asked)
+    prompt = Message.user(_RESULTS.format(results="\n".join(results), question=question[0].text))
+    return (*_examples(), *earlier, prompt)
 
 
 def _answered_turns(messages: Sequence[Message]) -> list[Message]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from dial_client.local.provenance import correct_spelling, cut_addition, find_address, is_no_address, is_said
+from dial_client.local.provenance import correct_spelling, cut_addition, find_address, is_no_address, occurs_in
 from dial_client.local.vocabulary import is_composed
 from dial_client.messages.message import ToolSpec
 from dial_client.text.normalization import stem
@@ -133,7 +133,7 @@ def _is_made_up_folder(value: str, conversation: str) -> bool:
     """Return True if the model invented a folder and the user named none. A miscopied folder does not count."""
     if _PLAIN_FOLDER.fullmatch(value):
         return True
-    return not is_said(value, conversation) and _PATH.search(conversation) is None
+    return not occurs_in(value, conversation) and _PATH.search(conversation) is None
 
 
 def is_folder(name: str, schema: Mapping[str, Any]) -> bool:

@@ -24,7 +24,7 @@ the question, the calls and the results. ADR 0044 lists the measured effect of e
   not occur in the conversation is not made (`missing_arguments`): the reply asks for the argument.
 * A call in the current folder that was refused, with an error that names the allowed folder, is made in that folder.
 * If the model decides that the answer cannot be known, a tool that shares a word with the question is tried, or else
-  any tool that looks things up, if its call is likely enough; otherwise the reply says that no connected tool can tell.
+  any tool that looks things up, if its call is likely enough; otherwise the reply says that no connected tool knows it.
   A general question (how or why) is answered, even if arguments are missing.
 
 A replacement call is made only if its tool looks things up, by its name, and its arguments occur in the conversation;
@@ -56,8 +56,8 @@ from dial_client.local.provenance import (
     is_description,
     is_made_up,
     is_no_address,
-    is_said,
     is_sum,
+    occurs_in,
 )
 from dial_client.local.units import correct_conversion
 from dial_client.local.vocabulary import (
@@ -135,8 +135,9 @@ class CallPolicy:
     def take_unknown(self, score: DecisionScore | None = None) -> None:
         """Accept the decision that the answer cannot be known.
 
-        A tool that shares a word with the question is tried first; if there is a score, any tool that looks things up
-        may be tried. The model makes this decision too easily when it has tools: it then decides again without tools.
+        The tools that share a word with the question are tried; if there are none and `score` is known, all tools that
+        only look things up. The model makes this decision too easily if it has tools: if no tool is left to try, it
+        decides again without tools.
         """
         step, self.step = self.step, None
         if step is None or is_general(self._question):
@@ -245,18 +246,18 @@ class CallPolicy:
     def _is_worth_trying(self, call: ToolCallRequest | None, score: DecisionScore) -> bool:
         """Return True if an unlikely call may be made: it only looks up or computes what the question names."""
         tool = self._tools.get(call.name) if call is not None else None
-        if call is None or tool is None or acts(tool) or self._completed or not self._is_asked(call):
+        if call is None or tool is None or acts(tool) or self._completed or not self._is_in_question(call):
             return False
         values = call.arguments.values()
         if any(is_code(value) or is_sum(value) for value in values):
             return score.call >= CODE_THRESHOLD
         return score.call >= LOOK_UP_THRESHOLD and tool.name in self._near and not is_general(self._question)
 
-    def _is_asked(self, call: ToolCallRequest) -> bool:
+    def _is_in_question(self, call: ToolCallRequest) -> bool:
         """Return True if a call has all its required arguments and the question contains them."""
         required = self._required(call)
         return bool(required) and all(
-            name in call.arguments and is_said(call.arguments[name], self._question) for name in required
+            name in call.arguments and occurs_in(call.arguments[name], self._question) for name in required
         )
 
     def _decline(self, tool: str, score: DecisionScore) -> None:
@@ -301,11 +302,11 @@ class CallPolicy:
         tool = self._tools[call.name]
         missing = find_missing(call, tool, self._request.messages, self._conversation)
         fallbacks = {name: value for name, schema in missing.items() if (value := find_fallback(schema)) is not None}
-        unsaid = [name for name in missing if name not in fallbacks]
-        if unsaid and is_general(self._question) and not self._completed:
+        unknown = [name for name in missing if name not in fallbacks]
+        if unknown and is_general(self._question) and not self._completed:
             return
-        if unsaid:
-            self._argument_question = fixed_replies.argument_missing(tool, unsaid)
+        if unknown:
+            self._argument_question = fixed_replies.argument_missing(tool, unknown)
         else:
             self.call = replace(call, arguments={**call.arguments, **fallbacks})
 
@@ -345,7 +346,7 @@ class CallPolicy:
 
     def _is_grounded(self, call: ToolCallRequest) -> bool:
         """True if the values of all required arguments occur in the conversation."""
-        return all(is_said(call.arguments.get(name), self._conversation) for name in self._required(call))
+        return all(occurs_in(call.arguments.get(name), self._conversation) for name in self._required(call))
 
     def _failure_report(self) -> str:
         """Compose the reply after failed calls. It reports the first failure since the last good result."""

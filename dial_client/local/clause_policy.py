@@ -23,7 +23,7 @@ from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.decision_step import Step, decision_request
 from dial_client.local.follow_up import find_follow_up
 from dial_client.local.missing_arguments import find_missing
-from dial_client.local.provenance import is_description, is_made_up, is_no_address, is_said
+from dial_client.local.provenance import is_description, is_made_up, is_no_address, occurs_in
 from dial_client.local.units import Conversion, find_conversion, find_conversion_call
 from dial_client.local.vocabulary import is_composed, words, words_of
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
@@ -33,7 +33,7 @@ _CODE = re.compile(r"[A-Z]{2,5}|[A-Z]\w+/\w+|\d\d?:\d\d|\d{4}-\d\d-\d\d|\.")
 _NAME_OR_NUMBER = re.compile(r"(?<=\s)[A-Z]\w+|\d+")
 _NOT_LOOKED_UP = "I have not looked up: {clauses}."
 
-_NOT_CONVERTED = "The result is in {unit}: no connected tool converts it to {asked}."
+_NOT_CONVERTED = "The result is in {unit}: no connected tool converts it to {target}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class ClausePolicy:
         quoted = " and ".join(f"\u201c{self._clauses[at].strip(' .?!')}\u201d" for at in self._unmet)
         sentences = [_NOT_LOOKED_UP.format(clauses=quoted)] if quoted else []
         if found := self._conversion:
-            sentences.append(_NOT_CONVERTED.format(unit=found.unit, asked=found.asked_name))
+            sentences.append(_NOT_CONVERTED.format(unit=found.unit, target=found.target_name))
         return " ".join(sentences)
 
     def request(self, step: Step) -> ModelRequest:
@@ -88,11 +88,16 @@ class ClausePolicy:
         ask = self._asks[0]
         earlier, turn = self._request.messages[: self._start], self._request.messages[self._start + 1 :]
         if ask.clause is None:
-            asked = (self._request.messages[self._start], *turn)
+            messages = (self._request.messages[self._start], *turn)
         else:
             request = ", and ".join(self._clauses[at] for at in self._served)
-            asked = (Message.user(request), *turn, Message.assistant("Done."), Message.user(self._clauses[ask.clause]))
-        conversation = json_prompt_format.conversation((*earlier, *asked))
+            messages = (
+                Message.user(request),
+                *turn,
+                Message.assistant("Done."),
+                Message.user(self._clauses[ask.clause]),
+            )
+        conversation = json_prompt_format.conversation((*earlier, *messages))
         return decision_request(self._request, step, self._request.tools, conversation)
 
     def take_unknown(self, _score: DecisionScore | None = None) -> None:
@@ -186,7 +191,7 @@ class ClausePolicy:
         return []
 
     def _is_grounded(self, call: ToolCallRequest, tool: ToolSpec) -> bool:
-        """Return True if every value of a call occurs in the conversation or its results, or is a code."""
+        """Return True if every value of a call comes from the conversation or its results, or may follow from them."""
         properties: Mapping[str, object] = tool.input_schema.get("properties", {})
         values = self._values(tool)
         arguments = {name: value for name, value in call.arguments.items() if value not in values}
@@ -204,8 +209,8 @@ class ClausePolicy:
         """Return True if a text comes from the conversation. A text that the model composes needs a word of it."""
         if is_composed(name):
             is_new = not (words(value) - words_of(tool)).isdisjoint(words(self._conversation))
-            return is_new and all(is_said(found, self._conversation) for found in _NAME_OR_NUMBER.findall(value))
-        return is_said(value, self._conversation) or _CODE.fullmatch(value) is not None
+            return is_new and all(occurs_in(found, self._conversation) for found in _NAME_OR_NUMBER.findall(value))
+        return occurs_in(value, self._conversation) or _CODE.fullmatch(value) is not None
 
 
 def find_first_request(request: ModelRequest) -> ModelRequest | None:

@@ -55,7 +55,7 @@ def split_clauses(question: str) -> tuple[str, ...]:
     """Return the requests of a question in order; a statement stays with the request that follows it.
 
     Returns:
-        The requests, at most `MAX_CLAUSES`; the whole question if it has one request or more than that.
+        The requests, at most `MAX_CLAUSES`; the whole question if it has one request, or more than `MAX_CLAUSES`.
     """
     if len(question) > MAX_QUESTION_CHARS:
         return (question,)
@@ -102,13 +102,13 @@ def find_open(
         values = [str(value).lower() for value in call.arguments.values() if not isinstance(value, bool)]
         quoted = [value for value in values if value and value in question]
         about = words_of(specs[call.name]) if call.name in specs else frozenset()
-        near = [2 * len(words(clause) & about) + _has_value(clause, quoted) for clause in clauses]
-        near = [count - 2 * (at in served) for at, count in enumerate(near)]
-        served.add(near.index(max(near)))
+        scores = [2 * len(words(clause) & about) + _score_values(clause, quoted) for clause in clauses]
+        scores = [count - 2 * (at in served) for at, count in enumerate(scores)]
+        served.add(scores.index(max(scores)))
     return [at for at in range(len(clauses)) if at not in served], sorted(served)
 
 
-def _has_value(clause: str, quoted: Sequence[str]) -> int:
+def _score_values(clause: str, quoted: Sequence[str]) -> int:
     """Return how well a clause matches the values of a call. A clause without a value of its own may refer to one."""
     if any(value in clause.lower() for value in quoted):
         return 5
@@ -128,9 +128,9 @@ def find_sibling(question: str, call: ToolCallRequest, made: Sequence[ToolCallRe
     joined = _COMPARED if _COMPARES.search(question) else _JOINED
     used = {str(value).lower() for entry in made for value in entry.arguments.values()}
     for value in (value for value in call.arguments.values() if isinstance(value, str) and len(value) > 1):
-        behind = re.search(rf"(?<!\w){re.escape(value)}{joined} {_BETWEEN}({_PHRASE})", question, re.IGNORECASE)
-        before = re.search(rf"({_PHRASE}){joined} {_BETWEEN}{re.escape(value)}(?!\w)", question, re.IGNORECASE)
-        for found in filter(None, (behind, before)):
+        value_first = re.search(rf"(?<!\w){re.escape(value)}{joined} {_BETWEEN}({_PHRASE})", question, re.IGNORECASE)
+        value_last = re.search(rf"({_PHRASE}){joined} {_BETWEEN}{re.escape(value)}(?!\w)", question, re.IGNORECASE)
+        for found in filter(None, (value_first, value_last)):
             name = _LEADING.sub("", found[1].strip(" .,'"))
             if name.lower() not in used and not _NO_NAME.match(name) and not _REQUEST.match(name):
                 return name

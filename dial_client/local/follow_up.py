@@ -56,10 +56,10 @@ def find_follow_up(
     if same is not None and details and _asks_more(question, results[-1], details):
         return FollowUp(same, values)
     known = frozenset[str]().union(*(words_of(tool) for tool in tools if tool.name in called), *map(words, results))
-    asked = words(question) - GENERIC - _ASKING - known
-    asked = asked.union(*(kind for kind in kinds(question) if kind.isdisjoint(known)))
+    subject = words(question) - GENERIC - _ASKING - known
+    subject = subject.union(*(kind for kind in kinds(question) if kind.isdisjoint(known)))
     for tool in sorted(tools, key=acts):
-        if tool.name not in called and _share_word(asked, _naming(tool)):
+        if tool.name not in called and _share_word(subject, _naming(tool)):
             return FollowUp(tool, find_sums(tool, question, results[-1]) or values)
     return None
 
@@ -76,10 +76,10 @@ def find_sums(tool: ToolSpec, question: str, result: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{left} {sign} {right}" for left, right in orders for sign in "*/+-"))
 
 
-def _share_word(asked: frozenset[str], named: frozenset[str]) -> bool:
+def _share_word(question_words: frozenset[str], tool_words: frozenset[str]) -> bool:
     """Return True if both sets share a word, or long words with the same root: "supervises" and "supervisor"."""
-    roots = {word[:_ROOT] for word in named if len(word) >= _ROOT}
-    return not asked.isdisjoint(named) or any(word[:_ROOT] in roots for word in asked)
+    roots = {word[:_ROOT] for word in tool_words if len(word) >= _ROOT}
+    return not question_words.isdisjoint(tool_words) or any(word[:_ROOT] in roots for word in question_words)
 
 
 def _naming(tool: ToolSpec) -> frozenset[str]:
@@ -91,11 +91,15 @@ def _naming(tool: ToolSpec) -> frozenset[str]:
 
 def _related(question: str, results: Sequence[str]) -> dict[str, str]:
     """Return the details of the last result that the question mentions, with their names; each is followed once."""
-    asked = words(question)
+    question_words = words(question)
     for result in results[:-1]:
-        asked -= frozenset[str]().union(*(words(detail) for detail, _ in _NAMED.findall(result)))
+        question_words -= frozenset[str]().union(*(words(detail) for detail, _ in _NAMED.findall(result)))
     found = _NAMED.findall(results[-1])
-    return {detail: name for detail, name in found if words(detail) & asked and name.lower() not in question.lower()}
+    return {
+        detail: name
+        for detail, name in found
+        if words(detail) & question_words and name.lower() not in question.lower()
+    }
 
 
 def _asks_more(question: str, result: str, details: dict[str, str]) -> bool:

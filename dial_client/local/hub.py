@@ -91,8 +91,8 @@ def choose(listing: Any, repository: str, file: str) -> Weights:
     files = {entry["file"]: entry for entry in listing["files"] if entry["size"] and entry["sha256"]}
     whole = [name for name in files if not _SHARD.search(name)]
     if file and file not in whole:
-        there = ", ".join(sorted(whole)[:12]) or "none"
-        raise ConfigError(f"{repository} has no file {file} that can be used", hint=f"its GGUF files: {there}")
+        available = ", ".join(sorted(whole)[:12]) or "none"
+        raise ConfigError(f"{repository} has no file {file} that can be used", hint=f"its GGUF files: {available}")
     if not whole:
         raise ConfigError(
             f"{repository} has no unsplit GGUF file", hint="look for a repository whose name ends in -GGUF"
@@ -107,7 +107,7 @@ def _rank(name: str) -> int:
 
 
 def _known(memo: Path, folder: Path) -> Weights | None:
-    """Return the stored details of a file that has been downloaded; None without them."""
+    """Return the stored details of a file; None if there are none, or if the file is not in `folder`."""
     with suppress(OSError, ValueError, TypeError):
         known = json.loads(memo.read_text(encoding="utf-8"))
         weights = Weights(**{**known, "wheels": ()})

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dial_client.local.argument_values import CURRENT_FOLDER, follows_as_time, is_folder, is_named_in
-from dial_client.local.provenance import has_strange_digits, is_made_up, is_no_address, is_said
+from dial_client.local.provenance import has_strange_digits, is_made_up, is_no_address, occurs_in
 from dial_client.local.vocabulary import ASKING, is_composed, is_english, words, words_of
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
 
@@ -48,7 +48,7 @@ def find_missing(
         if follows_as_time(value, conversation):
             continue
         is_argument = _is_word_of_tool(name, value, tool)
-        if is_said(value, conversation) and not is_argument:
+        if occurs_in(value, conversation) and not is_argument:
             continue
         is_invented = is_made_up(value, schema, conversation) or has_strange_digits(value, conversation)
         if not has_source or is_argument or is_invented or not _may_follow(name, value, tool, sources):

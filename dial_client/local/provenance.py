@@ -105,7 +105,7 @@ def has_strange_digits(value: Any, conversation: str) -> bool:
     return bool(found) and found.isdisjoint({float(number) for number in re.findall(r"\d+", conversation)})
 
 
-def is_said(value: Any, conversation: str) -> bool:
+def occurs_in(value: Any, conversation: str) -> bool:
     """Return True if the conversation has a value, its last part (``Asia/Tokyo``), or all numbers of an expression.
 
     For an absolute path or a URL, the last part is not enough.
@@ -126,9 +126,9 @@ def cut_addition(value: Any, conversation: str) -> Any:
 
     "Paper Boats - from what year is that song?" is the song "Paper Boats".
     """
-    if not isinstance(value, str) or not (found := _ADDITION.fullmatch(value)) or not is_said(found[1], conversation):
+    if not isinstance(value, str) or not (found := _ADDITION.fullmatch(value)) or not occurs_in(found[1], conversation):
         return value
-    is_question = value.endswith("?") or not is_said(value, conversation)
+    is_question = value.endswith("?") or not occurs_in(value, conversation)
     return found[1] if is_question else value
 
 

@@ -43,12 +43,12 @@ class ResultCheck:
 
     def __init__(self, question: str, results: Sequence[str]) -> None:
         self._results = _texts(results)
-        asked = f"{question} {' '.join(_times(question))}"
-        first = _content("\n".join((asked, *self._results[:1])))
+        question_text = f"{question} {' '.join(_times(question))}"
+        first = _content("\n".join((question_text, *self._results[:1])))
         later = _content("\n".join(self._results[1:]))
         everything = _content("\n".join(self._results))
-        self._news = (later - first) or (everything - _content(asked))
-        known = "\n".join((asked, *self._results))
+        self._news = (later - first) or (everything - _content(question_text))
+        known = "\n".join((question_text, *self._results))
         self._known = _numbers(known) | _derived("\n".join(self._results))
         self._times = _times(known)
         self._strange_names = tuple(name for name in EXAMPLE_NAMES if name not in known)
@@ -63,11 +63,11 @@ class ResultCheck:
         if self._has_no_results:
             return text
         self._held += text
-        begun = "" if self._is_open else self._take_beginning()
+        visible = "" if self._is_open else self._take_beginning()
         if self._is_open:
-            begun += "".join(map(self._take_sentence, self._whole_sentences()))
-        self._shown += begun
-        return begun
+            visible += "".join(map(self._take_sentence, self._whole_sentences()))
+        self._shown += visible
+        return visible
 
     def _take_beginning(self) -> str:
         """Return the beginning up to the first end of a sentence at which it passes the checks; empty before that."""
@@ -76,8 +76,8 @@ class ResultCheck:
         end = next((end for end in ends if self._is_good(self._held[:end])), None)
         if end is None:
             return ""
-        self._is_open, begun, self._held = True, self._held[:end], self._held[end:]
-        return begun
+        self._is_open, visible, self._held = True, self._held[:end], self._held[end:]
+        return visible
 
     def _whole_sentences(self) -> list[str]:
         """Remove the complete sentences from the held text and return them."""
@@ -96,7 +96,8 @@ class ResultCheck:
     def finish(self) -> str:
         """Return the text for the end of the answer: the rest of the answer, or the results if they replace it.
 
-        The results follow an answer that has only some of the values that a result joins by "and".
+        The results follow an answer that has only some of the values that a result joins by "and". If sentences of the
+        answer were left out, the results whose numbers it lacks follow.
         """
         if self._has_no_results:
             return ""
@@ -108,8 +109,8 @@ class ResultCheck:
         cut = [group for group in groups if 0 < sum(v in answer for v in _values(group)) < len(_values(group))]
         if self._news and cut:
             return f"{rest}\n\n{quote(self._results)}"
-        untold = [text for text in self._results if _numbers(text) and _numbers(text).isdisjoint(_numbers(answer))]
-        return f"{rest}\n\n{quote(untold)}" if self._is_shortened and untold else rest
+        unreported = [text for text in self._results if _numbers(text) and _numbers(text).isdisjoint(_numbers(answer))]
+        return f"{rest}\n\n{quote(unreported)}" if self._is_shortened and unreported else rest
 
     def _is_good(self, text: str) -> bool:
         is_news = not self._news.isdisjoint(_content(f"{text} {' '.join(_times(text))}"))

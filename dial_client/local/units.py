@@ -45,7 +45,7 @@ _SPELLINGS = {
 }
 _ALL = "|".join(sorted(map(re.escape, _SPELLINGS), key=len, reverse=True))
 _QUANTITY = re.compile(rf"(?<![\w.,-])(-?\d+(?:,\d{{3}})*(?:\.\d+)?) ?({_ALL})(?![\w/])")
-_ASKED = re.compile(
+_TARGET_UNIT = re.compile(
     rf"\b(?:in|into|to|many)(?: (?:degrees|US|British|American|the))* ({_ALL})(?!\w|\.\w)", re.IGNORECASE
 )
 _CONVERTS = {kind: words(f"{kind} unit") for kind in _UNITS}
@@ -59,9 +59,9 @@ class Conversion:
     """The kind of quantity, a key of the table of units."""
     value: float
     unit: str
-    asked: str
+    target: str
     """The unit that the question asks for, in the spelling of the table."""
-    asked_name: str
+    target_name: str
     """The unit that the question asks for, in the question's spelling."""
 
 
@@ -71,16 +71,16 @@ def find_conversion(question: str, results: Sequence[str]) -> Conversion | None:
     None if the results have the question's unit, no quantity of its kind, or several quantities.
     """
     quantities = {found for text in results for found in _QUANTITY.findall(text[:MAX_RESULT_CHARS])}
-    for named in _ASKED.findall(question[:MAX_QUESTION_CHARS]):
-        meanings = _meanings(named)
+    for target_name in _TARGET_UNIT.findall(question[:MAX_QUESTION_CHARS]):
+        meanings = _meanings(target_name)
         if any(meaning in meanings for _, spelling in quantities for meaning in _meanings(spelling)):
             return None
         found = {
-            Conversion(kind, float(number.replace(",", "")), unit, asked, named)
+            Conversion(kind, float(number.replace(",", "")), unit, target, target_name)
             for number, spelling in quantities
             for kind, unit in _meanings(spelling)
-            for asked_kind, asked in meanings
-            if kind == asked_kind
+            for target_kind, target in meanings
+            if kind == target_kind
         }
         if found:
             return found.pop() if len(found) == 1 else None
@@ -122,7 +122,9 @@ def _argument(name: str, schema: Mapping[str, Any], conversion: Conversion) -> A
         value = conversion.value
         return int(value) if value.is_integer() else value if schema["type"] == "number" else None
     parts = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
-    unit = conversion.unit if {"from", "source"} & {*parts} else conversion.asked if {"to", "target"} & {*parts} else ""
+    unit = (
+        conversion.unit if {"from", "source"} & {*parts} else conversion.target if {"to", "target"} & {*parts} else ""
+    )
     choices = schema.get("enum")
     if not unit or not isinstance(choices, list):
         return unit or None

@@ -34,7 +34,7 @@ _IMPERATIVE = re.compile(r"\s*(?:please |can you |could you )?([a-z]+)", re.IGNO
 
 
 def find_named_by_verb(request: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """Return the tools whose names have the verb of a request: for "create", not the tool that lists branches."""
+    """Return the tools whose names contain the verb of a request, so that "create a branch" does not list branches."""
     found = _IMPERATIVE.match(request)
     verb = found[1].lower() if found else ""
     if verb not in ACTS:

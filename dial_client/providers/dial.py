@@ -45,7 +45,7 @@ class DialProvider:
         wire: the API to use; None for the best one that the deployment supports.
         fixed: names of the profile's flags that the deployment's description must not change.
         temperature: the temperature, which is sent if the deployment accepts one; None for the model's default.
-        max_tokens: the most tokens of a reply; None for the limit of the profile.
+        max_tokens: the most tokens of a reply, also if a request allows more; None for the limit of the profile.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class DialProvider:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the deployment."""
+        """The known properties of the deployment."""
         return ModelInfo(
             self._name,
             self._model,

@@ -58,7 +58,7 @@ class FallbackProvider:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the model that will be asked first now, with the secrets of all models."""
+        """The known properties of the model that is asked next, with the secrets of all models."""
         secrets = (secret for candidate in self._candidates for secret in candidate.provider.info.secrets)
         return replace(self._in_order()[0].provider.info, secrets=tuple(dict.fromkeys(secrets)))
 

@@ -110,9 +110,9 @@ def _split_types(written: Schema) -> None:
     if len(other_types) == 1:
         written["type"] = other_types[0]
     elif other_types and "anyOf" not in written:
-        beside = {"object": ("properties", "required"), "array": ("items",), "string": ("enum",)}
+        keywords = {"object": ("properties", "required"), "array": ("items",), "string": ("enum",)}
         forms = [
-            {"type": type_, **{key: written[key] for key in beside.get(type_, ()) if key in written}}
+            {"type": type_, **{key: written[key] for key in keywords.get(type_, ()) if key in written}}
             for type_ in other_types
         ]
         for key in ("properties", "required", "items", "enum"):

@@ -164,9 +164,8 @@ class LocalProvider:
 
     async def _start(self) -> Provider:
         file = self._file or await self._fetch()
-        is_ours = (
-            await to_thread.run_sync(_get_size, file) == QWEN.size
-        )  # recognizes copies of the default model by size
+        # A copy of the default model is recognized by its size, whatever its name.
+        is_ours = await to_thread.run_sync(_get_size, file) == QWEN.size
         self.info = _with_tool_format(self.info, file)
         self._process = await ModelProcess.start(file, TEMPLATE if is_ours else None)
         key = self._process.key
@@ -200,9 +199,9 @@ class LocalProvider:
             return error
         return ProviderError(f"the embedded model ended: {process.last_words()}", code="connection")
 
-    def _report(self, done: int, total: int, what: str) -> None:
+    def _report(self, done: int, total: int, step: str) -> None:
         if self._on_progress is not None:
-            self._on_progress(done, total, what)
+            self._on_progress(done, total, step)
 
 
 def _find_file(path: str | None) -> Path | None:

@@ -203,11 +203,11 @@ def _merge_all_of(schema: Schema, lost: Schema, find_target: Any) -> None:
 
 def _distribute_any_of(schema: Schema, lost: Schema) -> None:
     """Move type keywords beside ``anyOf`` into its branches: some endpoints refuse type keywords in both places."""
-    branches, beside = schema.get("anyOf"), [key for key in _TYPE_KEYWORDS if key in schema]
-    if not isinstance(branches, list) or not beside:
+    branches, type_keywords = schema.get("anyOf"), [key for key in _TYPE_KEYWORDS if key in schema]
+    if not isinstance(branches, list) or not type_keywords:
         return
     if all(isinstance(branch, Mapping) and _TYPE_KEYWORDS & set(branch) for branch in branches):
-        form = {key: schema.pop(key) for key in (*beside, "required") if key in schema}
+        form = {key: schema.pop(key) for key in (*type_keywords, "required") if key in schema}
         schema["anyOf"] = [dict(branch) for branch in branches]
         for branch in schema["anyOf"]:
             _merge(branch, form, {})

@@ -171,10 +171,10 @@ class RequestAdaptation:
 
     def _adapt_tools(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
         names = [tool.name for tool in tools]
-        if most := re.search(r"\btools\b.{0,40}too long.{0,60}maximum length (\d+)", text):
-            beyond = names[int(most[1]) :]
-            self.dropped_tools.update(beyond)
-            return f"the endpoint accepts at most {most[1]} tools: {len(beyond)} left out" if beyond else None
+        if limit := re.search(r"\btools\b.{0,40}too long.{0,60}maximum length (\d+)", text):
+            extra = names[int(limit[1]) :]
+            self.dropped_tools.update(extra)
+            return f"the endpoint accepts at most {limit[1]} tools: the last {len(extra)} left out" if extra else None
         at = re.search(r"\bfunction_declarations\[(\d+)", text) or re.search(r"\btools?[\[.](\d+)", text)
         if at and int(at[1]) < len(names):
             bad = names[int(at[1])]

@@ -105,8 +105,8 @@ class ResponsesStreamParser:
         )
         call_items = [item for item in items if item.get("type") == "function_call"]
         if finish is not FinishReason.STOP:
-            unrun = "the reply is incomplete: its tool calls are not run"
-            return [replace(completion, notes=(*notes, unrun)) if self.has_calls else completion]
+            note = "the reply is incomplete: its tool calls are not run"
+            return [replace(completion, notes=(*notes, note)) if self.has_calls else completion]
         calls = make_ids_unique([_parse_item_call(item) for item in call_items])
         for item, call in zip(call_items, calls, strict=True):
             item["call_id"] = call.id

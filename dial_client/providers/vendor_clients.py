@@ -50,7 +50,7 @@ class ClientProvider:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the model, including what its endpoint has refused so far."""
+        """The known properties of the model, including the features that its endpoint has refused so far."""
         return self._inner.info
 
     @property

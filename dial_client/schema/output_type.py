@@ -40,9 +40,10 @@ class InvalidOutput(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Output(Generic[T]):
-    """An answer with its type."""
+    """A valid answer."""
 
     value: T
+    """The answer, converted to its type."""
     json: Any
     """The answer in JSON types, without the wrapping object."""
 
@@ -236,7 +237,7 @@ def _build(
 
 
 def _wrap(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return a schema of objects, and True if it wraps the given schema."""
+    """Return a schema of objects, and True if it wraps `schema`."""
     top = _find_top(schema)
     if (top.get("type") == "object" or "properties" in top) and not _COMBINATORS & top.keys():
         return schema, False

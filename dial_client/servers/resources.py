@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 READ_SECONDS = 60.0
 """Timeout in seconds for reading a resource of a server without ``toolTimeout``."""
 COMPLETE_SECONDS = 10.0
-"""Timeout in seconds for completions: they are for a person who is typing."""
+"""Timeout in seconds for completions, which are for a user who is typing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ResourceTemplate:
         """Return the URI for these values; a variable without a value expands to nothing (RFC 6570, 3.2.1).
 
         Raises:
-            ValueError: The template cannot be parsed.
+            ValueError: the template cannot be parsed.
         """
         template = self._parse()
         if template is None:
@@ -133,7 +133,7 @@ class Resources:
         minute if the server does not announce changes.
 
         Raises:
-            ServerError: There is no such server, or its list cannot be read.
+            ServerError: there is no such server, or its list cannot be read.
         """
         return await self._resources.get(server)
 
@@ -145,8 +145,8 @@ class Resources:
         """Read a resource, whether or not the server lists it.
 
         Raises:
-            ServerGone: The server is not available.
-            ServerError: There is no such server or resource, or the server did not answer in time.
+            ServerGone: the server is not available.
+            ServerError: there is no such server or resource, or the server did not answer in time.
         """
 
         async def request(client: Client) -> tuple[ResourceContent, ...]:
@@ -168,7 +168,7 @@ class Resources:
         `Subscription` describes the values and errors.
 
         Raises:
-            ServerError: There is no such server.
+            ServerError: there is no such server.
         """
         connection = find_connection(self._connections, server)
         return Subscription(server, uri, connection.notifications, connection.open_session)
@@ -179,14 +179,14 @@ class Resources:
         """Return at most 100 completions of a template's variable; empty if the server offers none.
 
         Args:
-            server: The name of the server that has the template.
-            template: The template itself (`ResourceTemplate.uri_template`).
-            variable: The name of the variable to complete.
-            typed: The beginning of the variable's value.
-            given: The values of other variables.
+            server: the name of the server that has the template.
+            template: the template itself (`ResourceTemplate.uri_template`).
+            variable: the name of the variable to complete.
+            typed: the beginning of the variable's value.
+            given: the values of other variables.
 
         Raises:
-            ServerError: There is no such server, it refused, or it did not answer in time.
+            ServerError: there is no such server, it refused, or it did not answer in time.
         """
         from mcp_types import ResourceTemplateReference
 
@@ -205,7 +205,7 @@ async def completions(
     """Return completions of an argument; empty if the server offers none.
 
     Raises:
-        ServerError: The server refused, or did not answer in time.
+        ServerError: the server refused, or did not answer in time.
     """
 
     async def request(client: Client) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Detection of secrets in a server's settings.
 
-The values of variables, headers and options with a secret name (key, token, password, …) count as secrets. A value with
+The values of variables, headers and options with names such as key, token or password count as secrets. A value with
 any other name counts as a secret unless it looks like a usual setting: a word, a number, a path, a host or a URL.
 """
 
@@ -115,7 +115,7 @@ def find_secrets(settings: object) -> frozenset[str]:
     """Return the secrets in a server's variables, headers, URL, arguments and OAuth settings.
 
     Args:
-        settings: A `ServerSettings`; a server object in this process has no secrets.
+        settings: a `ServerSettings`; a server object in this process has no secrets.
     """
     if not isinstance(settings, ServerSettings):
         return frozenset()
@@ -251,7 +251,7 @@ def _in_json(name: str, value: Any) -> Iterator[str]:
 
 
 def _in_url(url: str) -> Iterator[str]:
-    """Yield the password, the values of query parameters with a secret name, and random parts of path and query."""
+    """Yield the password, secrets in query parameters, by their names, and random parts of path and query."""
     try:
         parts = urlsplit(url)
         user, password = unquote(parts.username or ""), unquote(parts.password or "")

@@ -48,7 +48,7 @@ MAX_REQUESTS = 20
 MAX_COMPLETED = 1_000
 """Completed URL elicitations that are remembered."""
 BROWSER_SECONDS = 120.0
-"""Seconds a call waits for a server to confirm that the person has completed a URL elicitation."""
+"""Seconds a call waits for a server to confirm that the user has completed a URL elicitation."""
 _MISSING_FEATURES = {
     "elicitation": "it asks the user a question, but no user can answer",
     "sampling": "it asks for a model's reply, and sampling is not enabled",
@@ -87,8 +87,8 @@ class ServerRequests:
     """Answers the requests of one server during one session.
 
     Args:
-        server: The server's name in the configuration.
-        features: The features the client offers to the server.
+        server: the server's name in the configuration.
+        features: the features the client offers to the server.
     """
 
     def __init__(self, server: str, features: ClientFeatures) -> None:
@@ -106,12 +106,12 @@ class ServerRequests:
     async def run_call(self, tool: str, call: Callable[[], Awaitable[Result]]) -> Result:
         """Make a call, and answer the server's requests during it.
 
-        A call that requires a URL elicitation (-32042) is repeated after the person was asked to open the URL.
+        A call that requires a URL elicitation (-32042) is repeated after the user was asked to open the URL.
 
         Raises:
-            mcp.MCPError, pydantic.ValidationError: Raised by the call.
-            ServerError: The person did not agree to open the URL, or the client lacks a feature.
-            NeedsOlderProtocol: The call failed because the server could not send a request.
+            mcp.MCPError, pydantic.ValidationError: raised by the call.
+            ServerError: the user did not agree to open the URL, or the client lacks a feature.
+            NeedsOlderProtocol: the call failed because the server could not send a request.
         """
         from mcp import MCPError
 
@@ -188,7 +188,7 @@ class ServerRequests:
             log.warning("callback_failed", server=self._server, callback="on_log", error=type(error).__name__)
 
     def complete_elicitation(self, elicitation_id: str) -> None:
-        """Record that the person has completed a URL elicitation (2025-11-25)."""
+        """Record that the user has completed a URL elicitation (2025-11-25)."""
         if len(self._completed.value) < MAX_COMPLETED:
             self._completed.set(self._completed.value | {elicitation_id})
 
@@ -285,7 +285,7 @@ class ServerRequests:
         warnings = tuple(f"it asks for what seems to be a secret: {one_line(name, 100)}" for name in form.secrets)
         warnings += _removal_warning(message.removed + removed)
         question = Elicitation(self._server, message.text, schema, None, form.defaults, warnings, tools)
-        answer = await self._ask_person(question, calls)
+        answer = await self._ask_user(question, calls)
         if answer.action != ElicitationAction.ACCEPT:
             return ElicitResult(action=ElicitationAction(answer.action).value)
         content = form.filled(answer.content)
@@ -309,16 +309,16 @@ class ServerRequests:
     async def _ask_to_open(
         self, message: str, url: str, tools: tuple[str, ...], calls: tuple[_Call, ...]
     ) -> ElicitationAnswer:
-        """Ask the person to open a URL; decline a URL that is not http(s) without asking."""
+        """Ask the user to open a URL; decline a URL that is not http(s) without asking."""
         if not is_web_url(url):
             log.warning("url_refused", server=self._server)
             return ElicitationAnswer(ElicitationAction.DECLINE)
         text = clean(message)
         warnings = find_url_doubts(url) + _removal_warning(text.removed)
         question = Elicitation(self._server, text.text, None, url, {}, warnings, tools)
-        return await self._ask_person(question, calls)
+        return await self._ask_user(question, calls)
 
-    async def _ask_person(self, question: Elicitation, calls: tuple[_Call, ...]) -> ElicitationAnswer:
+    async def _ask_user(self, question: Elicitation, calls: tuple[_Call, ...]) -> ElicitationAnswer:
         assert self.features.elicit is not None
         with call_context.waiting_for_a_person(_contexts(calls)):
             # The embedding program may return anything.
@@ -328,7 +328,7 @@ class ServerRequests:
         return answer
 
     async def _complete_url_elicitations(self, error: MCPError, agreed: set[str]) -> bool:
-        """Ask the person to open the URLs an error requires; return True if the call may be repeated."""
+        """Ask the user to open the URLs that an error requires; return True if the call may be repeated."""
         from mcp import UrlElicitationRequiredError
         from mcp_types import URL_ELICITATION_REQUIRED, ElicitResult
 

@@ -64,8 +64,8 @@ def classify_call_error(error: BaseException, *, has_session_id: bool) -> CallFa
     """Classify the error of a call.
 
     Args:
-        error: The error, which may be an exception group.
-        has_session_id: The call was sent with a session id, which the server may no longer know.
+        error: the error, which may be an exception group.
+        has_session_id: the call was sent with a session id, which the server may no longer know.
     """
     from dial_client.servers.transports import transport_errors
 
@@ -95,15 +95,15 @@ def classify_start_error(error: BaseException, *, has_url: bool) -> StartFailure
     """Classify the error of opening a session.
 
     Args:
-        error: The error that entering the SDK's client raised; may be an exception group.
-        has_url: The server is reached by URL, which may become reachable later.
+        error: the error that entering the SDK's client raised; may be an exception group.
+        has_url: the server is reached by URL, which may become reachable later.
     """
     from dial_client.servers.transports import transport_errors
 
     cause = transport_errors.find_cause(error)
     status = transport_errors.find_http_status(cause)
     kind = ExitKind.UNREACHABLE if has_url and transport_errors.is_unreachable(cause) else ExitKind.DIED
-    if status == 401:  # only a person can resolve it
+    if status == 401:  # only the user can log in or change the token
         kind = ExitKind.MISCONFIGURED
     message = "" if transport_errors.is_closed(cause) else transport_errors.to_message(cause)
     return StartFailure(kind, message, status in _OTHER_TRANSPORT)

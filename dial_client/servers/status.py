@@ -39,7 +39,7 @@ class ServerStatus:
     tools: tuple[str, ...] = ()
     """The tools, by the server's own names."""
     error: str | None = None
-    """Why the server failed or, after a restart, why it died last: one line that helps a person to fix it."""
+    """Why the server failed or, after a restart, why it died last: one line that helps the user to fix it."""
     restarts: int = 0
     """The number of restarts, successful or not."""
     notes: tuple[str, ...] = ()

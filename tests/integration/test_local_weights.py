@@ -114,9 +114,9 @@ async def test_progress_never_decreases() -> None:
     seen = Seen()
     progress = FetchProgress(seen, 1000)
     for size in (300, 520, 478):  # pip's temporary copy and the result, then the result alone
-        progress.report(size, most=500)
-    progress.report(10, before=478)
-    progress.report(800, before=478)
+        progress.report(size, limit=500)
+    progress.report(10, offset=478)
+    progress.report(800, offset=478)
     assert [done for done, _, _ in seen] == [300, 500, 500, 500, 1000]
 
 

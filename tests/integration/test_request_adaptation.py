@@ -175,7 +175,7 @@ async def test_tools_above_the_limit_of_the_endpoint_are_left_out() -> None:
         await provider.aclose()
 
     assert len(endpoint.requests[1].json["tools"]) == 2
-    assert heard.completion.notes == ("the endpoint accepts at most 2 tools: 1 left out",)
+    assert heard.completion.notes == ("the endpoint accepts at most 2 tools: the last 1 left out",)
 
 
 async def test_the_token_limit_is_lowered_to_the_maximum_of_the_endpoint() -> None:

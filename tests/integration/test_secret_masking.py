@@ -228,6 +228,10 @@ SECRETS: list[tuple[dict[str, Any], set[str]]] = [
         {"args": ("sk-ant-api03-AbCdEfGhIjKlMnOp", "ghp_abcdefghijklmnopqrstuv")},
         {"sk-ant-api03-AbCdEfGhIjKlMnOp", "ghp_abcdefghijklmnopqrstuv"},
     ),
+    (
+        {"args": ("run", "eyJhbGciOiJub25lIn0.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl")},
+        {"eyJhbGciOiJub25lIn0.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl"},
+    ),
     ({"args": ("/home/me/projects/thing", "@scope/server-filesystem@2025.7.29", "--allow-write")}, set()),
 ]
 
@@ -240,5 +244,6 @@ def test_secrets_are_found_in_every_field_of_an_entry(parts: dict[str, Any], sec
 @pytest.mark.once
 def test_finding_secrets_does_not_take_quadratic_time() -> None:
     long = "x" * 100_000  # quadratic time took minutes and blocked all servers
-    args = (f"{long} https://host/?token=pa55w0rd-of-mine",)
+    beginnings = "-eyJabcde" * 20_000  # each may begin the header of a JWT
+    args = (f"{long} {beginnings} https://host/?token=pa55w0rd-of-mine",)
     assert find_secrets(ServerSettings("it", Transport.STDIO, args=args)) == {"pa55w0rd-of-mine"}

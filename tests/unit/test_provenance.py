@@ -13,7 +13,7 @@ from dial_client.local.provenance import (
     is_description,
     is_made_up,
     is_no_address,
-    is_said,
+    occurs_in,
 )
 from dial_client.local.vocabulary import acts, find_named_by_verb, is_general, words
 from dial_client.messages.message import ToolSpec
@@ -70,14 +70,14 @@ def test_a_quantity_in_words_counts_as_a_source_of_any_number() -> None:
 
 def test_a_value_is_found_in_several_spellings() -> None:
     text = "What time is it in Tokyo, and what are 3 * 4?"
-    assert all(is_said(value, text) for value in ("tokyo", "Asia/Tokyo", 3, "3 * 4", True))
-    assert not any(is_said(value, text) for value in ("Kyoto", "Asia/Seoul", 5, "3 * 5"))
+    assert all(occurs_in(value, text) for value in ("tokyo", "Asia/Tokyo", 3, "3 * 4", True))
+    assert not any(occurs_in(value, text) for value in ("Kyoto", "Asia/Seoul", 5, "3 * 5"))
 
 
 def test_the_last_part_of_a_path_or_url_is_no_source_of_the_whole() -> None:
     text = "Show me the git status of /srv/shop"
-    assert is_said("/srv/shop/", text)
-    assert not any(is_said(value, text) for value in ("/home/ada/git", "https://example.test/git", "~/git"))
+    assert occurs_in("/srv/shop/", text)
+    assert not any(occurs_in(value, text) for value in ("/home/ada/git", "https://example.test/git", "~/git"))
 
 
 def test_a_miscopied_word_is_corrected_to_the_spelling_of_the_conversation() -> None:

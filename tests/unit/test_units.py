@@ -38,7 +38,7 @@ def test_a_result_in_a_different_unit_needs_a_conversion(
 ) -> None:
     conversion = find_conversion(question, [result])
     assert conversion is not None
-    assert (conversion.kind, conversion.value, conversion.unit, conversion.asked) == needed
+    assert (conversion.kind, conversion.value, conversion.unit, conversion.target) == needed
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ _KEEPALIVE = 30.0
 
 
 def make_client(*, is_local: bool, is_secure: bool) -> httpx2.AsyncClient:
-    """Return a client that follows no redirects.
+    """Return a client without default headers, cookies and redirects.
 
     Args:
         is_local: True if the endpoint is on this machine; no proxy is used then.

@@ -40,7 +40,7 @@ class HttpProvider(ABC):
         endpoint: the address, with its headers.
         profile: the flags that say how the endpoint deviates from its API.
         temperature: the temperature, which is sent if the endpoint accepts one; None for the model's default.
-        max_tokens: the most tokens of a reply; None for the limit of the profile.
+        max_tokens: the most tokens of a reply, also if a request allows more; None for the limit of the profile.
         name: the provider's name; None for a name built from the API, the model and the host.
         transport: the transport of requests, whose endpoint replaces `endpoint`; None for an `HttpTransport`.
     """
@@ -83,7 +83,7 @@ class HttpProvider(ABC):
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the model, including what its endpoint has refused so far."""
+        """The known properties of the model, including the features that its endpoint has refused so far."""
         profile = self._adaptation.profile
         return ModelInfo(
             self._name,

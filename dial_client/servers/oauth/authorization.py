@@ -66,8 +66,8 @@ class OAuthProvider(OAuthClientProvider):
     oauth: OAuthContext
     record: TokenRecord
     refused_refresh_token: str | None = None
-    has_asked = False
-    """True if a person was asked to log in during the current flow."""
+    has_requested_login = False
+    """True if the user was asked to log in during the current flow."""
     _url = ""
 
     def connect(self, oauth: OAuthContext) -> None:
@@ -193,7 +193,7 @@ class OAuthProvider(OAuthClientProvider):
         """Check that the authorization server is the one the client belongs to, and check its token endpoint.
 
         Raises:
-            LoginFailed: The server leads to another authorization server, or the token endpoint is not allowed.
+            LoginFailed: the server leads to another authorization server, or the token endpoint is not allowed.
         """
         metadata = self.context.oauth_metadata
         issuer = str(metadata.issuer) if metadata is not None else self._expected_issuer()
@@ -232,7 +232,7 @@ class OAuthProvider(OAuthClientProvider):
     async def _log_in(self) -> AuthorizationCodeResult:
         login, scope = self.oauth.login, self.context.client_metadata.scope
         assert login is not None
-        self.has_asked = True
+        self.has_requested_login = True
         scopes = tuple(one_line(word, 100) for word in (scope or "").split())
         metadata = self.context.oauth_metadata
         says_issuer = metadata is not None and bool(metadata.authorization_response_iss_parameter_supported)
@@ -252,7 +252,7 @@ def parse_redirect(address: str, state: str) -> AuthorizationCodeResult:
     """Parse the URL to which the authorization server redirected the browser (RFC 6749, 4.1.2; RFC 9207).
 
     Raises:
-        LoginFailed: The redirect belongs to another login, has no code, or says that the login was refused.
+        LoginFailed: the redirect belongs to another login, has no code, or says that the login was refused.
     """
     fields = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
     if fields.get("state") != state:

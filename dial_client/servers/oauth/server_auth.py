@@ -58,10 +58,10 @@ class ServerAuth:
     """The authorization of one connection to one server.
 
     Args:
-        settings: The server's settings.
-        login: The callback with which a person logs in; without it, a request that needs a login raises `LoginFailed`.
-        token_storage: The token storage; None for the default storage.
-        mask: Masks the tokens in the server's messages.
+        settings: the server's settings.
+        login: the callback for logins of the user; without it, a request that needs a login raises `LoginFailed`.
+        token_storage: the token storage; None for the default storage.
+        mask: masks the tokens in the server's messages.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ServerAuth:
         self._lock = anyio.Lock()
         self._is_loaded = False
         self._refusal: str | None = None
-        """Why a person's login failed; no further login is started on this connection."""
+        """Why the user's login failed; no further login is started on this connection."""
         self._step_ups: set[frozenset[str]] = set()
 
     async def __aenter__(self) -> Self:
@@ -99,7 +99,7 @@ class ServerAuth:
         Other responses are returned unchanged.
 
         Raises:
-            LoginFailed: The request needs a login, and the login is not possible or failed.
+            LoginFailed: the request needs a login, and the login is not possible or failed.
         """
         await self._prepare(request)
         tried: set[_Remedy] = set()
@@ -128,7 +128,7 @@ class ServerAuth:
                 await self._provider._initialize()  # noqa: SLF001 (the SDK's own hook, ours in the subclass)
                 self._is_loaded = True
                 if self._login is not None and self._provider.record.wanted_scope:
-                    self._provider.context.current_tokens = None  # log in again: a person can grant the missing scopes
+                    self._provider.context.current_tokens = None  # log in again: the user can grant the missing scopes
             if self._token() is not None and not self._provider.context.is_token_valid() and self._provider.can_refresh:
                 await self._refresh(request)
 
@@ -138,7 +138,7 @@ class ServerAuth:
         """Get a token with which the request may succeed.
 
         Raises:
-            LoginFailed: No new token can be obtained.
+            LoginFailed: no new token can be obtained.
         """
         async with self._lock:
             if self._token() != token and _Remedy.CURRENT_TOKEN not in tried:
@@ -202,15 +202,15 @@ class ServerAuth:
         await self._run_login(request, response)
 
     async def _run_login(self, request: httpx2.Request, response: httpx2.Response) -> None:
-        """Run the whole flow; a person whose login failed is not asked again."""
+        """Run the whole flow. After a failed login, the user is not asked again."""
         if self._refusal is not None:
             raise LoginFailed(self._refusal)
         self._provider.drop_stale_registration()
-        self._provider.has_asked = False
+        self._provider.has_requested_login = False
         try:
             await self._run_flow(request, response)
         except LoginFailed as error:
-            if self._provider.has_asked:
+            if self._provider.has_requested_login:
                 self._refusal = str(error)
             raise
 
@@ -218,8 +218,8 @@ class ServerAuth:
         """Run the SDK's flow until it would send the request itself.
 
         Args:
-            request: The request to the server, which is not sent here.
-            challenge: The server's 401 or 403 response to the request; None for a refresh.
+            request: the request to the server, which is not sent here.
+            challenge: the server's 401 or 403 response to the request; None for a refresh.
         """
         flow = self._provider._auth_flow(request)  # noqa: SLF001 (`async_auth_flow` would send the request, too)
         try:

@@ -51,7 +51,7 @@ class TokenRecord:
     resource: dict[str, Any] | None = None
     """The protected resource metadata of the MCP server (RFC 9728)."""
     wanted_scope: str | None = None
-    """Scopes the server required when no person could grant them; requested at the next login."""
+    """Scopes that the server required when no user could grant them; requested at the next login."""
 
     def __repr__(self) -> str:
         return f"TokenRecord(issuer={self.issuer!r})"
@@ -88,7 +88,7 @@ class TokenStorage:
         """Replace the stored record.
 
         Raises:
-            OSError: The record cannot be written.
+            OSError: the record cannot be written.
         """
         text = json.dumps({name: value for name, value in asdict(record).items() if value is not None})
 

@@ -1,4 +1,4 @@
-"""Classification of transport errors, and a one-line message for each that helps a person to fix the problem."""
+"""Classification of transport errors, and a one-line message for each that helps the user to fix the problem."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def network_message(error: Exception) -> str:
 
 
 def status_message(status: int) -> str:
-    """Return the message for an HTTP status, for the person who configured the server."""
+    """Return the message for an HTTP status, for the user who configured the server."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
