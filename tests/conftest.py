@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support.fork_server import share_server
+
 UNIT = Path(__file__).parent / "unit"
 
 # Hypothesis measures no time: a busy machine must not fail a test.
@@ -34,7 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reduce the examples of property tests on the newest Python; the oldest Python runs the full number."""
+    """Reduce the examples of property tests on the newest Python; the oldest Python runs the full number.
+
+    Test workers share one fork server, which imports most packages of the project once.
+    """
+    has_workers = bool(config.getoption("numprocesses", None))
+    if has_workers and any(UNIT not in (path, *path.parents) for path in map(Path.absolute, map(Path, config.args))):
+        share_server()
     if config.getoption("--part") == "newest":
         settings.load_profile("brief")
 

@@ -101,9 +101,21 @@ def can_fork(arguments: Sequence[str], variables: Mapping[str, str]) -> bool:
     return all(variables.get(name) == usual.get(name) for name in names - {"PYTHONUNBUFFERED"})
 
 
+SHARED = "DIAL_TEST_FORK_SERVER"
+"""The environment variable with the socket of a fork server that all test workers use."""
+
+
+def share_server() -> None:
+    """Start a fork server for this process and the test workers that it starts."""
+    if CAN_FORK:
+        os.environ[SHARED] = start_server()
+
+
 @functools.cache
 def start_server() -> str:
-    """Start the fork server of this process, and return the path of its socket."""
+    """Return the path of the fork server's socket; start a fork server for this process if there is no shared one."""
+    if shared := os.environ.get(SHARED):
+        return shared
     path = str(Path(tempfile.mkdtemp(prefix="fork-server-")) / "socket")
     command = [sys.executable, "-P", __file__, path]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
