@@ -34,6 +34,8 @@ async def edit_arguments(
 ) -> ToolCallRequest:
     """Let the user edit an argument until the arguments fit the tool's schema, and return the changed call.
 
+    The call is returned unchanged if it has no arguments, the editor fails, or the user drops the change.
+
     Args:
         call: The call as the model requested it, or as an earlier edit changed it.
         tool: The tool, whose schema the arguments must fit.

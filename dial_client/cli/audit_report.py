@@ -32,7 +32,7 @@ _EVENTS = ("decision", "call", "elicitation", "sampling")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Selects entries of the audit log. Patterns are those of `fnmatch`; an empty pattern selects every entry.
+    """Selects entries of the audit log. Patterns are those of `fnmatch`; an empty field selects every entry.
 
     Raises:
         ConfigError: `since` is not a time.
@@ -81,7 +81,7 @@ async def tail(folder: Path | None, filters: Filters, lines: int, *, follow: boo
 
 
 async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
-    """Verify the hash chain of the log, print the result, and return 1 if the chain is broken."""
+    """Verify the hash chain of the log, print the result, and return 1 if it is broken or lacks the digest `head`."""
     where = _existing(folder)
     result = verify(where, head.removeprefix("sha256:"))
     if as_json:

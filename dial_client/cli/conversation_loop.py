@@ -136,7 +136,7 @@ class Talk:
             self._is_answering = False
 
     def _say_notes(self, turn: Turn) -> None:
-        """Print the notes of a turn, each only once; but notes about a limit that the turn met are always printed."""
+        """Print the notes of a turn, each once in this run; if a limit ended the turn, print its own notes again."""
         known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
         for note in turn.notes:
             (warn_once if note in known else warn)(note)

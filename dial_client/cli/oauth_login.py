@@ -27,7 +27,7 @@ from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line, safe
 
 LOGIN_SECONDS = 600.0
-"""Timeout in seconds for the whole login, with the time that the user needs in the browser."""
+"""Timeout in seconds for the whole login, including the time that the user needs in the browser."""
 _BROWSER_SECONDS = 10.0
 _WHOLE = "This login needs the whole URL, from http:// on."
 _PASTE = "or paste the URL it was redirected to, and press Enter: "
@@ -133,7 +133,7 @@ async def _server(options: Options, name: str) -> configuration.ServerSettings:
 
 
 async def _port_of_before(server: configuration.ServerSettings) -> int:
-    """Return the port of the redirect URI that is registered at the server, if it is free; else 0, for any port."""
+    """Return the port of a redirect URI that is registered for the server, if it is free; else 0, for any port."""
     client = (await TokenStorage(server).load()).client or {}
     for uri in client.get("redirect_uris") or ():
         port = urlsplit(uri).port or 0

@@ -19,10 +19,10 @@ def read(prompt: str | None, file: Path | None = None) -> str | None:
 
     Args:
         prompt: The prompt of the command line; ``-`` reads standard input to its end, even from a terminal.
-        file: A file with a prompt; its text is put before piped input.
+        file: A file with a prompt; its text is put between `prompt` and piped input.
 
     Raises:
-        ConfigError: there is neither a question nor a terminal, or the file cannot be read.
+        ConfigError: a question is required but empty, or the file cannot be read.
     """
     if prompt == "-" or file == Path("-"):
         prompt, file = (None if prompt == "-" else prompt), (None if file == Path("-") else file)

@@ -1,4 +1,4 @@
-"""A conversation at the terminal: shows the prompt first, and loads the client meanwhile."""
+"""A conversation at the terminal. A screen shows the prompt at once, and the client is loaded meanwhile."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from dial_client.text.safe_text import one_line
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
 MIN_TOKEN = 32
-"""The minimum characters of a token if other machines can reach the server: 24 random bytes in base64."""
+"""The minimum characters of a token if other machines can reach the server, as many as 24 bytes have in base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class ConfigurationReload:
         options: The options of the command line.
         settings: The configuration in effect.
         human_input: Gets the servers of the configuration in effect, for their grants.
-        model: Gets the name of the model if it changes.
+        model: The served model, whose name is updated.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ def _shown(where: tuple[str, int], token: str | None, came_from: str) -> str:
 
     A token that the user set is not printed, because standard error may be the log of a service manager.
     """
-    near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(where[0], where[0])  # noqa: S104 - no address to connect to
+    near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(where[0], where[0])  # noqa: S104 - nothing listens here
     host = f"[{near}]" if ":" in near else near
     shown = f"http://{host}:{where[1]}/"
     if came_from:

@@ -159,7 +159,7 @@ def _startable(folder: Path, *, in_user_folder: bool) -> Iterator[ServerProposal
 
 
 def is_installed(program: str) -> bool:
-    """Return True if a program is found in PATH, or beside the running Python."""
+    """Return True if a program is found in PATH, or in the folder of the running Python."""
     try:
         find_program("init", program, os.environ.get("PATH"), None)
     except ServerStartError:

@@ -1,4 +1,4 @@
-"""The start of a conversation: prints the banner, and reports on servers while they start."""
+"""The start of a conversation: waits for the servers, reports on them, and prints their line of the banner."""
 
 from __future__ import annotations
 

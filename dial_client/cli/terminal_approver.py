@@ -58,7 +58,7 @@ GATHER = 0.05
 
 
 def approver(sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object]) -> Approver:
-    """Return the approver that asks at the terminal; without a terminal, one that denies calls and names ``--allow``.
+    """Return the approver that asks at the terminal; without a terminal, one that denies calls with a warning.
 
     Args:
         sink: Shows the turn, and reserves the terminal for a question.
@@ -72,7 +72,7 @@ async def _deny(_: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) ->
     server = context.server
     if context.change:
         problem = f"{server}/{tool.tool} has changed since it was approved, and there is no terminal to ask at"
-        warn_once(f"{problem}: not allowed; look at it in a terminal, or let everything through with --yes")
+        warn_once(f"{problem}: not allowed; review it in a terminal, or allow all calls with --yes")
         why = f"the server {server!r} has changed this tool since it was approved"
         return Approval(Decision.DENY, why, "changed definition")
     if context.why_asked:
@@ -145,7 +145,7 @@ class TerminalApprover:
             batch = [waiting for waiting in batch if waiting.answer is None]
 
     def _apply_to_others(self, batch: list[_Waiting]) -> None:
-        """Approve waiting calls whose tool was approved for the session or always."""
+        """Approve waiting calls of tools that were approved for the session or always, but not of changed tools."""
         lasting = {
             (waiting.context.server, waiting.tool.tool)
             for waiting in batch

@@ -49,7 +49,7 @@ def is_there() -> bool:
 
 
 def can_wait_for_enter() -> bool:
-    """Return True if Enter can be read during other work. If output goes to a pipe, a pager may read the same keys."""
+    """Return True if Enter can be read during other work. If output goes to a pipe, a pager may read the keys."""
     if sys.platform == "win32" or not is_there():
         return False
     return not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)

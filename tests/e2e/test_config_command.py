@@ -50,6 +50,10 @@ def test_the_files_are_listed_with_their_state_and_a_folders_file_is_used_once_t
     assert 'servers.json:4:14  mcpServers.time.command = "mcp-server-time"' in shown
     assert 'servers.json:4:44  mcpServers.time.env = {"API_TOKEN": "***"}' in shown
     assert f'{own}:1:74  defaultModel = "mine"' in shown
+    at_key = dial_chat(tmp_path, "config", "show", "mcpServers.time.env.API_TOKEN", "--origin").stdout
+    assert at_key == 'servers.json:4:44  mcpServers.time.env.API_TOKEN = "***"\n'
+    below = dial_chat(tmp_path, "config", "show", "mcpServers.time", "--origin").stdout.splitlines()
+    assert below == [line for line in shown if "  mcpServers.time." in line] != []
     listed = dial_chat(tmp_path, "servers", "--json").stdout
     assert [server["name"] for server in json.loads(listed)] == ["git", "time"]
 
@@ -77,7 +81,7 @@ def test_a_value_can_be_printed_set_and_removed_and_comments_are_kept(tmp_path: 
         (["set", "mcpServers.time.startupTimeout", "soon"], "servers.json:4:123: mcpServers.time.startupTimeout"),
         (["set", "defaultModel"], "which value?"),
         (["unset", "models"], "there is no value at 'models'"),
-        (["shwo"], 'there is no config shwo (did you mean "show"?)'),
+        (["shwo"], 'there is no command config shwo (did you mean "show"?)'),
     ],
 )
 def test_an_invalid_change_is_an_error_and_changes_nothing(tmp_path: Path, words: list[str], message: str) -> None:

@@ -34,7 +34,7 @@ def test_findings_have_a_place_and_a_code_and_errors_set_the_exit_code(tmp_path:
         "the server ended with exit code 1; it last said: no license"
     )
     assert lines[1].startswith("servers.json:4:12: warning DC102: mcpServers.it.comand")
-    assert lines[-1].startswith("1 error, 1 warning; --fix mends 1 of them.")
+    assert lines[-1].startswith("1 error, 1 warning; --fix repairs 1 of them.")
 
 
 def test_a_fix_keeps_comments_and_trust_and_makes_a_backup(tmp_path: Path) -> None:

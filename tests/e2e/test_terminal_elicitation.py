@@ -34,9 +34,9 @@ def is_stored(folder: Path, words: str) -> bool:
 
 def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
     configured(tmp_path, "pushes")
-    count, gift, email = "count (a whole number) [1]:", "gift (yes or no, needed):", "email (email):"
+    count, gift, email = "count (a whole number) [1]:", "gift (yes or no, required):", "email (email):"
     with terminal(tmp_path, "Go") as screen:
-        shown = screen.until("Name (needed) [Ada]:")
+        shown = screen.until("Name (required) [Ada]:")
         screen.type("\r")
         shown += fill_in(screen, (count, "99"))
         screen.until("invalid: count: 99 is greater than the maximum of 9", count)

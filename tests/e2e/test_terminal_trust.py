@@ -154,7 +154,7 @@ def test_a_changed_file_is_shown_as_a_difference_and_needs_trust_again(tmp_path:
     (tmp_path / ".env").write_text("A=2\n")
     with terminal(tmp_path, "tools") as screen:
         screen.until(
-            "has changed since you trusted it", "file of variables has changed", str(tmp_path / ".env"), QUESTION
+            "has changed since you trusted it", "env file has changed", str(tmp_path / ".env"), QUESTION
         )
         screen.type("t\r")
         assert "raw: " in listed(screen)

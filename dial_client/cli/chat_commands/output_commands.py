@@ -1,4 +1,4 @@
-"""The commands that output parts of a conversation: to the clipboard, to files, or as whole tool results."""
+"""The commands that copy answers to the clipboard, write files, and show tool calls and their whole results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def _find_text(session: ChatSession, arguments: str) -> str:
 
 
 def _describe_positions(count: int) -> str:
-    return "there is one, number 1" if count == 1 else f"1 is the latest, {count} the first"
+    return "there is one answer, number 1" if count == 1 else f"1 is the latest, {count} the first"
 
 
 def _is_position(number: str, count: int) -> bool:

@@ -33,7 +33,7 @@ def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None
     def _send(event: KeyPressEvent) -> None:
         send_or_continue(event.current_buffer)
 
-    # In vi mode, Esc ends insert mode, and Enter after it sends the line.
+    # Not in vi mode, where Esc ends insert mode, and Enter after it sends the line.
     @keys.add("escape", "enter", filter=here & ~vi_mode)
     @keys.add("c-j", filter=here)
     def _insert_line_break(event: KeyPressEvent) -> None:
@@ -61,7 +61,7 @@ def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None
 
 
 def send_or_continue(buffer: Buffer) -> None:
-    r"""Send the text of the buffer; if ``\`` is before the cursor, replace it with a line break instead."""
+    r"""Send the text of the buffer; if a single ``\`` is before the cursor, replace it with a line break instead."""
     if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
         buffer.complete_state = None  # this Enter accepts the completion; the next Enter sends
         return

@@ -31,7 +31,7 @@ _SHIFT, _ALT, _CTRL, _OTHERS = 1, 2, 4, 8 | 16 | 32
 _KEYPAD = {57414: "\r"} | {57399 + digit: str(digit) for digit in range(10)}
 """Keys of the numeric keypad, which the kitty protocol numbers."""
 _REPORTING = ("iTerm.app", "WezTerm", "ghostty", "mintty", "tmux")
-"""Values of ``TERM_PROGRAM`` whose terminals support reports. Some other terminals misread the request as a color."""
+"""Values of ``TERM_PROGRAM`` whose terminals support reports. Some other terminals misread the request as a colour."""
 
 
 def decode_reports(text: str) -> str:

@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"\{\+?([A-Za-z0-9_.]+)\}")
 """A URI template's variable (RFC 6570) with a single value. Completion stops at any other expression."""
 
 Arguments = Mapping[str, Callable[[], Mapping[str, str]]]
-"""By the name of a command, a function that returns the values of its argument, with descriptions."""
+"""Maps the name of a command to a function that returns the values of its argument, with descriptions."""
 
 
 async def proposals(

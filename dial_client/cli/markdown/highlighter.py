@@ -110,7 +110,7 @@ def _lex(lexer: Any, line: str, stack: tuple[str, ...]) -> tuple[list[tuple[str,
             found = list(lexer.get_tokens_unprocessed(source))
         else:
             context = LexerContext(source, 0, list(stack))
-            # The method of lexers that keep their state works for all lexers whose rules are regular expressions.
+            # Only this class accepts a state; its method works for every lexer whose rules are regular expressions.
             found = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))
             stack = tuple(context.stack[-20:])
     except Exception:  # noqa: BLE001 - an error in a lexer must not prevent the answer

@@ -19,7 +19,7 @@ _OPENING = frozenset("（［｛「『【〈《〔‘“")  # noqa: RUF001
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Text of one style, without control characters and tabs."""
+    """Text of one style, escaped already and without tabs."""
 
     text: str
     style: str = ""

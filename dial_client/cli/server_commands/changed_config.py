@@ -21,10 +21,10 @@ from dial_client.settings.jsonc_editor import set_value
 
 
 def find_file(choice: ConfigChoice) -> Path:
-    """Return the file that a new server is added to: the file that the options name, else the file in use.
+    """Return the file to change: that which the options name, else ./servers.json if it exists, else the user's file.
 
     Raises:
-        ConfigError: the options contradict each other, or the user does not trust the file in use.
+        ConfigError: the options contradict each other, or the user does not trust ./servers.json.
     """
     named = _named(choice)
     if named is not None:

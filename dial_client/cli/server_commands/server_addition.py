@@ -1,4 +1,4 @@
-"""The work of ``dial-chat servers add``: builds an entry from command line words, and warns about its gaps."""
+"""The work of ``dial-chat servers add``: builds an entry from command line words, and prints warnings about it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def add_json_entry(name: str, text: str, choice: ConfigChoice, *, replace:
 
 
 def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, replace: bool) -> None:
-    """Add an entry to a configuration, and print the change and the gaps of the entry.
+    """Add an entry to a configuration, and print the change and warnings about the entry.
 
     Raises:
         ConfigError: the entry is wrong, there is a server of this name, or the file cannot be written.

@@ -1,4 +1,4 @@
-"""The work of ``dial-chat servers test``: starts a server, lists its content, calls a harmless tool, and times it."""
+"""The work of ``dial-chat servers test``: starts a server, lists its tools, and calls a harmless tool, with times."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class LineConsole(PlainScreen):
         return user_input
 
     def print_between(self, print_lines: Callable[[], None]) -> None:
-        """Print lines; if the user types in a terminal that cannot draw above the line, print them after the line."""
+        """Print lines; while the user types in a terminal that cannot draw above the line, print them after it."""
         if self._is_reading:
             self._waiting.append(print_lines)
         else:
