@@ -94,6 +94,6 @@ async def _edit(name: str, text: str, screen: CommandScreen, suspended: Suspende
     return f"{edited}\n" if edited is not None and text.endswith("\n") else edited
 
 
-def changed_arguments(asked: ToolCallRequest, changed: ToolCallRequest) -> Mapping[str, Any] | None:
+def changed_arguments(requested: ToolCallRequest, changed: ToolCallRequest) -> Mapping[str, Any] | None:
     """Return the arguments of a changed call; None if they equal the requested arguments."""
-    return None if asked.arguments == changed.arguments else changed.arguments
+    return None if requested.arguments == changed.arguments else changed.arguments

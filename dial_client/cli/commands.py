@@ -244,8 +244,10 @@ def serve(
         from dial_client.cli.serve_command import ServeOptions, serve_http
 
         hosts, locked = tuple(allow_host or ()), tuple(lock or ())
-        address = ServeOptions(host, port, token, not no_token, hosts, store, max_turns, durable, locked, allow_admin)
-        return lambda: serve_http(options, address)
+        serve_options = ServeOptions(
+            host, port, token, not no_token, hosts, store, max_turns, durable, locked, allow_admin
+        )
+        return lambda: serve_http(options, serve_options)
 
     run_command(choose, options)
 

@@ -97,7 +97,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
     server = await _server(options, name)
     port = server.oauth.callback_port if server.oauth is not None else None
     try:
-        async with RedirectListener(port or await _port_of_before(server)) as loopback:
+        async with RedirectListener(port or await _find_registered_port(server)) as loopback:
             login = TerminalLogin(loopback, browser=browser)
             patient = replace(server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
             async with DialClient({name: patient}, callbacks=Callbacks(login=login)) as dial:
@@ -132,7 +132,7 @@ async def _server(options: Options, name: str) -> configuration.ServerSettings:
     return servers[name]
 
 
-async def _port_of_before(server: configuration.ServerSettings) -> int:
+async def _find_registered_port(server: configuration.ServerSettings) -> int:
     """Return the port of a redirect URI that is registered for the server, if it is free; else 0, for any port."""
     client = (await TokenStorage(server).load()).client or {}
     for uri in client.get("redirect_uris") or ():

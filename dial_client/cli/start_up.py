@@ -31,7 +31,7 @@ StartUp = Callable[[DialClient], Coroutine[Any, Any, None]]
 """Waits for the servers of a client."""
 
 
-async def need_no_key(dial: DialClient) -> None:
+async def do_nothing(dial: DialClient) -> None:
     """Do nothing during an answer, because the screen reads Enter already."""
 
 

@@ -141,10 +141,10 @@ class TerminalApprover:
             else:
                 for waiting in batch:
                     waiting.answer = answer
-            self._apply_to_others(batch)
+            self._apply_lasting_approvals(batch)
             batch = [waiting for waiting in batch if waiting.answer is None]
 
-    def _apply_to_others(self, batch: list[_Waiting]) -> None:
+    def _apply_lasting_approvals(self, batch: list[_Waiting]) -> None:
         """Approve waiting calls of tools that were approved for the session or always, but not of changed tools."""
         lasting = {
             (waiting.context.server, waiting.tool.tool)
@@ -152,8 +152,8 @@ class TerminalApprover:
             if waiting.answer and waiting.answer.decision in (Decision.SESSION, Decision.ALWAYS)
         }
         for waiting in self._waiting:
-            is_other = waiting.answer is None and not waiting.is_own_question
-            if is_other and (waiting.context.server, waiting.tool.tool) in lasting:
+            may_share_answer = waiting.answer is None and not waiting.is_own_question
+            if may_share_answer and (waiting.context.server, waiting.tool.tool) in lasting:
                 waiting.answer = Approval(Decision.ONCE)
 
     async def _compare(self, waiting: _Waiting, call: ToolCallRequest) -> None:
@@ -167,9 +167,9 @@ class TerminalApprover:
         keys = {**ANSWERS_FOR_ALL, **dict.fromkeys(alone, "that call alone")}
         lines = self._describe_all(batch, whole=False) if is_first else []
         while True:
-            before, last = question_for_all({waiting.number: waiting.tool for waiting in batch}, width())
+            question_lines, last = question_for_all({waiting.number: waiting.tool for waiting in batch}, width())
             try:
-                text = await self._read([*lines, *before], last, keys)
+                text = await self._read([*lines, *question_lines], last, keys)
             except Unanswered as how:
                 return Approval(Decision.DENY, str(how))
             if text in alone:
@@ -198,9 +198,9 @@ class TerminalApprover:
         keys = ANSWERS_FOR_SAMPLING if waiting.tool.tool == SAMPLING else ANSWERS
         lines = list(self._describe(waiting, call, whole=False))
         while waiting.answer is None:
-            before, last = question(waiting.tool, waiting.context.server, width())
+            question_lines, last = question(waiting.tool, waiting.context.server, width())
             try:
-                answer = parse_answer(await self._read([*lines, *before], last, keys))
+                answer = parse_answer(await self._read([*lines, *question_lines], last, keys))
                 lines = [explain(keys)]
                 match answer:
                     case Approval():

@@ -57,11 +57,11 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
     """
     outline = configuration.outline(found.data, str(found.path))
     shown = rendered(rows(outline, env_files, found.path.parent.absolute()), terminal_width(sys.stderr))
-    where = escaped(found.location)
+    location = escaped(found.location)
     if changes:
-        _say(f"This file has changed since you trusted it: {where}", changes)
+        _say(f"This file has changed since you trusted it: {location}", changes)
     else:
-        _say(f"A configuration was found in this folder, which you have not trusted: {where}")
+        _say(f"A configuration was found in this folder, which you have not trusted: {location}")
     _say("It would do this:", shown)
     _say(in_all(outline))  # last, because a long file pushes its beginning off the screen
     _say("Its programs run as you, with all your permissions. Nothing in it is used unless you trust it.")

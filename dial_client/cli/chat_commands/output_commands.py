@@ -126,9 +126,11 @@ async def show_last(session: ChatSession, arguments: str) -> None:
         raise ConfigError(f"there is no call {one_line(number, 20)!r}", hint=f"1 to {len(records)}; /calls lists them")
     record = records[int(number) - 1]
     name = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 120)
-    given = [line for argument, value in record.arguments.items() for line in format_argument(str(argument), value)]
+    argument_lines = [
+        line for argument, value in record.arguments.items() for line in format_argument(str(argument), value)
+    ]
     outcome = "" if record.result.success else " failed"
-    text = "\n".join([f"{name}{outcome}", *(f"  {line}" for line in given), "", _text(record.result.content)])
+    text = "\n".join([f"{name}{outcome}", *(f"  {line}" for line in argument_lines), "", _text(record.result.content)])
     await session.screen.page(safe(text))
 
 

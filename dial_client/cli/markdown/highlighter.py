@@ -90,8 +90,8 @@ def _find_open(tokens: list[tuple[str, str]], line: str, start: str, end: str, _
     at = skip = 0
     for kind, text in tokens:
         if at >= skip and (found := line.find(start, at, at + len(text) + len(start) - 1)) >= 0:
-            is_other = kind.startswith(("String", "Comment")) and found > at
-            if not is_other:
+            is_inside_token = kind.startswith(("String", "Comment")) and found > at
+            if not is_inside_token:
                 close = line.find(end, found + len(start))
                 if close < 0:
                     return found if not kind.startswith("Comment.Single") else -1

@@ -72,7 +72,7 @@ def add(
             own_name = name if words else None
             values = tuple(bundle_values or ())
             return lambda: add_source(source, own_name, choice, values=values, replace=replace, is_agreed=yes)
-        variables, headers, approved = (tuple(given or ()) for given in (env, header, allow))
+        variables, headers, approved = (tuple(option or ()) for option in (env, header, allow))
         new = NewServer(name, words, variables, headers, cwd=cwd, transport=transport, auto_approve=approved)
         return lambda: add_server(new, choice, replace=replace)
 

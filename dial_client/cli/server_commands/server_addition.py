@@ -73,7 +73,7 @@ def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, re
         lambda text: server_edits.add_server(text, name, entry, replace=replace),
         f"added {escaped(name)}",
     )
-    for warning in find_gaps(entry):
+    for warning in find_entry_warnings(entry):
         warn(warning)
     print(f"Try: dial-chat servers test {escaped(name)}")
 
@@ -111,7 +111,7 @@ def entry_of(new: NewServer) -> dict[str, Any]:
     return entry
 
 
-def find_gaps(entry: Mapping[str, Any]) -> Iterator[str]:
+def find_entry_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield warnings about an entry: secrets in plain text, variables that are not set, a missing program."""
     from dial_client.servers.secret_detection import find_literal_secrets
 

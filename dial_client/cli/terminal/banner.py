@@ -31,10 +31,10 @@ def folder_line(configuration: str, columns: int) -> str:
     The home folder is shown as ``~``, and a configuration in the folder by its relative path.
     """
     home, folder = str(Path.home()), str(Path.cwd())
-    where = one_line(_short(folder, home), MAX_TEXT)
+    shown_folder = one_line(_short(folder, home), MAX_TEXT)
     name = one_line(_short(configuration, home), MAX_TEXT)
-    name = name.removeprefix(f"{where}/")
-    return fit(f"folder {where} · configuration {name}", columns - 1)
+    name = name.removeprefix(f"{shown_folder}/")
+    return fit(f"folder {shown_folder} · configuration {name}", columns - 1)
 
 
 def servers_line(servers: Mapping[str, ServerStatus], tools: int, columns: int) -> str:

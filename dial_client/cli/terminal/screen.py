@@ -310,8 +310,8 @@ class Screen:
 
     async def _ask(self, question: Question, lines: Sequence[str], default: str = "") -> str:
         self._read_early_keys()
-        before, self._is_new_panel = ("\n",) if self._is_new_panel else (), False
-        for line in (*before, *lines):
+        separator, self._is_new_panel = ("\n",) if self._is_new_panel else (), False
+        for line in (*separator, *lines):
             self.print(line)
         return await self._question.ask(question, default)
 
