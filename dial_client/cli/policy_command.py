@@ -16,7 +16,9 @@ def policy(
     action: Annotated[str, typer.Argument(help="list or test.")] = "list",
     name: Annotated[str | None, typer.Argument(help="For test: SERVER/TOOL, or the name that the model uses.")] = None,
     arguments: Annotated[str, typer.Argument(help="For test: a JSON object.")] = "{}",
-    tainted: Annotated[bool, typer.Option("--tainted", help="Test the call as after an untrusted result.")] = False,
+    tainted: Annotated[
+        bool, typer.Option("--tainted", help="Test the call in a conversation with untrusted content.")
+    ] = False,
     config: o.Config = None,
     trust: o.Trust = False,
     profile: o.Profile = None,
