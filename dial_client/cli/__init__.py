@@ -1,4 +1,4 @@
-"""The command ``dial-chat``. No other part of the package reads from or prints to a terminal."""
+"""The command ``dial-chat``. Only it and `sinks.terminal` read from or print to a terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The approval prompt: the lines that ask the user whether a tool may run.
 
-Text from a server or a model is printed behind a bar and is wrapped by this module, not by the terminal. So it cannot
-imitate the program's own lines.
+Each line of text from a server or a model begins with a bar, and this module wraps it, not the terminal. So the text
+cannot imitate the program's own lines.
 
 """
 
@@ -29,11 +29,11 @@ MAX_BLOCK = 120
 """The maximum number of lines of all arguments together, divided evenly among the arguments."""
 MAX_ARGUMENTS = 100
 MAX_MARKS = 8
-"""The number of combining marks of one letter that terminals draw; further marks are printed as escapes."""
+"""The maximum combining marks on one letter: terminals draw no more, so further marks are printed as escapes."""
 MAX_WHOLE_NAME = 2_000
 BAR = "│ "
 ADDED, REMOVED = "│+", "│-"
-"""The bars of added and removed lines of a diff."""
+"""The bars of added and removed lines of a diff; all other lines have `BAR`, whose second character is a space."""
 ANSWERS = {
     "y": "run this call",
     "n": "do not run it; a reason may follow",
@@ -229,12 +229,12 @@ def width() -> int:
 
 
 def barred(lines: Iterable[str], columns: int, most: int | None, marks: Sequence[str] | None = None) -> Iterator[str]:
-    """Yield lines of a server, a model or a file behind bars. If lines are left out, a last line counts them.
+    """Yield lines of a server, a model or a file, each after a bar. If lines are left out, a last line counts them.
 
     Args:
         lines: The lines, without bars.
         columns: The width of the terminal.
-        most: The maximum number of lines to yield; None for all.
+        most: The maximum number of rows to yield before the last line; None for all.
         marks: For a diff, the mark of each line, printed after the bar.
     """
     lines = list(lines)

@@ -34,6 +34,8 @@ async def edit_arguments(
 ) -> ToolCallRequest:
     """Let the user edit an argument until the arguments fit the tool's schema, and return the changed call.
 
+    The call is returned unchanged if it has no arguments, the editor fails, or the user drops the change.
+
     Args:
         call: The call as the model requested it, or as an earlier edit changed it.
         tool: The tool, whose schema the arguments must fit.
@@ -92,6 +94,6 @@ async def _edit(name: str, text: str, screen: CommandScreen, suspended: Suspende
     return f"{edited}\n" if edited is not None and text.endswith("\n") else edited
 
 
-def changed_arguments(asked: ToolCallRequest, changed: ToolCallRequest) -> Mapping[str, Any] | None:
+def changed_arguments(requested: ToolCallRequest, changed: ToolCallRequest) -> Mapping[str, Any] | None:
     """Return the arguments of a changed call; None if they equal the requested arguments."""
-    return None if asked.arguments == changed.arguments else changed.arguments
+    return None if requested.arguments == changed.arguments else changed.arguments

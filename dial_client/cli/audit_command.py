@@ -22,7 +22,12 @@ def audit(
     server: Annotated[str, typer.Option("--server", metavar="PATTERN", help="Only entries of these servers.")] = "",
     tool: Annotated[str, typer.Option("--tool", metavar="PATTERN", help="Only entries of these tools.")] = "",
     since: Annotated[
-        str, typer.Option("--since", metavar="WHEN", help="Only entries since then: 2026-11-22, 2026-11-22T17:00, 90m.")
+        str,
+        typer.Option(
+            "--since",
+            metavar="WHEN",
+            help="Only entries since this date, time or age: 2026-11-22, 2026-11-22T17:00, 90m, 3h, 2d.",
+        ),
     ] = "",
     conversation: Annotated[
         str, typer.Option("--conversation", metavar="ID", help="Only entries of this conversation.")
@@ -37,7 +42,7 @@ def audit(
 ) -> None:
     """Show decisions about tool calls and their results, or verify that the log was not changed.
 
-    verify exits with 1 if the log was changed.
+    verify exits with 1 if the log was changed, or does not contain the digest of --head.
     """
 
     def choose() -> Callable[[], Awaitable[int]]:

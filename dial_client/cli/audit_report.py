@@ -32,7 +32,7 @@ _EVENTS = ("decision", "call", "elicitation", "sampling")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Selects entries of the audit log. Patterns are those of `fnmatch`; an empty pattern selects every entry.
+    """Selects entries of the audit log. Patterns are those of `fnmatch`; an empty field selects every entry.
 
     Raises:
         ConfigError: `since` is not a time.
@@ -68,8 +68,8 @@ async def show(folder: Path | None, filters: Filters, *, as_json: bool) -> int:
 
 async def tail(folder: Path | None, filters: Filters, lines: int, *, follow: bool, as_json: bool) -> int:
     """Print the last selected entries, and with `follow` new entries until the program is interrupted."""
-    where = folder or audit_folder() if follow else _existing(folder)
-    reader = _Reader(where)
+    log_folder = folder or audit_folder() if follow else _existing(folder)
+    reader = _Reader(log_folder)
     for fields in deque(filter(filters.match, reader.read()), maxlen=lines):
         _print(fields, as_json=as_json)
     while follow:
@@ -81,14 +81,14 @@ async def tail(folder: Path | None, filters: Filters, lines: int, *, follow: boo
 
 
 async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
-    """Verify the hash chain of the log, print the result, and return 1 if the chain is broken."""
-    where = _existing(folder)
-    result = verify(where, head.removeprefix("sha256:"))
+    """Verify the hash chain of the log, print the result, and return 1 if it is broken or lacks the digest `head`."""
+    log_folder = _existing(folder)
+    result = verify(log_folder, head.removeprefix("sha256:"))
     if as_json:
         print(json.dumps(asdict(result) | {"intact": result.is_intact}, indent=2))
     else:
         files = "1 file" if result.files == 1 else f"{result.files} files"
-        print(f"{where}: {result.lines} lines in {files}, {result.first_time} to {result.last_time}")
+        print(f"{log_folder}: {result.lines} lines in {files}, {result.first_time} to {result.last_time}")
         for note in result.notes:
             print(f"note: {note}")
         if result.torn:
@@ -117,10 +117,10 @@ def _time_of(since: str) -> str:
 
 
 def _existing(folder: Path | None) -> Path:
-    where = folder or audit_folder()
-    if not log_files(where):
-        warn(f"there is no audit log in {where}")
-    return where
+    log_folder = folder or audit_folder()
+    if not log_files(log_folder):
+        warn(f"there is no audit log in {log_folder}")
+    return log_folder
 
 
 def _entries(folder: Path, filters: Filters) -> Iterator[dict[str, Any]]:

@@ -53,7 +53,7 @@ def open_audit_log(options: Options, settings: configuration.Settings) -> AuditL
 
 
 def _secrets(settings: configuration.Settings) -> Iterator[str]:
-    """Yield the known secrets: those in the entries of servers, and API keys and tokens of the environment."""
+    """Yield the known secrets: those in the entries of servers, and keys, tokens and passwords of the environment."""
     for server in settings.servers.values():
         yield from find_secrets(server)
     yield from (value for name, value in os.environ.items() if name.upper().endswith(_KEY_ENDINGS))

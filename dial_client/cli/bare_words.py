@@ -70,7 +70,7 @@ def find_near_command(word: str) -> str | None:
 
 
 def _ask(word: str, shown: str, *, can_run: bool) -> str:
-    """Return ``r`` to run the command, ``s`` to send the word, or ``q``."""
+    """Return ``r`` to run the command, ``s`` to send the word, or ``q`` to quit."""
     print(f"dial-chat: {word!r} is not a command. Did you mean: {shown}", file=sys.stderr)
     question = f"{'[r]un that, ' if can_run else ''}[s]end {word!r} to the model, [q]uit: "
     while True:

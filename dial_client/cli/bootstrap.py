@@ -1,4 +1,4 @@
-"""Reads the configuration and opens the model, which the first prompt needs. `client_start` opens the client."""
+"""Reads the configuration and opens the model, before the first prompt is shown. `client_start` opens the client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def settings_of(
 ) -> configuration.Settings:
     """Read the configuration. Without a configuration file there are no servers, and a warning says so.
 
-    If the model is a recording, no file is read. A ``./servers.json`` that no option names is read only if the user
+    If ``-m`` names a recording, no file is read. A ``./servers.json`` that no option names is used only if the user
     trusts it; with `may_ask`, the user is asked. With `only_server`, all other servers count as disabled.
 
     Raises:
@@ -38,7 +38,7 @@ async def settings_of(
         return configuration.parse("{}")
     files = await ask_for_files(options, warn_once, may_ask=may_ask)
     if not files:
-        advice = "there are no tools; dial-chat init writes one"
+        advice = "there are no tools; dial-chat init writes the file"
         warn_once(f"no {FILE_NAME} here or in your configuration folder: {advice}")
     settings = configuration.combine(files, profile_name(options), only_server)
     if options.verbose:
@@ -102,7 +102,7 @@ def warn_once(text: str) -> None:
 
 
 class _Progress:
-    """Shows the progress of a download: in a terminal as a bar, otherwise as a line for each 10 %."""
+    """Shows the progress of a download: in the live area of a screen, else as a bar, without a terminal in lines."""
 
     def __init__(self) -> None:
         self._bar: Any = None

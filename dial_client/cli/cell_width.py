@@ -16,7 +16,7 @@ def cell_width(text: str) -> int:
 
 
 def fit(text: str, columns: int) -> str:
-    """Return the line, shortened to `columns` columns; an ellipsis marks the cut."""
+    """Return the line, shortened to at most `columns` columns; an ellipsis marks the cut."""
     if cell_width(text) <= columns:
         return text
     used, kept = 1, []

@@ -47,7 +47,7 @@ async def opened(
             deny=options.deny,
             rules=policy_of(options, settings),
             grants=True,
-            tool_pins=not options.yes and "*" not in options.allow,  # pins are for approvals
+            tool_pins=not options.yes and "*" not in options.allow,  # without approvals, none to pin
             concurrent=True,
         ),
         callbacks=callbacks,
@@ -86,7 +86,7 @@ def profiles_of(options: Options, settings: configuration.Settings) -> Mapping[s
 
 
 def policy_of(options: Options, settings: configuration.Settings) -> Policy:
-    """Return all approval rules in effect: of ``--policy``, of the user's own configuration, and of the file in use.
+    """Return all approval rules in effect: of ``--policy``, of the user's own configuration, and of the files in use.
 
     Raises:
         ConfigError: a file cannot be read, or something in it is wrong.

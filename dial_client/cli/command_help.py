@@ -30,7 +30,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Servers and tools", ("config", "profile", "trust", "allow", "deny", "yes", "policy", "sampling")),
     ("Conversation", ("continue_latest", "resume", "no_save", "record", "no_audit", "audit_arguments")),
 )
-"""The option groups of ``dial-chat --help``, by parameter name; all other options form a last group."""
+"""The option groups of ``dial-chat --help``: headings with names of parameters. Other options form a last group."""
 USAGE = ("dial-chat [OPTIONS] [PROMPT]", "dial-chat COMMAND [OPTIONS]")
 DESCRIPTION = (
     "Ask a chat model that can use your MCP servers: answer PROMPT, followed by any piped input, and exit. "

@@ -133,7 +133,7 @@ def resources(
     as_json: o.AsJson = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """List the resources of the servers: @SERVER:URI in a question attaches one."""
+    """List the resources of the servers: @SERVER:URI in a question attaches a resource."""
     _list_resources_or_prompts("resources", o.Options.of_command(locals()), as_json=as_json)
 
 
@@ -145,7 +145,7 @@ def prompts(
     as_json: o.AsJson = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation uses one."""
+    """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation sends a prompt."""
     _list_resources_or_prompts("prompts", o.Options.of_command(locals()), as_json=as_json)
 
 
@@ -237,15 +237,17 @@ def serve(
     audit_arguments: o.AuditArguments = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Serve HTTP: an OpenAI-compatible endpoint with the tools behind it, conversations, and a web page."""
+    """Serve over HTTP: an OpenAI-compatible endpoint that uses your tools, conversations, and a web page."""
     options = o.Options.of_command(locals(), command="dial-chat serve")
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.serve_command import ServeOptions, serve_http
 
         hosts, locked = tuple(allow_host or ()), tuple(lock or ())
-        address = ServeOptions(host, port, token, not no_token, hosts, store, max_turns, durable, locked, allow_admin)
-        return lambda: serve_http(options, address)
+        serve_options = ServeOptions(
+            host, port, token, not no_token, hosts, store, max_turns, durable, locked, allow_admin
+        )
+        return lambda: serve_http(options, serve_options)
 
     run_command(choose, options)
 

@@ -1,4 +1,4 @@
-"""The command ``config``: shows and changes configuration values, and the files they come from."""
+"""The command ``config``: lists the configuration files, and shows or changes their values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The summary of a configuration, for a user who decides whether to trust it.
 
 Every value of the file is printed as JSON on a line of its own. Control characters and invisible characters are
-escaped, and a value that is too long for a line continues behind a mark: no value can imitate a line of the program.
+escaped, and a value that is too long for a line continues after a mark: no value can imitate a line of the program.
 Command lines, URLs and names are shown in full; values of environment variables, headers and keys are hidden.
 """
 
@@ -106,7 +106,7 @@ def _shown(value: Any) -> str:
 
 
 def _hidden(value: Any) -> str:
-    """Return the part of a possibly secret value that may be shown: the variables it expands."""
+    """Return the part of a possibly secret value that may be shown: the names of its variables."""
     if value is None:
         return "unset"
     names = references(value) if isinstance(value, str) else []
@@ -131,7 +131,7 @@ def _server_rows(entry: Entry, env_files: EnvFiles, folder: Path) -> Iterator[Ro
     if "autoApprove" in entry:
         yield from _listed("  runs without asking", _parts(entry["autoApprove"].value))
     if "trusted" in entry and entry["trusted"].value is not False:
-        yield Row("  is believed", "which tools it declares read-only, or safe to repeat")
+        yield Row("  is believed", "when it declares tools read-only, or safe to repeat")
     if "instructions" not in entry or entry["instructions"].value is not False:
         yield Row("  tells the model", "its instructions")
     yield from _further_rows(entry, _SPOKEN)
@@ -149,7 +149,7 @@ def _variable_rows(entry: Entry, env_files: EnvFiles, folder: Path) -> Iterator[
     try:
         names = env_file(node, data)
     except ConfigError:
-        yield Row("", "(their names are unknown: the file is outside of the folder, missing or invalid)")
+        yield Row("", "(the names are not known: the file is outside of the folder, missing or invalid)")
         return
     yield from (Row("", f"{_quoted(name)} = ***{_danger(name)}") for name in names)
 

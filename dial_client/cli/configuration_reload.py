@@ -59,10 +59,10 @@ async def apply_configuration(
         options: The options of the command line, which override the file.
         before: The configuration in effect.
         after: The configuration to apply.
-        report: Gets the name of each added server with its status, or with the error if it cannot be added.
+        report: Gets the name of each added or changed server with its status, or with the error if it cannot be added.
 
     Raises:
-        ConfigError: the model cannot be opened; nothing was changed.
+        ConfigError: the model cannot be opened, or a file of rules is wrong; nothing was changed.
     """
     changes, policy = compare(options, before, after), policy_of(options, after)
     if changes.is_model_changed:

@@ -47,9 +47,9 @@ def _config_files(options: Options) -> list[tuple[str, Path, str]]:
     if options.config is not None:
         return [("named", options.config.absolute(), "in use" if options.config.exists() else "does not exist")]
     own, folder_file = find_user_config(), find_folder_config()
-    here = Path(FILE_NAME).absolute()
+    folder_path = Path(FILE_NAME).absolute()
     folder_state = "does not exist" if folder_file is None else _trust_state(folder_file)
-    return [("user", user_config_path(), "in use" if own else "does not exist"), ("folder", here, folder_state)]
+    return [("user", user_config_path(), "in use" if own else "does not exist"), ("folder", folder_path, folder_state)]
 
 
 def _trust_state(path: Path) -> str:

@@ -20,7 +20,8 @@ from dial_client.settings.jsonc import Keys, Node, did_you_mean, read
 
 HIDDEN = "***"
 ENTRIES = ("mcpServers", "models", "profiles")
-"""Keys whose value is an object of named entries, which `written_values` merges by name."""
+"""Keys whose value is an object of named entries: an entry of a later file replaces the entry of the same name, but
+profiles of the same name are merged."""
 _SERVERS = ("mcpServers", "servers")
 _REFERENCE = re.compile(r"(\$\{[^{}]*\})")
 
@@ -48,7 +49,7 @@ class WrittenValue:
 
 
 def written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
-    """Return the values in effect, sorted by file from the first to the last, with secrets hidden.
+    """Return the values in effect, with secrets hidden; approval rules are last.
 
     Args:
         files: The files, in the order of `configuration.combine`: a later file overrides an earlier one.

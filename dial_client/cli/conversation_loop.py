@@ -18,7 +18,7 @@ from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import completer
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.start_up import StartUp, need_no_key
+from dial_client.cli.start_up import StartUp, do_nothing
 from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal_approver import approver
 from dial_client.cli.turn_sink import TurnSink
@@ -38,7 +38,7 @@ async def talk(
     console: Console,
     sink: TurnSink,
     start_up: StartUp,
-    beside_answer: StartUp = need_no_key,
+    during_answer: StartUp = do_nothing,
 ) -> int:
     """Open the client and the conversation, and answer input until the user leaves."""
     callbacks = elicitation_prompt.callbacks(options, sink)
@@ -50,7 +50,7 @@ async def talk(
         chat.render, chat.set_theme, chat.add_usage = console.render, console.set_theme, sink.add_usage
         if options.continue_latest or options.resume is not None:
             await show_last_exchange(chat)
-        await Talk(chat, console, sink, beside_answer).run(start_up)
+        await Talk(chat, console, sink, during_answer).run(start_up)
         console.close()
     return ExitCode.ANSWERED
 
@@ -62,11 +62,11 @@ class Talk:
         chat: The session of the conversation.
         console: The console that reads the input.
         sink: The sink that shows the turns.
-        beside_answer: A task that runs during each answer, and is cancelled when the answer ends.
+        during_answer: A function to run during each answer; it is cancelled when the answer ends.
     """
 
-    def __init__(self, chat: ChatSession, console: Console, sink: TurnSink, beside_answer: StartUp) -> None:
-        self._chat, self._console, self._sink, self._beside_answer = chat, console, sink, beside_answer
+    def __init__(self, chat: ChatSession, console: Console, sink: TurnSink, during_answer: StartUp) -> None:
+        self._chat, self._console, self._sink, self._during_answer = chat, console, sink, during_answer
         self._shell = ShellCommands(console.suspended)
         self._is_answering = False
         self._will_leave = False
@@ -85,10 +85,10 @@ class Talk:
                 if result.draft is not None:
                     self._console.edit(result.draft)
                 if result.message is not None:
-                    beside = anyio.CancelScope()
-                    group.start_soon(self._run_beside, beside)
+                    answer_scope = anyio.CancelScope()
+                    group.start_soon(self._run_during_answer, answer_scope)
                     await self._answer(result.message)
-                    beside.cancel()
+                    answer_scope.cancel()
             group.cancel_scope.cancel()
 
     async def _start(self, start_up: StartUp) -> None:
@@ -97,9 +97,9 @@ class Talk:
         except DialError as error:
             warn(str(error))
 
-    async def _run_beside(self, scope: anyio.CancelScope) -> None:
+    async def _run_during_answer(self, scope: anyio.CancelScope) -> None:
         with scope:
-            await self._beside_answer(self._chat.dial)
+            await self._during_answer(self._chat.dial)
 
     async def _result(self, user_input: UserInput) -> CommandResult:
         """Run the input if it is a command; return its result, or the question to send to the model."""
@@ -136,7 +136,7 @@ class Talk:
             self._is_answering = False
 
     def _say_notes(self, turn: Turn) -> None:
-        """Print the notes of a turn, each only once; but notes about a limit that the turn met are always printed."""
+        """Print the notes of a turn, each once in this run; if a limit ended the turn, print its own notes again."""
         known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
         for note in turn.notes:
             (warn_once if note in known else warn)(note)

@@ -69,13 +69,13 @@ def _without_echo(keyboard: int, output: TextIO) -> Iterator[None]:
         return
     import termios
 
-    before = termios.tcgetattr(keyboard)
-    silent = [*before]
+    terminal_modes = termios.tcgetattr(keyboard)
+    silent = [*terminal_modes]
     silent[3] &= ~termios.ECHO
     termios.tcsetattr(keyboard, termios.TCSADRAIN, silent)
     try:
         yield
     finally:
-        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, terminal_modes)
         output.write("\n")
         output.flush()

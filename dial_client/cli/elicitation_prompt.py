@@ -26,7 +26,7 @@ _YES = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False
 
 
 def callbacks(options: Options, sink: TurnSink) -> Callbacks:
-    """Return the callbacks of ``dial-chat`` for requests of servers: elicitation, sampling and logs."""
+    """Return the callbacks of ``dial-chat`` for elicitation, sampling and log messages of servers."""
     return Callbacks(
         elicit=elicitor(sink),
         sample="model" if options.sampling else None,
@@ -35,7 +35,10 @@ def callbacks(options: Options, sink: TurnSink) -> Callbacks:
 
 
 def elicitor(sink: TurnSink) -> Elicit:
-    """Return the callback that asks the user at the terminal; without a terminal, it declines and warns."""
+    """Return the callback that asks the user at the terminal.
+
+    Without a terminal, or while no tool of the server runs, it declines the request and prints a warning.
+    """
     if not is_there():
         return _decline
 

@@ -13,7 +13,7 @@ from dial_client.cli.client_start import opened
 from dial_client.cli.config_summary import escaped
 from dial_client.cli.model_search import ModelProposal, find_models
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.server_commands.server_addition import find_gaps
+from dial_client.cli.server_commands.server_addition import find_entry_warnings
 from dial_client.cli.server_proposals import ServerProposal, choose_by_name, find_host_proposals, find_proposals
 from dial_client.cli.trust_prompt import trust_now
 from dial_client.cli.tty import Unanswered, is_there, typed
@@ -59,8 +59,8 @@ async def write_first_configuration(choice: InitChoice) -> int:
         return ExitCode.USAGE
     _write(path, format_configuration(servers, model))
     for server in servers:
-        for gap in find_gaps(server.entry):
-            warn(f"{one_line(server.name, 60)}: {gap}")
+        for warning in find_entry_warnings(server.entry):
+            warn(f"{one_line(server.name, 60)}: {warning}")
     if path != user_config_path():
         trust_now(read_found(path), EnvFiles())
     _print_summary(path, model, servers)

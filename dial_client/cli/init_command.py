@@ -19,7 +19,8 @@ def init(
         typer.Option(
             "--server",
             metavar="NAME",
-            help="A server: time, git, filesystem, fetch, memory, or one of another MCP host here. Repeatable.",
+            help="A server: time, git, filesystem, fetch, memory, or a server of another MCP host on this machine. "
+            "Repeatable.",
         ),
     ] = None,
     folder: Annotated[bool, typer.Option("--folder", help="Write ./servers.json, for this folder.")] = False,

@@ -60,7 +60,7 @@ def manual_page(chat: Any, commands: TyperGroup) -> str:
 
 
 def all_commands(group: TyperGroup, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the full name and the command of each command of a group and its subgroups, such as ``servers add``."""
+    """Yield each command of a group and its subgroups, after its full name, such as ``servers add``."""
     for word, command in group.commands.items():
         if isinstance(command, TyperGroup):
             yield from all_commands(command, f"{name}{word} ")

@@ -69,25 +69,25 @@ async def list_endpoints(endpoints: Sequence[ModelEndpoint], *, is_refreshed: bo
     cache = {} if is_refreshed else fresh_ids()
     results: dict[int, EndpointModels] = {}
 
-    async def ask(number: int, asked: ModelEndpoint) -> None:
-        results[number] = await _ask(asked)
+    async def ask(number: int, model_endpoint: ModelEndpoint) -> None:
+        results[number] = await _ask(model_endpoint)
 
     async with anyio.create_task_group() as group:
-        for number, asked in enumerate(endpoints):
-            url = asked.endpoint.base_url
+        for number, model_endpoint in enumerate(endpoints):
+            url = model_endpoint.endpoint.base_url
             if url in cache:
-                results[number] = EndpointModels(asked.endpoint.host, url, asked.prefix, cache[url])
+                results[number] = EndpointModels(model_endpoint.endpoint.host, url, model_endpoint.prefix, cache[url])
             else:
-                group.start_soon(ask, number, asked)
+                group.start_soon(ask, number, model_endpoint)
     listed = [results[number] for number in range(len(endpoints))]
-    asked_now = (models for models in listed if models.ids and models.url not in cache)
-    store_lists({models.url: (models.prefix, models.ids) for models in asked_now})
+    fetched = (models for models in listed if models.ids and models.url not in cache)
+    store_lists({models.url: (models.prefix, models.ids) for models in fetched})
     return listed
 
 
-async def _ask(asked: ModelEndpoint) -> EndpointModels:
-    endpoint = asked.endpoint
-    models = EndpointModels(endpoint.host, endpoint.base_url, asked.prefix)
+async def _ask(model_endpoint: ModelEndpoint) -> EndpointModels:
+    endpoint = model_endpoint.endpoint
+    models = EndpointModels(endpoint.host, endpoint.base_url, model_endpoint.prefix)
     try:
         listing = await fetch_models(endpoint)
     except ProviderError as error:

@@ -71,14 +71,14 @@ async def find_models(
         if environ.get(variable)
     ]
     answers: dict[int, list[ModelProposal]] = {}
-    asked = local_servers(environ) if servers is None else servers
+    chosen_servers = local_servers(environ) if servers is None else servers
 
     async def ask(number: int, server: LocalServer) -> None:
         answers[number] = await _models_of(server)
 
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as group:
-            for number, server in enumerate(asked):
+            for number, server in enumerate(chosen_servers):
                 group.start_soon(ask, number, server)
     served = [proposal for number in sorted(answers) for proposal in answers[number]]
     embedded = [ModelProposal("local", "the embedded model")] if importlib.util.find_spec("xllamacpp") else []

@@ -20,7 +20,7 @@ def models(
         str | None, typer.Argument(help="For test: the name of the model, as for -m. For list: a part of names.")
     ] = None,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Request the models of endpoints again, not cached lists.")
+        bool, typer.Option("--refresh", help="Request the lists of models again, not from the cache.")
     ] = False,
     config: o.Config = None,
     trust: o.Trust = False,

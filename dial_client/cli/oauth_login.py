@@ -27,7 +27,7 @@ from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line, safe
 
 LOGIN_SECONDS = 600.0
-"""Timeout in seconds for the whole login, with the time that the user needs in the browser."""
+"""Timeout in seconds for the whole login, including the time that the user needs in the browser."""
 _BROWSER_SECONDS = 10.0
 _WHOLE = "This login needs the whole URL, from http:// on."
 _PASTE = "or paste the URL it was redirected to, and press Enter: "
@@ -97,7 +97,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
     server = await _server(options, name)
     port = server.oauth.callback_port if server.oauth is not None else None
     try:
-        async with RedirectListener(port or await _port_of_before(server)) as loopback:
+        async with RedirectListener(port or await _find_registered_port(server)) as loopback:
             login = TerminalLogin(loopback, browser=browser)
             patient = replace(server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
             async with DialClient({name: patient}, callbacks=Callbacks(login=login)) as dial:
@@ -132,8 +132,8 @@ async def _server(options: Options, name: str) -> configuration.ServerSettings:
     return servers[name]
 
 
-async def _port_of_before(server: configuration.ServerSettings) -> int:
-    """Return the port of the redirect URI that is registered at the server, if it is free; else 0, for any port."""
+async def _find_registered_port(server: configuration.ServerSettings) -> int:
+    """Return the port of a redirect URI that is registered for the server, if it is free; else 0, for any port."""
     client = (await TokenStorage(server).load()).client or {}
     for uri in client.get("redirect_uris") or ():
         port = urlsplit(uri).port or 0

@@ -106,7 +106,7 @@ async def _print(events: AsyncGenerator[Event, None], options: Options, sink: Tu
 
 
 def _show(event: Event, options: Options, sink: TurnSink) -> None:
-    """Print an event in the form of ``--output``; with ``--schema``, print only the JSON of the answer."""
+    """Print an event in the form of ``--output``; of a text answer with ``--schema``, print only the JSON."""
     match options.output:
         case Output.TEXT if options.schema is None or not isinstance(event, TextDelta):
             sink.show(event)

@@ -132,8 +132,8 @@ Config = Annotated[
         "-c",
         "--config",
         metavar="FILE",
-        help="The configuration, in place of the found files. These are servers.json in your user folder, overridden "
-        "by ./servers.json if you trust it.",
+        help="Use only this configuration file. Default: servers.json in your configuration folder, overridden by "
+        "./servers.json if you trust it.",
     ),
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Trust the ./servers.json of this folder for this run.")]
@@ -167,7 +167,7 @@ ToolFormat = Annotated[
 ]
 System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")]
 MaxDepth = Annotated[
-    int | None, typer.Option("--max-depth", metavar="N", help="The maximum rounds of tool calls; 10 by default.")
+    int | None, typer.Option("--max-depth", metavar="N", help="At most N rounds of tool calls; 10 by default.")
 ]
 Timeout = Annotated[float | None, typer.Option("--timeout", metavar="S", help="Seconds for a turn; 120 by default.")]
 ToolTimeout = Annotated[
@@ -224,7 +224,7 @@ Resume = Annotated[
         help="Continue this conversation, or choose one. Name it by the beginning of its id, or by words in it.",
     ),
 ]
-NoSave = Annotated[bool, typer.Option("--no-save", help="Do not store this conversation.")]
+NoSave = Annotated[bool, typer.Option("--no-save", help="Do not store conversations.")]
 Record = Annotated[
     Path | None,
     typer.Option("--record", metavar="FILE", help="Record the conversation. -m scripted:FILE replays it."),
@@ -302,12 +302,14 @@ Durable = Annotated[
 Lock = Annotated[
     list[str] | None,
     typer.Option(
-        "--lock", metavar="SETTING", help="A setting that conversations cannot change, such as model; all. Repeatable."
+        "--lock",
+        metavar="SETTING",
+        help="A setting that conversations cannot change, such as model, or all. Repeatable.",
     ),
 ]
 AllowAdmin = Annotated[
     bool, typer.Option("--allow-admin", help="Let clients add and change servers, which runs programs here.")
 ]
 MaxTurns = Annotated[
-    int, typer.Option("--max-turns", min=1, metavar="N", help="The maximum turns at once; further requests must retry.")
+    int, typer.Option("--max-turns", min=1, metavar="N", help="At most N turns at once; further requests must retry.")
 ]

@@ -14,9 +14,11 @@ from dial_client.cli.typer_apps import SETTINGS, more, run_command
 @more.command(context_settings=SETTINGS)
 def policy(
     action: Annotated[str, typer.Argument(help="list or test.")] = "list",
-    name: Annotated[str | None, typer.Argument(help="To test: SERVER/TOOL, or the tool's name for the model.")] = None,
-    arguments: Annotated[str, typer.Argument(help="To test: a JSON object.")] = "{}",
-    tainted: Annotated[bool, typer.Option("--tainted", help="Test the call as after untrusted content.")] = False,
+    name: Annotated[str | None, typer.Argument(help="For test: SERVER/TOOL, or the name that the model uses.")] = None,
+    arguments: Annotated[str, typer.Argument(help="For test: a JSON object.")] = "{}",
+    tainted: Annotated[
+        bool, typer.Option("--tainted", help="Test the call in a conversation with untrusted content.")
+    ] = False,
     config: o.Config = None,
     trust: o.Trust = False,
     profile: o.Profile = None,
@@ -28,7 +30,7 @@ def policy(
 ) -> None:
     """List the rules in effect, or test a call against them: exit code 0 runs, 5 is denied, 6 needs approval.
 
-    No server is started: the tools are those of the last run.
+    No server is started: the tools are those that the servers had at the last run.
     """
     options = o.Options.of_command(locals(), policy=rules)
 
@@ -49,7 +51,8 @@ def policy(
 @more.command(context_settings=SETTINGS)
 def grants(
     revoke: Annotated[
-        str | None, typer.Option("--revoke", metavar="ID", help="Revoke an ID, a pattern SERVER/TOOL, or --all.")
+        str | None,
+        typer.Option("--revoke", metavar="ID", help="Revoke the grant with an ID, of a pattern SERVER/TOOL, or --all."),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:

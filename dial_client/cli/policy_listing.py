@@ -91,9 +91,9 @@ async def list_rules(options: Options, *, as_json: bool) -> int:
 def _line(rule: PolicyRule) -> str:
     written = rule.to_dict()
     conditions = {key: value for key, value in written.items() if key not in ("rule", rule.effect.value, "reason")}
-    where = f"  {json.dumps(conditions, ensure_ascii=False)}" if conditions else ""
+    conditions_text = f"  {json.dumps(conditions, ensure_ascii=False)}" if conditions else ""
     why = f"  {rule.reason}" if rule.reason else ""
-    return one_line(f"{rule.effect.value} {', '.join(rule.tools)}{where}{why}  ({rule.name})", 400)
+    return one_line(f"{rule.effect.value} {', '.join(rule.tools)}{conditions_text}{why}  ({rule.name})", 400)
 
 
 async def test_call(options: Options, name: str, arguments: str, *, is_tainted: bool, as_json: bool) -> int:
@@ -102,12 +102,12 @@ async def test_call(options: Options, name: str, arguments: str, *, is_tainted: 
     Raises:
         ConfigError: the arguments are not a JSON object, or there is no such tool.
     """
-    given = parse_arguments(arguments)
+    call_arguments = parse_arguments(arguments)
     known = await _known(options)
     server, tool = _resolved(name, known)
     entry = known.settings.servers[server]
     found = next((spec for spec in known.tools.get(server) or () if spec.name == tool), None)
-    call = ProposedCall(_spec(server, tool, found), given, entry, _TAINTED if is_tainted else ())
+    call = ProposedCall(_spec(server, tool, found), call_arguments, entry, _TAINTED if is_tainted else ())
     effect, decided_by, reason = _decision(call, known.rules.verdict(call))
     decision: dict[str, Any] = {"decision": effect.value, "decided_by": decided_by, "reason": reason}
     decision |= {"server": server, "tool": tool, "is_known": found is not None}
@@ -171,8 +171,8 @@ async def manage_grants(revoked: str | None, *, as_json: bool) -> int:
         print(json.dumps([grant.to_dict() for grant in found], indent=2))
         return ExitCode.ANSWERED
     for grant in found:
-        where = f"{grant.reached} in {grant.cwd}" if grant.cwd else grant.reached
-        print(one_line(f"{grant.id}  {grant.server}/{grant.tool}  since {grant.since}: {where}", 400))
+        target = f"{grant.reached} in {grant.cwd}" if grant.cwd else grant.reached
+        print(one_line(f"{grant.id}  {grant.server}/{grant.tool}  since {grant.since}: {target}", 400))
     if not found:
         warn("no grants")
     return ExitCode.ANSWERED

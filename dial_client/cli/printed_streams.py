@@ -66,12 +66,12 @@ class PrintedStream(io.TextIOBase):
 @contextmanager
 def redirect_prints(show: Callable[[str], None], show_progress: Callable[[str], None]) -> Iterator[None]:
     """Redirect standard output and standard error to `show`, and the progress of downloads to `show_progress`."""
-    before = sys.stdout, sys.stderr
-    out, err = (PrintedStream(stream, show, show_progress) for stream in before)
+    originals = sys.stdout, sys.stderr
+    out, err = (PrintedStream(stream, show, show_progress) for stream in originals)
     sys.stdout, sys.stderr = out, err
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = originals
         out.finish()
         err.finish()

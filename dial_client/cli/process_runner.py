@@ -62,11 +62,11 @@ class Interrupts:
     def scope(self) -> Iterator[anyio.CancelScope]:
         """Let the next Ctrl-C cancel this context, and not the running turn."""
         with anyio.CancelScope() as scope:
-            before, self._scope = self._scope, scope
+            outer, self._scope = self._scope, scope
             try:
                 yield scope
             finally:
-                self._scope = before
+                self._scope = outer
 
     def interrupt(self) -> None:
         """Act as on Ctrl-C."""

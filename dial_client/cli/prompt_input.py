@@ -19,22 +19,22 @@ def read(prompt: str | None, file: Path | None = None) -> str | None:
 
     Args:
         prompt: The prompt of the command line; ``-`` reads standard input to its end, even from a terminal.
-        file: A file with a prompt; its text is put before piped input.
+        file: A file with a prompt; its text is put between `prompt` and piped input.
 
     Raises:
-        ConfigError: there is neither a question nor a terminal, or the file cannot be read.
+        ConfigError: a question is required but empty, or the file cannot be read.
     """
     if prompt == "-" or file == Path("-"):
         prompt, file = (None if prompt == "-" else prompt), (None if file == Path("-") else file)
         piped = "" if sys.stdin is None else sys.stdin.buffer.read().decode(errors="replace").strip()
-        is_asked = True
+        is_required = True
     else:
         in_terminal = sys.stdin is not None and sys.stdin.isatty()
         piped = "" if in_terminal else _piped(wait=prompt is None and file is None).strip()
-        is_asked = not in_terminal or prompt is not None or file is not None
+        is_required = not in_terminal or prompt is not None or file is not None
     written = _read_file(file) if file is not None else ""
     question = "\n\n".join(part for part in (prompt or "", written, piped) if part.strip())
-    if question or not is_asked:
+    if question or not is_required:
         return question or None
     raise ConfigError("there is no question", hint='dial-chat "PROMPT", or pipe one in')
 

@@ -1,4 +1,4 @@
-"""A conversation at the terminal: shows the prompt first, and loads the client meanwhile."""
+"""A conversation at the terminal. A screen shows the prompt at once, and the client is loaded meanwhile."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
     say_line, say_warning = partial(say, print_to_stderr), partial(say, warn_once)
     say_servers = None if options.quiet else say_line
     start_up = partial(announce_servers_in_lines, console=console, say=say_warning, say_servers=say_servers)
-    beside_answer = partial(skip_on_enter_in_lines, console=console, say=say_line)
+    during_answer = partial(skip_on_enter_in_lines, console=console, say=say_line)
     try:
-        return await talk(options, settings, provider, console, sink, start_up, beside_answer)
+        return await talk(options, settings, provider, console, sink, start_up, during_answer)
     finally:
         if sink.usage.turns > 1 and not options.quiet:
             print_to_stderr(sink.usage.line)

@@ -22,7 +22,7 @@ _MAX_DESCRIPTION = 120
 
 
 async def list_resources_or_prompts(options: Options, what: str, *, as_json: bool) -> int:
-    """Print the resources and templates, or the prompts: one per line, in the syntax of a reference, or as JSON.
+    """Print the resources and templates, or the prompts: one per line, as a question refers to them, or as JSON.
 
     Args:
         options: The options, which select the configuration.

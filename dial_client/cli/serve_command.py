@@ -43,7 +43,7 @@ from dial_client.text.safe_text import one_line
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
 MIN_TOKEN = 32
-"""The minimum characters of a token if other machines can reach the server: 24 random bytes in base64."""
+"""The minimum characters of a token if other machines can reach the server, as many as 24 bytes have in base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +81,23 @@ class ServeOptions:
         return KEYS if "all" in names else frozenset(names)
 
 
-async def serve_http(options: Options, address: ServeOptions) -> int:
+async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     """Serve until a signal arrives, and return the exit code: 0 for SIGTERM, 130 for Ctrl-C.
 
     Raises:
         ConfigError: an option is wrong, or the address is in use.
         ServerStartError: a server marked ``required`` did not start.
     """
-    token, came_from = _token(address)
-    locked = address.locked_settings
+    token, token_source = _token(serve_options)
+    locked = serve_options.locked_settings
     settings = await settings_of(options)
     provider = provider_of(options, settings)
-    turns = TurnRegistry(address.max_turns, hand_over=address.durable)
-    store = _store(options, address)
+    turns = TurnRegistry(serve_options.max_turns, hand_over=serve_options.durable)
+    store = _store(options, serve_options)
     model = ServedModel(_name_model(options, settings, provider))
     peers = PeerBus(store, turns, model)
     human_input = HumanInputBroker(turns, peers, servers=settings.servers, stores_grants=True, report=warn)
-    listener = open_socket(address.host, address.port)
+    listener = open_socket(serve_options.host, serve_options.port)
     try:
         async with AsyncExitStack() as stack:
             callbacks = Callbacks(elicit=human_input.elicit, apps=True, log_level="info")
@@ -106,7 +106,9 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
             if isinstance(store, SQLStore):
                 await store.warm()
                 durable = (
-                    await stack.enter_async_context(_durable(dial, store, turns, locked)) if address.durable else None
+                    await stack.enter_async_context(_durable(dial, store, turns, locked))
+                    if serve_options.durable
+                    else None
                 )
             reload = ConfigurationReload(dial, options, settings, human_input, model)
             logins = ServerLogins(dial, reload.find_server)
@@ -114,12 +116,12 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
                 *(dial, store, human_input, turns, model, durable),
                 peers=peers,
                 audit_folder=audit_folder(),
-                administration=ConfigAdministration(options, reload.request) if address.allows_admin else None,
+                administration=ConfigAdministration(options, reload.request) if serve_options.allows_admin else None,
                 logins=logins,
                 locked_settings=locked,
             )
-            app = build_application(context, build_policy(address.host, token, address.allowed_hosts))
-            shown = _shown(listener.getsockname(), token, came_from)
+            app = build_application(context, build_policy(serve_options.host, token, serve_options.allowed_hosts))
+            shown = _shown(listener.getsockname(), token, token_source)
             tasks = (peers.run, reload.run, logins.run)
             return await _serve(HttpServer(app, listener, turns), dial, shown, reload, tasks)
     finally:
@@ -152,7 +154,7 @@ class ConfigurationReload:
         options: The options of the command line.
         settings: The configuration in effect.
         human_input: Gets the servers of the configuration in effect, for their grants.
-        model: Gets the name of the model if it changes.
+        model: The served model, whose name is updated.
     """
 
     def __init__(
@@ -180,9 +182,9 @@ class ConfigurationReload:
         """Handle reload requests until cancelled. If the configuration has an error, print it and change nothing."""
         with self._requests, self._received:
             async for _ in self._received:
-                await self._read_again()
+                await self._reload()
 
-    async def _read_again(self) -> None:
+    async def _reload(self) -> None:
         try:
             settings = await settings_of(self._options, may_ask=False)
             self._human_input.set_servers(settings.servers)  # before servers start: grants are for the old servers
@@ -242,50 +244,51 @@ async def _serve(
     return code
 
 
-def _token(address: ServeOptions) -> tuple[str | None, str]:
+def _token(serve_options: ServeOptions) -> tuple[str | None, str]:
     """Return the token of clients and its source. The source is empty for a generated token, or for no token.
 
     Raises:
         ConfigError: the token is invalid or too short, or the options contradict each other.
     """
-    if not address.has_token:
-        if address.allows_admin:
+    if not serve_options.has_token:
+        if serve_options.allows_admin:
             raise ConfigError("--allow-admin cannot be combined with --no-token: every program here could add a server")
-        if address.token:
+        if serve_options.token:
             raise ConfigError("--token cannot be combined with --no-token")
-        if not is_loopback(address.host):
-            raise ConfigError(f"--no-token is for loopback only, not for {address.host}")
+        if not is_loopback(serve_options.host):
+            raise ConfigError(f"--no-token is for loopback only, not for {serve_options.host}")
         return None, ""
-    given = os.environ.get(TOKEN_VARIABLE)
-    token = address.token or given or secrets.token_urlsafe(32)
+    token_of_environment = os.environ.get(TOKEN_VARIABLE)
+    token = serve_options.token or token_of_environment or secrets.token_urlsafe(32)
     if not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError("a token is made of printable ASCII without spaces")
-    if len(token) < MIN_TOKEN and not is_loopback(address.host):
+    if len(token) < MIN_TOKEN and not is_loopback(serve_options.host):
         raise ConfigError(
             f"beyond loopback a token needs at least {MIN_TOKEN} characters, and this one has {len(token)}",
             hint='python -c "import secrets; print(secrets.token_urlsafe(32))" makes one; by default one is generated',
         )
-    return token, "given with --token" if address.token else f"in {TOKEN_VARIABLE}" if given else ""
+    source = "given with --token" if serve_options.token else f"in {TOKEN_VARIABLE}" if token_of_environment else ""
+    return token, source
 
 
-def _store(options: Options, address: ServeOptions) -> SQLStore | MemoryStore:
+def _store(options: Options, serve_options: ServeOptions) -> SQLStore | MemoryStore:
     if not options.save:
-        if address.store or address.durable:
-            raise ConfigError(f"--{'store' if address.store else 'durable'} cannot be combined with --no-save")
+        if serve_options.store or serve_options.durable:
+            raise ConfigError(f"--{'store' if serve_options.store else 'durable'} cannot be combined with --no-save")
         return MemoryStore()
-    if address.store is None:
+    if serve_options.store is None:
         return SQLStore.sqlite()
-    return SQLStore(address.store if "://" in address.store else Path(address.store))
+    return SQLStore(serve_options.store if "://" in serve_options.store else Path(serve_options.store))
 
 
-def _shown(where: tuple[str, int], token: str | None, came_from: str) -> str:
+def _shown(bound_address: tuple[str, int], token: str | None, token_source: str) -> str:
     """Return the URL to print, with a generated token in its fragment, which browsers do not send.
 
     A token that the user set is not printed, because standard error may be the log of a service manager.
     """
-    near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(where[0], where[0])  # noqa: S104 - no address to connect to
-    host = f"[{near}]" if ":" in near else near
-    shown = f"http://{host}:{where[1]}/"
-    if came_from:
-        return f"{shown}\ndial-chat: the page asks for the token {came_from}; {shown}#token=TOKEN opens it directly"
+    reachable_host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bound_address[0], bound_address[0])  # noqa: S104 - nothing listens here
+    host = f"[{reachable_host}]" if ":" in reachable_host else reachable_host
+    shown = f"http://{host}:{bound_address[1]}/"
+    if token_source:
+        return f"{shown}\ndial-chat: the page asks for the token {token_source}; {shown}#token=TOKEN opens it directly"
     return shown if token is None else f"{shown}#token={token}"

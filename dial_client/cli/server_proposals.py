@@ -147,10 +147,10 @@ def _startable(folder: Path, *, in_user_folder: bool) -> Iterator[ServerProposal
     for kind in _KINDS:
         if kind.needs_folder and (in_user_folder or (kind.name == "git" and not (folder / ".git").exists())):
             continue
-        for program, *first in ((kind.program,), kind.runner):
+        for program, *runner_arguments in ((kind.program,), kind.runner):
             if is_installed(program):
                 entry: dict[str, Any] = {"command": program}
-                if args := [*first, *kind.args]:
+                if args := [*runner_arguments, *kind.args]:
                     entry["args"] = args
                 if kind.auto_approve:
                     entry["autoApprove"] = [*kind.auto_approve]
@@ -159,7 +159,7 @@ def _startable(folder: Path, *, in_user_folder: bool) -> Iterator[ServerProposal
 
 
 def is_installed(program: str) -> bool:
-    """Return True if a program is found in PATH, or beside the running Python."""
+    """Return True if a program is found in PATH, or in the folder of the running Python."""
     try:
         find_program("init", program, os.environ.get("PATH"), None)
     except ServerStartError:

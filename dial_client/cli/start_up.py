@@ -1,4 +1,4 @@
-"""The start of a conversation: prints the banner, and reports on servers while they start."""
+"""The start of a conversation: waits for the servers, reports on them, and prints their line of the banner."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ StartUp = Callable[[DialClient], Coroutine[Any, Any, None]]
 """Waits for the servers of a client."""
 
 
-async def need_no_key(dial: DialClient) -> None:
+async def do_nothing(dial: DialClient) -> None:
     """Do nothing during an answer, because the screen reads Enter already."""
 
 

@@ -58,7 +58,7 @@ GATHER = 0.05
 
 
 def approver(sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object]) -> Approver:
-    """Return the approver that asks at the terminal; without a terminal, one that denies calls and names ``--allow``.
+    """Return the approver that asks at the terminal; without a terminal, one that denies calls with a warning.
 
     Args:
         sink: Shows the turn, and reserves the terminal for a question.
@@ -72,7 +72,7 @@ async def _deny(_: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) ->
     server = context.server
     if context.change:
         problem = f"{server}/{tool.tool} has changed since it was approved, and there is no terminal to ask at"
-        warn_once(f"{problem}: not allowed; look at it in a terminal, or let everything through with --yes")
+        warn_once(f"{problem}: not allowed; review it in a terminal, or allow all calls with --yes")
         why = f"the server {server!r} has changed this tool since it was approved"
         return Approval(Decision.DENY, why, "changed definition")
     if context.why_asked:
@@ -141,19 +141,19 @@ class TerminalApprover:
             else:
                 for waiting in batch:
                     waiting.answer = answer
-            self._apply_to_others(batch)
+            self._apply_lasting_approvals(batch)
             batch = [waiting for waiting in batch if waiting.answer is None]
 
-    def _apply_to_others(self, batch: list[_Waiting]) -> None:
-        """Approve waiting calls whose tool was approved for the session or always."""
+    def _apply_lasting_approvals(self, batch: list[_Waiting]) -> None:
+        """Approve waiting calls of tools that were approved for the session or always, but not of changed tools."""
         lasting = {
             (waiting.context.server, waiting.tool.tool)
             for waiting in batch
             if waiting.answer and waiting.answer.decision in (Decision.SESSION, Decision.ALWAYS)
         }
         for waiting in self._waiting:
-            is_other = waiting.answer is None and not waiting.is_own_question
-            if is_other and (waiting.context.server, waiting.tool.tool) in lasting:
+            may_share_answer = waiting.answer is None and not waiting.is_own_question
+            if may_share_answer and (waiting.context.server, waiting.tool.tool) in lasting:
                 waiting.answer = Approval(Decision.ONCE)
 
     async def _compare(self, waiting: _Waiting, call: ToolCallRequest) -> None:
@@ -167,9 +167,9 @@ class TerminalApprover:
         keys = {**ANSWERS_FOR_ALL, **dict.fromkeys(alone, "that call alone")}
         lines = self._describe_all(batch, whole=False) if is_first else []
         while True:
-            before, last = question_for_all({waiting.number: waiting.tool for waiting in batch}, width())
+            question_lines, last = question_for_all({waiting.number: waiting.tool for waiting in batch}, width())
             try:
-                text = await self._read([*lines, *before], last, keys)
+                text = await self._read([*lines, *question_lines], last, keys)
             except Unanswered as how:
                 return Approval(Decision.DENY, str(how))
             if text in alone:
@@ -198,9 +198,9 @@ class TerminalApprover:
         keys = ANSWERS_FOR_SAMPLING if waiting.tool.tool == SAMPLING else ANSWERS
         lines = list(self._describe(waiting, call, whole=False))
         while waiting.answer is None:
-            before, last = question(waiting.tool, waiting.context.server, width())
+            question_lines, last = question(waiting.tool, waiting.context.server, width())
             try:
-                answer = parse_answer(await self._read([*lines, *before], last, keys))
+                answer = parse_answer(await self._read([*lines, *question_lines], last, keys))
                 lines = [explain(keys)]
                 match answer:
                     case Approval():

@@ -99,12 +99,12 @@ def parse_arguments(text: str) -> dict[str, Any]:
         ConfigError: the text is not a JSON object.
     """
     try:
-        given = json.loads(text)
+        parsed = json.loads(text)
     except ValueError as error:
         raise ConfigError(f"the arguments are not JSON: {error}", hint="""like '{"a": 1}'""") from None
-    if not isinstance(given, dict):
+    if not isinstance(parsed, dict):
         raise ConfigError("the arguments are not a JSON object", hint="""like '{"a": 1}'""")
-    return given
+    return parsed
 
 
 async def call_tool(options: Options, name: str, arguments: str, *, as_json: bool) -> int:
@@ -113,13 +113,13 @@ async def call_tool(options: Options, name: str, arguments: str, *, as_json: boo
     Raises:
         ConfigError: the arguments are not a JSON object, or there is no such tool.
     """
-    given = parse_arguments(arguments)
+    call_arguments = parse_arguments(arguments)
     options = replace(options, yes=True)
     callbacks = elicitation_prompt.callbacks(options, TerminalSink())
     async with opened(options, await settings_of(options), None, None, callbacks) as dial:
         await dial.ready()
         say_notes(dial.notes)
-        result = await dial.call(name, given)
+        result = await dial.call(name, call_arguments)
     if result.failure is Failure.UNKNOWN_TOOL:
         raise ConfigError(result.error or "unknown tool", hint="`dial-chat tools` lists them")
     print(json.dumps(result.to_dict(), indent=2) if as_json else format_result(result))

@@ -22,7 +22,7 @@ def trust(
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the trust in FILE, or in ./servers.json.")] = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Trust a servers.json that dial-chat finds in its folder; without FILE, show ./servers.json and ask."""
+    """Trust a servers.json, so that dial-chat uses it in its folder; without FILE, show ./servers.json and ask."""
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.trusted_files import manage

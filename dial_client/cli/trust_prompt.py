@@ -53,15 +53,15 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
         changes: The changes since the file was trusted, which are shown first.
 
     Raises:
-        ConfigError: the file has not the form of a configuration.
+        ConfigError: the file does not have the form of a configuration.
     """
     outline = configuration.outline(found.data, str(found.path))
     shown = rendered(rows(outline, env_files, found.path.parent.absolute()), terminal_width(sys.stderr))
-    where = escaped(found.location)
+    location = escaped(found.location)
     if changes:
-        _say(f"This file has changed since you trusted it: {where}", changes)
+        _say(f"This file has changed since you trusted it: {location}", changes)
     else:
-        _say(f"A configuration was found in this folder, which you have not trusted: {where}")
+        _say(f"A configuration was found in this folder, which you have not trusted: {location}")
     _say("It would do this:", shown)
     _say(in_all(outline))  # last, because a long file pushes its beginning off the screen
     _say("Its programs run as you, with all your permissions. Nothing in it is used unless you trust it.")
@@ -87,7 +87,7 @@ def trust_now(found: FoundFile, env_files: EnvFiles) -> TrustedFile:
     """Store that the user trusts a file with its current content.
 
     Raises:
-        ConfigError: the file has not the form of a configuration, or the decision cannot be stored.
+        ConfigError: the file does not have the form of a configuration, or the decision cannot be stored.
     """
     store = TrustStore()
     try:
@@ -143,7 +143,7 @@ def _diff(before: str, after: str) -> Iterator[Row]:
 
 
 def terminal_width(stream: TextIO) -> int | None:
-    """Return the columns of a stream's terminal; None if the stream is no terminal."""
+    """Return the columns of a stream's terminal; None if the stream is not a terminal."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
     except (OSError, ValueError):

@@ -22,7 +22,9 @@ async def manage(file: Path | None, *, list_all: bool, revoke: bool, as_json: bo
         ConfigError: the options contradict each other, there is no such file, or the user cannot be asked.
     """
     if list_all and (revoke or file is not None):
-        raise ConfigError("--list takes no other argument", hint="dial-chat trust [FILE] | --list | --revoke [FILE]")
+        raise ConfigError(
+            "--list cannot be combined with --revoke or FILE", hint="dial-chat trust [FILE] | --list | --revoke [FILE]"
+        )
     if list_all:
         _print_list(TrustStore().list(), as_json=as_json)
         return ExitCode.ANSWERED

@@ -36,11 +36,11 @@ _asker: Asker | None = None
 def ask_through(asker: Asker) -> Iterator[None]:
     """Let `typed` ask through `asker` in this context, while a screen controls the terminal."""
     global _asker  # noqa: PLW0603 - there is one terminal
-    before, _asker = _asker, asker
+    previous, _asker = _asker, asker
     try:
         yield
     finally:
-        _asker = before
+        _asker = previous
 
 
 def is_there() -> bool:
@@ -49,7 +49,7 @@ def is_there() -> bool:
 
 
 def can_wait_for_enter() -> bool:
-    """Return True if Enter can be read during other work. If output goes to a pipe, a pager may read the same keys."""
+    """Return True if Enter can be read during other work. If output goes to a pipe, a pager may read the keys."""
     if sys.platform == "win32" or not is_there():
         return False
     return not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
@@ -60,7 +60,7 @@ async def wait_for_enter(hint: str) -> None:
 
     Keys that were pressed before are discarded.
     """
-    _forget_what_was_typed()
+    _discard_typed_keys()
     print(hint, file=sys.stderr, flush=True)
     keyboard = sys.stdin.fileno()
     await anyio.wait_readable(keyboard)
@@ -79,7 +79,7 @@ async def typed(question: str, *, hidden: bool = False) -> str:
     """
     if _asker is not None:
         return await _asker(question, hidden=hidden)
-    _forget_what_was_typed()
+    _discard_typed_keys()
     try:
         return (await _read_answer(question, hidden=hidden)).strip()
     except KeyboardInterrupt:
@@ -105,7 +105,7 @@ async def _read_answer(question: str, *, hidden: bool) -> str:
     return await session.prompt_async(question, is_password=hidden, handle_sigint=False)
 
 
-def _forget_what_was_typed() -> None:
+def _discard_typed_keys() -> None:
     """Discard keys pressed before the question was shown. The Windows console needs no flush."""
     if sys.platform != "win32":
         import termios

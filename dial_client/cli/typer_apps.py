@@ -23,7 +23,7 @@ def _more() -> None:
     """The commands other than the chat."""
 
 
-GROUPS = {"servers": ("dial_client.cli.server_commands", "Add, change and try MCP servers, and list them.")}
+GROUPS = {"servers": ("dial_client.cli.server_commands", "Add, change, test and list MCP servers.")}
 """The groups of commands: ``dial-chat GROUP COMMAND``. Each has the module that registers its commands, which is
 imported when a command of the group is named, and a text for ``--help``."""
 _groups: dict[str, typer.Typer] = {}

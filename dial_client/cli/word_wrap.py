@@ -15,7 +15,7 @@ _FIRST_COLUMN = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")
 
 
 def print_to_stderr(line: str) -> None:
-    """Print a line on standard error; in a terminal with word wrap, unless a screen controls it, which wraps itself.
+    """Print a line on standard error, with word wrap in a terminal; a screen in the terminal wraps lines itself.
 
     Args:
         line: The line, escaped already.

@@ -86,8 +86,8 @@ def test_the_audit_log_contains_no_secret(tmp_path: Path) -> None:
 def test_the_audit_log_has_arguments_on_request_with_known_secrets_masked(
     tmp_path: Path, words: list[str], env: dict[str, str]
 ) -> None:
-    given = {"env": f"<{PLANTED}-env>", "key": f"<{PLANTED}-key>", "text": "hello"}
-    calls = {"tool_calls": [{"name": "echo", "arguments": given}]}
+    arguments = {"env": f"<{PLANTED}-env>", "key": f"<{PLANTED}-key>", "text": "hello"}
+    calls = {"tool_calls": [{"name": "echo", "arguments": arguments}]}
     configured(tmp_path, [calls, "Done."])
     assert dial_chat(tmp_path, *words, "Go!", **env, OPENAI_API_KEY=f"{PLANTED}-key").returncode == 0
     decision, end = calls_of(user_log(tmp_path))
@@ -101,9 +101,11 @@ def test_calls_of_two_conversations_of_a_service_are_distinguished(tmp_path: Pat
     with serving(tmp_path) as (process, url, token):
         turns = []
         for _ in range(2):
-            where = ask(url, token, "/conversations", "POST").json()["id"]
-            answer = ask(url, token, f"/conversations/{where}/chat", "POST", json={"text": "Go!", "stream": False})
-            turns.append((where, answer.headers["x-turn-id"]))
+            conversation_id = ask(url, token, "/conversations", "POST").json()["id"]
+            answer = ask(
+                url, token, f"/conversations/{conversation_id}/chat", "POST", json={"text": "Go!", "stream": False}
+            )
+            turns.append((conversation_id, answer.headers["x-turn-id"]))
         process.send_signal(signal.SIGTERM)
         assert process.wait(LONG) == 0
     lines = calls_of(user_log(tmp_path))

@@ -50,6 +50,10 @@ def test_the_files_are_listed_with_their_state_and_a_folders_file_is_used_once_t
     assert 'servers.json:4:14  mcpServers.time.command = "mcp-server-time"' in shown
     assert 'servers.json:4:44  mcpServers.time.env = {"API_TOKEN": "***"}' in shown
     assert f'{own}:1:74  defaultModel = "mine"' in shown
+    at_key = dial_chat(tmp_path, "config", "show", "mcpServers.time.env.API_TOKEN", "--origin").stdout
+    assert at_key == 'servers.json:4:44  mcpServers.time.env.API_TOKEN = "***"\n'
+    below = dial_chat(tmp_path, "config", "show", "mcpServers.time", "--origin").stdout.splitlines()
+    assert below == [line for line in shown if "  mcpServers.time." in line] != []
     listed = dial_chat(tmp_path, "servers", "--json").stdout
     assert [server["name"] for server in json.loads(listed)] == ["git", "time"]
 

@@ -88,8 +88,8 @@ class Recorder:
         """Wait until the last row, with the cursor, is the prompt, for the `count`-th time in this turn."""
 
         def is_asked() -> bool:
-            asked = [row for row in self.rows() if row.startswith(text)]
-            return len(asked) == count and asked[-1] == self.person.lines[-1] and asked[-1][-1] in "?:"
+            prompts = [row for row in self.rows() if row.startswith(text)]
+            return len(prompts) == count and prompts[-1] == self.person.lines[-1] and prompts[-1][-1] in "?:"
 
         self.person.until_true(is_asked, f"{text!r} is not the last row")
         assert self.person.cursor_row == len(self.person.lines) - 1

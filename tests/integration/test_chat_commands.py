@@ -67,10 +67,12 @@ class Chat:
 
 
 @asynccontextmanager
-async def chat(*replies: Any, settings: Settings | None = None, asked: list[str] | None = None) -> AsyncIterator[Chat]:
+async def chat(
+    *replies: Any, settings: Settings | None = None, questions: list[str] | None = None
+) -> AsyncIterator[Chat]:
     async def approve(call: Any, tool: Any, context: Any) -> Approval:
-        if asked is not None:
-            asked.append(tool.tool)
+        if questions is not None:
+            questions.append(tool.tool)
         return Approval("once")
 
     screen = TypedScreen()
@@ -217,13 +219,13 @@ async def test_the_model_its_instructions_and_its_format_change_between_question
 
 
 async def test_tools_are_approved_and_denied_for_the_session() -> None:
-    asked: list[str] = []
-    async with chat(ADD, "a", ADD, "b", ADD, "c", ADD, "d", asked=asked) as person:
+    questions: list[str] = []
+    async with chat(ADD, "a", ADD, "b", ADD, "c", ADD, "d", questions=questions) as person:
         await person.ask("Add!")
-        assert asked == ["add", "add"]
+        assert questions == ["add", "add"]
         assert "runs without a question until you leave: calc/add" in await person.shows("/approve calc/add")
         await person.ask("Add!")
-        assert len(asked) == 2
+        assert len(questions) == 2
         assert "did you mean calc/add?" in await person.shows("/approve add")
         assert "is denied until you leave" in await person.shows("/deny calc/*")
         await person.ask("Add!")
@@ -234,7 +236,7 @@ async def test_tools_are_approved_and_denied_for_the_session() -> None:
         for pattern in ("calc/*", "calc/add"):
             assert f"revoked: {pattern}" in await person.shows(f"/grants revoke {pattern}")
         await person.ask("Add!")
-        assert len(asked) == 4
+        assert len(questions) == 4
         assert "no rule and no grant" in await person.shows("/grants revoke calc/*")
 
 

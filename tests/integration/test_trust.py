@@ -213,10 +213,10 @@ def test_a_renamed_file_of_the_store_is_ignored(folder: Path) -> None:
 def test_trust_is_given_listed_and_revoked_without_a_terminal(tmp_path: Path) -> None:
     path = written(tmp_path, command="no-such-program-anywhere", args=["x" * 400])
     assert dial_chat(tmp_path, "tools").returncode == 2
-    given = dial_chat(tmp_path, "trust", "servers.json")
-    assert given.returncode == 0
-    assert "x" * 400 in given.stdout
-    assert f"trusted, until it changes: {path}" in given.stdout
+    done = dial_chat(tmp_path, "trust", "servers.json")
+    assert done.returncode == 0
+    assert "x" * 400 in done.stdout
+    assert f"trusted, until it changes: {path}" in done.stdout
     assert dial_chat(tmp_path, "tools").returncode == 0
     listed = json.loads(dial_chat(tmp_path, "trust", "--list", "--json").stdout)
     assert [(row["path"], row["state"]) for row in listed] == [(str(path), "unchanged")]

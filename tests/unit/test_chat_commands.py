@@ -31,15 +31,15 @@ def test_the_error_for_an_unknown_command_names_the_nearest_command() -> None:
 @pytest.mark.anyio
 async def test_an_item_is_chosen_by_its_number_after_a_search() -> None:
     items = [Choice(f"id{n}", f"Talk {n}") for n in range(30)]
-    asked: list[str] = []
+    searches: list[str] = []
 
     async def search(words: str) -> list[Choice]:
-        asked.append(words)
+        searches.append(words)
         return [item for item in items if words in item.label]
 
     screen = TypedScreen("Talk 2", "99", "nothing", "Talk 2", "2")
     assert await pick(screen, "Talk", search, nothing="None.") == "id20"
-    assert asked == ["", "", "Talk 2", "99", "nothing", "Talk 2"]
+    assert searches == ["", "", "Talk 2", "99", "nothing", "Talk 2"]
     assert await pick(TypedScreen(""), "Talk", search, nothing="None.") is None
     items.clear()
     empty = TypedScreen()

@@ -57,7 +57,9 @@ def test_a_mention_written_as_a_path_must_name_an_existing_file(folder: Path) ->
         "@'no file'": "there is no file no file",
         "@READNE.md": "there is no file READNE.md: did you mean @README.md?",
         "@lib/my-note.md": "there is no file lib/my-note.md: did you mean @lib/my-notes.md?",
-        " ".join(f"@./{number}" for number in range(21)): "21 files are mentioned: at most 20 can be attached",
+        " ".join(
+            f"@./{number}" for number in range(21)
+        ): "21 files are mentioned: at most 20 can be attached to a message",
         "@README.md": "",
     }
     assert {text: find_problem(find_file_mentions(text, [])) for text in cases} == cases
@@ -89,7 +91,7 @@ def test_each_type_of_file_becomes_a_message_part(folder: Path) -> None:
 
 def test_a_file_that_is_too_large_or_of_an_unsupported_type_is_refused(folder: Path) -> None:
     cases = {
-        "zip": (b"PK\x03\x04\0\0", "@zip has another type: text, PNG, JPEG, GIF and WebP images, and PDF"),
+        "zip": (b"PK\x03\x04\0\0", "@zip has a type that is not supported: text, PNG, JPEG, GIF and WebP images"),
         "log": (
             b"x" * (file_attachments.MAX_TEXT + 1),
             "@log is too large (256 kB): a text file may have at most 256 kB",

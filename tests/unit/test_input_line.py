@@ -231,9 +231,11 @@ def test_pasted_text_is_folded_again_after_an_external_edit() -> None:
 
 
 def test_only_known_terminals_are_asked_to_report_modified_keys() -> None:
-    asked: Callable[..., bool] = lambda **environment: reports_modified_keys(environment)  # noqa: E731
-    assert asked(XTERM_VERSION="XTerm(390)") and asked(TERM_PROGRAM="tmux") and asked(TERM="foot-extra")
-    assert not asked(TERM_PROGRAM="Apple_Terminal", TERM="xterm-256color") and not asked(TERM="linux")
+    has_reports: Callable[..., bool] = lambda **environment: reports_modified_keys(environment)  # noqa: E731
+    assert (
+        has_reports(XTERM_VERSION="XTerm(390)") and has_reports(TERM_PROGRAM="tmux") and has_reports(TERM="foot-extra")
+    )
+    assert not has_reports(TERM_PROGRAM="Apple_Terminal", TERM="xterm-256color") and not has_reports(TERM="linux")
 
 
 @pytest.mark.parametrize("text", ["!touch x", " \n!touch x", "/quit", "Summarize @.env"])

@@ -101,8 +101,11 @@ class ChatSession:
     async def ask(self, question: str | Message, *, output_type: Any = None) -> AsyncGenerator[Event, None]:
         """Ask a question in the conversation, and yield the events of its turn.
 
-        If the conversation takes `COMPACT_AT` of the context window, it is compacted first. Errors are those of
-        `ConversationManager.stream_chat`.
+        If the conversation fills `COMPACT_AT` of the context window or more, it is compacted first.
+
+        Raises:
+            Interrupted: the user pressed Ctrl-C while the conversation was compacted.
+            DialError: `ConversationManager.stream_chat` failed.
         """
         if self.conversation_id is None:
             # Create a conversation only with its first question, so that no empty conversation is stored.
@@ -167,7 +170,7 @@ async def _open_database(store: SQLStore) -> None:
     """Open the database while the servers are starting.
 
     Raises:
-        ConfigError: conversations cannot be stored; the hint names ``--no-save``.
+        ConfigError: conversations cannot be stored; without another hint, the hint names ``--no-save``.
     """
     try:
         await store.warm()

@@ -20,4 +20,4 @@ MAX_FOUND = 100
 """The maximum number of items that a search returns; more words find the other items."""
 
 Search = Callable[[str], Awaitable[Sequence[Choice]]]
-"""Returns the items that contain all given words, the best match first, at most `MAX_FOUND`; no words match all."""
+"""Returns the items that contain all words of a text, at most `MAX_FOUND`; for an empty text it returns all items."""

@@ -17,12 +17,12 @@ _TIMEOUT = 5.0
 
 
 def copy(text: str, environment: Mapping[str, str], terminal: TextIO) -> str:
-    """Copy a text, and return the way in a few words; empty if the text cannot be copied.
+    """Copy a text, and return in a few words how it was copied; empty if it cannot be copied.
 
     Args:
         text: The text to copy.
         environment: The environment variables, which show the available clipboards.
-        terminal: The terminal, used if no clipboard program is found or works.
+        terminal: The terminal, which gets the text if no clipboard program works, as over ssh.
     """
     for command in find_programs(environment):
         if _run(command, text):

@@ -32,5 +32,5 @@ class CommandScreen(Protocol):
         ...
 
     async def page(self, text: str) -> None:
-        """Show a text that may be long, page by page if possible. It must be escaped already."""
+        """Show a text that may be long, page by page if possible. The text must be escaped already."""
         ...

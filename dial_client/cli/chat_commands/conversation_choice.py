@@ -21,7 +21,7 @@ _HINT = "`dial-chat conversations` lists them"
 
 
 async def find_conversation(options: Options, manager: ConversationManager, screen: CommandScreen) -> str | None:
-    """Return the id of the conversation that the options name; None for a new one.
+    """Return the id of the conversation that the options name; None for a new conversation.
 
     Raises:
         ConfigError: there is no conversation to continue, or several match.

@@ -14,8 +14,8 @@ MAX_LINES = 40
 
 async def begin_new(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
     """Begin a new conversation; the current one stays stored."""
-    before, session.conversation_id = session.conversation_id, None
-    kept = f" /resume {before[:8]} goes back to the previous one." if before and session.options.save else ""
+    previous_id, session.conversation_id = session.conversation_id, None
+    kept = f" /resume {previous_id[:8]} goes back to the previous one." if previous_id and session.options.save else ""
     session.print(f"A new conversation.{kept}")
 
 
@@ -57,10 +57,10 @@ async def show_last_exchange(session: ChatSession) -> None:
 
 async def fork(session: ChatSession, arguments: str) -> None:
     """Continue in a copy of the conversation; the original is not changed."""
-    before = session.required_id()
-    copy = await session.manager.fork(before, title=arguments or None)
+    original_id = session.required_id()
+    copy = await session.manager.fork(original_id, title=arguments or None)
     session.conversation_id = copy.id
-    session.print(f"This is a copy now ({copy.id[:8]}). /resume {before[:8]} goes back to the original.")
+    session.print(f"This is a copy now ({copy.id[:8]}). /resume {original_id[:8]} goes back to the original.")
 
 
 async def rename(session: ChatSession, arguments: str) -> None:
@@ -99,8 +99,8 @@ async def edit(session: ChatSession, arguments: str) -> CommandResult:  # noqa: 
     if len(parts) > 1:
         session.print("The attachments of the question are not in the input line: mention them again.")
     session.print("The last exchange is taken back: edit the question and send it (/redo brings it back as it was).")
-    first = next((part.text for part in parts if isinstance(part, TextPart)), question.text)
-    return CommandResult(draft=first)
+    question_text = next((part.text for part in parts if isinstance(part, TextPart)), question.text)
+    return CommandResult(draft=question_text)
 
 
 async def compact(session: ChatSession, arguments: str) -> None:

@@ -133,9 +133,9 @@ async def show_usage(session: ChatSession, arguments: str) -> None:  # noqa: ARG
     known = [cost for cost in costs if cost is not None]
     calls = sum(len(turn.tool_calls) for turn in session.turns)
     questions, cached = len(session.turns), f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    asked = "1 question" if questions == 1 else f"{questions} questions"
+    counted_questions = "1 question" if questions == 1 else f"{questions} questions"
     lines = [
-        f"This run: {asked}, {calls} tool {'call' if calls == 1 else 'calls'}",
+        f"This run: {counted_questions}, {calls} tool {'call' if calls == 1 else 'calls'}",
         f"Tokens: {usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out",
         f"Cost: {_describe_cost(known, len(costs))}",
     ]

@@ -1,4 +1,4 @@
-"""The commands that output parts of a conversation: to the clipboard, to files, or as whole tool results."""
+"""The commands that copy answers to the clipboard, write files, and show tool calls and their whole results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def _find_text(session: ChatSession, arguments: str) -> str:
 
 
 def _describe_positions(count: int) -> str:
-    return "there is one, number 1" if count == 1 else f"1 is the latest, {count} the first"
+    return "there is one answer, number 1" if count == 1 else f"1 is the latest, {count} the first"
 
 
 def _is_position(number: str, count: int) -> bool:
@@ -126,9 +126,11 @@ async def show_last(session: ChatSession, arguments: str) -> None:
         raise ConfigError(f"there is no call {one_line(number, 20)!r}", hint=f"1 to {len(records)}; /calls lists them")
     record = records[int(number) - 1]
     name = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 120)
-    given = [line for argument, value in record.arguments.items() for line in format_argument(str(argument), value)]
+    argument_lines = [
+        line for argument, value in record.arguments.items() for line in format_argument(str(argument), value)
+    ]
     outcome = "" if record.result.success else " failed"
-    text = "\n".join([f"{name}{outcome}", *(f"  {line}" for line in given), "", _text(record.result.content)])
+    text = "\n".join([f"{name}{outcome}", *(f"  {line}" for line in argument_lines), "", _text(record.result.content)])
     await session.screen.page(safe(text))
 
 

@@ -42,20 +42,20 @@ _ARGUMENT_VALUES: Mapping[tuple[str, str], Callable[[KnownNames], Candidates]] =
 
 def find_candidates(words: Sequence[str]) -> Candidates:
     """Return the candidates for the last of the words after ``dial-chat``; none if the shell should propose files."""
-    *before, current = words or [""]
-    command, rest = named_command(before)
+    *previous, current = words or [""]
+    command, rest = named_command(previous)
     options = _options(command)
-    names = KnownNames(_value_of(options["--config"].opts, before) if "--config" in options else None)
+    names = KnownNames(_value_of(options["--config"].opts, previous) if "--config" in options else None)
     flag, equals, value = current.partition("=")
-    if before and not _is_flag(options.get(before[-1])):
-        return _starting(_option_values(options[before[-1]], names), current)
+    if previous and not _is_flag(options.get(previous[-1])):
+        return _starting(_option_values(options[previous[-1]], names), current)
     if equals and not _is_flag(options.get(flag)):
         found = _starting(_option_values(options[flag], names), value)
         return {f"{flag}={candidate}": about for candidate, about in found.items()}
     if current.startswith("-"):
         found = {name: describe_option(option).first_sentence for name, option in options.items()}
-        return _starting({name: about for name, about in found.items() if not before.count(name)}, current)
-    return _starting(_argument_values(command, _positional(rest, options), names, before), current)
+        return _starting({name: about for name, about in found.items() if not previous.count(name)}, current)
+    return _starting(_argument_values(command, _positional(rest, options), names, previous), current)
 
 
 def _is_flag(option: Any) -> bool:
@@ -102,17 +102,19 @@ def _option_values(option: Any, names: KnownNames) -> Candidates:
     return _listed_in(describe_option(option).first_sentence.partition(": ")[2])
 
 
-def _argument_values(command: str | None, given: Sequence[str], names: KnownNames, before: Sequence[str]) -> Candidates:
+def _argument_values(
+    command: str | None, positional: Sequence[str], names: KnownNames, previous: Sequence[str]
+) -> Candidates:
     if command is None:
-        if {"--install-completion", "--show-completion"} & {*before}:
+        if {"--install-completion", "--show-completion"} & {*previous}:
             return _SHELLS
-        return {} if given else _commands()
+        return {} if positional else _commands()
     if group_commands(command):
-        return {} if given else _commands(command)
+        return {} if positional else _commands(command)
     arguments = [parameter for parameter in _parameters(command) if isinstance(parameter, TyperArgument)]
-    if len(given) >= len(arguments):
+    if len(positional) >= len(arguments):
         return {}
-    argument = arguments[len(given)]
+    argument = arguments[len(positional)]
     if argument.name == "action":
         return _listed_in((argument.help or "").partition(".")[0])
     values = _ARGUMENT_VALUES.get((command, argument.name or ""))

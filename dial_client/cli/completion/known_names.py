@@ -20,7 +20,7 @@ PATIENCE = 0.2
 
 
 class KnownNames:
-    """Names with descriptions, which are read when they are needed; a file that cannot be read has no names.
+    """Names with descriptions, which are read when they are needed; a file that cannot be read adds none.
 
     Args:
         config: The configuration that the command line names; None for the files that are found, if they are trusted.

@@ -151,7 +151,7 @@ def _powershell_profile() -> Path:
     """Return the path of the user's PowerShell profile, which PowerShell itself names."""
     for program in ("pwsh", "powershell"):
         try:
-            asked = subprocess.run(
+            result = subprocess.run(
                 [program, "-NoProfile", "-NonInteractive", "-Command", "$PROFILE"],
                 capture_output=True,
                 text=True,
@@ -160,6 +160,6 @@ def _powershell_profile() -> Path:
             )
         except (OSError, subprocess.SubprocessError):
             continue
-        if asked.stdout.strip():
-            return Path(asked.stdout.strip())
+        if result.stdout.strip():
+            return Path(result.stdout.strip())
     raise ConfigError("PowerShell cannot be found", hint="dial-chat --show-completion powershell prints the script")

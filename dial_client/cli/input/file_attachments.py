@@ -1,4 +1,4 @@
-"""The content of files that are attached to a message: text files as text, images and PDF documents as own parts."""
+"""The content of files that are attached to a message: text as text, images and PDF documents as separate parts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _to_part(mention: FileMention, data: bytes) -> Part:
     text = _decode(data)
     if text is None:
         accepted = "text, PNG, JPEG, GIF and WebP images, and PDF documents can be attached"
-        raise ConfigError(f"@{_name(mention)} has another type: {accepted}")
+        raise ConfigError(f"@{_name(mention)} has a type that is not supported: {accepted}")
     _check_size(mention, data, MAX_TEXT, "a text file")
     return TextPart(safe(f"[file {_name(mention)}; the user attached it]\n{text}\n[end of file]"), foreign=True)
 

@@ -68,7 +68,7 @@ def find_problem(mentions: Iterable[FileMention], within: Path | None = None) ->
     """
     mentions = list(mentions)
     if len(mentions) > MAX_FILES:
-        return f"{len(mentions)} files are mentioned: at most {MAX_FILES} can be attached"
+        return f"{len(mentions)} files are mentioned: at most {MAX_FILES} can be attached to a message"
     if within is not None:
         outside = (mention for mention in mentions if not mention.path.resolve().is_relative_to(within.resolve()))
         if mention := next(outside, None):

@@ -12,7 +12,7 @@ from pathlib import Path
 from prompt_toolkit.history import History
 
 MAX_ENTRIES = 2000
-"""The maximum number of entries that are offered, from the latest."""
+"""The maximum number of entries that are offered, the latest first."""
 MAX_READ = 2 * 1024 * 1024
 """The maximum bytes that are read from the end of the file."""
 MAX_ENTRY = 20_000

@@ -199,11 +199,11 @@ class InputLine:
 
     def _completes_while_typing(self) -> bool:
         """Return True if proposals are shown without Tab: in the name of a command, and in a mention."""
-        before = self.buffer.document.text_before_cursor
-        if before.startswith("/"):
-            return " " not in before
-        mention = max((found.end() for found in MENTION.finditer(before)), default=None)
-        return mention is not None and not re.search(r"\s", before[mention:])
+        text_before = self.buffer.document.text_before_cursor
+        if text_before.startswith("/"):
+            return " " not in text_before
+        mention = max((found.end() for found in MENTION.finditer(text_before)), default=None)
+        return mention is not None and not re.search(r"\s", text_before[mention:])
 
     def _height(self) -> Dimension:
         """Return the rows of the input line: as many as the text has, at most half of the terminal's."""

@@ -49,8 +49,8 @@ async def prompt_called(dial: DialClient, line: str) -> Message | None:
         if found is None:
             return None
         prompt, rest = found
-        given = _arguments(prompt, rest)
-        return None if given is None else as_one(await dial.prompts.get(prompt.server, prompt.name, given))
+        values = _arguments(prompt, rest)
+        return None if values is None else merge_messages(await dial.prompts.get(prompt.server, prompt.name, values))
     except ServerError as error:
         warn(str(error))
         return None
@@ -79,20 +79,20 @@ def _arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:
         return None
     pairs = [word.partition("=") for word in words]
     if names and rest and not any(equals and name in names for name, equals, _ in pairs):
-        given = {names[0]: rest}
+        values = {names[0]: rest}
     else:
-        given = {name: value for name, _, value in pairs}
+        values = {name: value for name, _, value in pairs}
     takes = ", ".join(names) or "nothing"
-    if wrong := [name for name in given if name not in names]:
+    if wrong := [name for name in values if name not in names]:
         warn(f"{prompt.name} has no argument {wrong[0]}: it takes {takes}")
         return None
-    if missing := [argument.name for argument in prompt.arguments if argument.required and argument.name not in given]:
+    if missing := [argument.name for argument in prompt.arguments if argument.required and argument.name not in values]:
         warn(f"{prompt.name} needs {', '.join(missing)}: /{prompt.server}:{prompt.name} {missing[0]}=…")
         return None
-    return given
+    return values
 
 
-def as_one(messages: Sequence[Message]) -> Message:
+def merge_messages(messages: Sequence[Message]) -> Message:
     """Merge the messages of a prompt into one user message, in which messages of the assistant are marked."""
     parts: list[Part] = []
     taint = next((message.taint for message in messages if message.taint), "")

@@ -26,34 +26,34 @@ def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None
         open_editor: Opens the text of a buffer in an editor.
     """
     keys = KeyBindings()
-    here = has_focus(DEFAULT_BUFFER)
-    inserts = here & (~vi_mode | vi_insert_mode)
+    has_input_focus = has_focus(DEFAULT_BUFFER)
+    inserts = has_input_focus & (~vi_mode | vi_insert_mode)
 
-    @keys.add("enter", filter=here & ~is_searching)
+    @keys.add("enter", filter=has_input_focus & ~is_searching)
     def _send(event: KeyPressEvent) -> None:
         send_or_continue(event.current_buffer)
 
-    # In vi mode, Esc ends insert mode, and Enter after it sends the line.
-    @keys.add("escape", "enter", filter=here & ~vi_mode)
-    @keys.add("c-j", filter=here)
+    # Not in vi mode, where Esc ends insert mode, and Enter after it sends the line.
+    @keys.add("escape", "enter", filter=has_input_focus & ~vi_mode)
+    @keys.add("c-j", filter=has_input_focus)
     def _insert_line_break(event: KeyPressEvent) -> None:
         event.current_buffer.newline(copy_margin=False)
 
-    @keys.add(Keys.BracketedPaste, filter=here)
+    @keys.add(Keys.BracketedPaste, filter=has_input_focus)
     def _paste(event: KeyPressEvent) -> None:
         text = normalize_newlines(event.data)
         event.current_buffer.insert_text(mentions_of_paths(text) or pasted.insertion(text))
 
     @Condition
-    def is_behind_pasted_text() -> bool:
+    def follows_pasted_text() -> bool:
         return bool(pasted.placeholder_before(get_app().current_buffer.document.text_before_cursor))
 
-    @keys.add("backspace", filter=inserts & is_behind_pasted_text)
+    @keys.add("backspace", filter=inserts & follows_pasted_text)
     def _delete_pasted_text(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         buffer.delete_before_cursor(len(pasted.placeholder_before(buffer.document.text_before_cursor)))
 
-    @keys.add("c-x", "c-e", filter=here)
+    @keys.add("c-x", "c-e", filter=has_input_focus)
     def _edit(event: KeyPressEvent) -> None:
         open_editor(event.current_buffer)
 
@@ -61,12 +61,12 @@ def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None
 
 
 def send_or_continue(buffer: Buffer) -> None:
-    r"""Send the text of the buffer; if ``\`` is before the cursor, replace it with a line break instead."""
+    r"""Send the text of the buffer; if a single ``\`` is before the cursor, replace it with a line break instead."""
     if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
         buffer.complete_state = None  # this Enter accepts the completion; the next Enter sends
         return
-    before = buffer.document.text_before_cursor
-    if before.endswith("\\") and not before.endswith("\\\\"):
+    text_before = buffer.document.text_before_cursor
+    if text_before.endswith("\\") and not text_before.endswith("\\\\"):
         buffer.delete_before_cursor()
         buffer.newline(copy_margin=False)
     else:

@@ -27,11 +27,11 @@ from prompt_toolkit.patch_stdout import StdoutProxy
 _PASTE_BEGIN, _PASTE_END = "\x1b[200~", "\x1b[201~"
 _REPORT = re.compile(r"\x1b\[(?:(\d{1,7})(?::\d*)*(?:;(\d{0,3})(?::\d)?(?:;[\d:]*)?)?u|27;(\d{1,3});(\d{1,7})~)")
 _UNFINISHED = re.compile(r"\x1b\[[\d;:]{1,40}\Z")
-_SHIFT, _ALT, _CTRL, _OTHERS = 1, 2, 4, 8 | 16 | 32
+_SHIFT, _ALT, _CTRL, _OTHER_MODIFIERS = 1, 2, 4, 8 | 16 | 32
 _KEYPAD = {57414: "\r"} | {57399 + digit: str(digit) for digit in range(10)}
 """Keys of the numeric keypad, which the kitty protocol numbers."""
 _REPORTING = ("iTerm.app", "WezTerm", "ghostty", "mintty", "tmux")
-"""Values of ``TERM_PROGRAM`` whose terminals support reports. Some other terminals misread the request as a color."""
+"""Values of ``TERM_PROGRAM`` whose terminals support reports. Some other terminals misread the request as a colour."""
 
 
 def decode_reports(text: str) -> str:
@@ -43,7 +43,7 @@ def _decode(found: re.Match[str]) -> str:
     code, modifiers = int(found[1] or found[4]), int(found[2] or found[3] or 1) - 1
     if code in _KEYPAD:
         return _KEYPAD[code]
-    if modifiers & _OTHERS or code > sys.maxunicode or 57344 <= code <= 63743 or 0xD800 <= code < 0xE000:
+    if modifiers & _OTHER_MODIFIERS or code > sys.maxunicode or 57344 <= code <= 63743 or 0xD800 <= code < 0xE000:
         return ""
     match code, modifiers & (_SHIFT | _ALT | _CTRL):
         case 13, held:
@@ -99,9 +99,9 @@ class KeyboardParser(Vt100Parser):
     def _feed_pasted(self, data: str) -> None:
         # The end mark may arrive split into pieces, down to single characters.
         tail = 1 - len(_PASTE_END)
-        before = "".join(self._pasted[tail:])[tail:]
+        kept_end = "".join(self._pasted[tail:])[tail:]
         self._pasted.append(data)
-        if _PASTE_END not in before + data:
+        if _PASTE_END not in kept_end + data:
             return
         text, _, rest = "".join(self._pasted).partition(_PASTE_END)
         self._pasted = []

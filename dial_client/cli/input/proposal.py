@@ -19,6 +19,6 @@ class Proposal:
 
     @property
     def is_safe(self) -> bool:
-        """Whether the text equals its displayed form; a completed line is sent unchanged."""
+        """Whether the displayed form is the text itself, because a completed line is sent without a further look."""
         text = self.text.rstrip(" ")
         return text == one_line(text, len(text) + 1)

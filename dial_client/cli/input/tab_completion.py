@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"\{\+?([A-Za-z0-9_.]+)\}")
 """A URI template's variable (RFC 6570) with a single value. Completion stops at any other expression."""
 
 Arguments = Mapping[str, Callable[[], Mapping[str, str]]]
-"""By the name of a command, a function that returns the values of its argument, with descriptions."""
+"""Maps the name of a command to a function that returns the values of its argument, with descriptions."""
 
 
 async def proposals(
@@ -74,16 +74,16 @@ async def _of_prompts(dial: DialClient, text: str) -> list[Proposal]:
 async def _of_arguments(dial: DialClient, prompt: Prompt, text: str) -> list[Proposal]:
     rest = text[len(f"/{prompt.server}:{prompt.name} ") :]
     *words, last = re.split(r"\s+", rest)
-    given = dict(word.split("=", 1) for word in words if "=" in word)
+    known = dict(word.split("=", 1) for word in words if "=" in word)
     name, equals, typed = last.partition("=")
     if not equals:
         missing = [
-            argument for argument in prompt.arguments if argument.name not in given and argument.name.startswith(last)
+            argument for argument in prompt.arguments if argument.name not in known and argument.name.startswith(last)
         ]
         return [Proposal(f"{argument.name}=", len(last), argument.description) for argument in missing]
     if name not in [argument.name for argument in prompt.arguments]:
         return []
-    values = await dial.prompts.complete(prompt.server, prompt.name, name, typed, given)
+    values = await dial.prompts.complete(prompt.server, prompt.name, name, typed, known)
     return [Proposal(shlex.quote(value), len(typed)) for value in values]
 
 
@@ -113,20 +113,20 @@ async def _of_template(dial: DialClient, template: ResourceTemplate, uri: str) -
     """Return completions of a URI that is made from a template: fixed text, or values of a variable."""
     pieces = _VARIABLE.split(template.uri_template)
     about = template.title or template.name
-    left, given = uri, dict[str, str]()
+    rest, known = uri, dict[str, str]()
     for at in range(0, len(pieces), 2):
         fixed = pieces[at].partition("{")[0]
-        if len(left) < len(fixed):
-            return [Proposal(fixed, len(left), about)] if fixed.startswith(left) else []
-        if not left.startswith(fixed) or fixed != pieces[at] or at + 1 == len(pieces):
+        if len(rest) < len(fixed):
+            return [Proposal(fixed, len(rest), about)] if fixed.startswith(rest) else []
+        if not rest.startswith(fixed) or fixed != pieces[at] or at + 1 == len(pieces):
             return []
-        left, variable = left[len(fixed) :], pieces[at + 1]
+        rest, variable = rest[len(fixed) :], pieces[at + 1]
         following = pieces[at + 2].partition("{")[0]
-        value, found, _ = left.partition(following) if following else (left, "", "")
+        value, found, _ = rest.partition(following) if following else (rest, "", "")
         if not found:
-            values = await dial.resources.complete(template.server, template.uri_template, variable, value, given)
+            values = await dial.resources.complete(template.server, template.uri_template, variable, value, known)
             return [Proposal(text, len(value), about) for text in values if text != value]
-        given[variable], left = value, left[len(value) :]
+        known[variable], rest = value, rest[len(value) :]
     return []
 
 

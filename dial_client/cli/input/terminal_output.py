@@ -71,10 +71,10 @@ if sys.platform != "win32":
 
     def _run_with_pseudo_terminal(arguments: list[str], check: Callable[[], None]) -> tuple[int, bytes]:
         ours, theirs = os.openpty()
-        before, size = termios.tcgetattr(0), termios.tcgetwinsize(0)
+        terminal_modes, size = termios.tcgetattr(0), termios.tcgetwinsize(0)
         kept = bytearray()
         try:
-            termios.tcsetattr(theirs, termios.TCSANOW, before)
+            termios.tcsetattr(theirs, termios.TCSANOW, terminal_modes)
             termios.tcsetwinsize(theirs, size)
             process = subprocess.Popen(
                 ["/bin/sh", "-c", _OPEN_TERMINAL, "sh", os.ttyname(theirs), *arguments],
@@ -93,7 +93,7 @@ if sys.platform != "win32":
             return process.returncode, bytes(kept)
         finally:
             with suppress(OSError, termios.error):  # the terminal may be gone
-                termios.tcsetattr(0, termios.TCSADRAIN, before)
+                termios.tcsetattr(0, termios.TCSADRAIN, terminal_modes)
             os.close(ours)
             os.close(theirs)
 

@@ -1,6 +1,6 @@
 r"""Formulas in LaTeX as readable Unicode: ``\frac{a+b}{2} \le x^2`` becomes ``(a+b)/2 ≤ x²``.
 
-Commands without a Unicode form are kept.
+Commands without a Unicode form are kept as they are written.
 """
 
 # ruff: noqa: RUF001, S105 - the characters of formulas; tokens are those of LaTeX

@@ -90,8 +90,8 @@ def _find_open(tokens: list[tuple[str, str]], line: str, start: str, end: str, _
     at = skip = 0
     for kind, text in tokens:
         if at >= skip and (found := line.find(start, at, at + len(text) + len(start) - 1)) >= 0:
-            is_other = kind.startswith(("String", "Comment")) and found > at
-            if not is_other:
+            is_inside_token = kind.startswith(("String", "Comment")) and found > at
+            if not is_inside_token:
                 close = line.find(end, found + len(start))
                 if close < 0:
                     return found if not kind.startswith("Comment.Single") else -1
@@ -110,7 +110,7 @@ def _lex(lexer: Any, line: str, stack: tuple[str, ...]) -> tuple[list[tuple[str,
             found = list(lexer.get_tokens_unprocessed(source))
         else:
             context = LexerContext(source, 0, list(stack))
-            # The method of lexers that keep their state works for all lexers whose rules are regular expressions.
+            # Only this class accepts a state; its method works for every lexer whose rules are regular expressions.
             found = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))
             stack = tuple(context.stack[-20:])
     except Exception:  # noqa: BLE001 - an error in a lexer must not prevent the answer

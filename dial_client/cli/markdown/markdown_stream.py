@@ -12,7 +12,7 @@ from dial_client.cli.markdown.themes import ANSI, Theme
 from dial_client.text.safe_text import SafeStream
 
 MAX_LINE = 3_000
-"""The maximum characters of a line of text, which is then cut at a space. Lines of code are never cut."""
+"""The maximum characters of a line of text; a longer line is cut at a space. Lines of code are never cut."""
 _BEGINNING = re.compile(r"[\s>]*(?:[-*+=~_|$]{1,6}|#{1,6}|`{1,3}|(?:`{3}|~{3})[\w+#.-]*|[0-9]{1,9}[.)]?)?\s*\Z")
 """The beginning of a line that may still become something other than text."""
 _OPEN_LINK = re.compile(r"!?\[([^\]\[]*)\]\([^)\s]*\Z")
@@ -96,7 +96,7 @@ class MarkdownStream:
 
 @cache
 def prepare() -> None:
-    """Import the parsers and compile their rules before the first answer, which takes about 150 ms of CPU."""
+    """Import the parsers and compile their rules, so that the first answer does not wait for these 150 ms of CPU."""
     stream = MarkdownStream(lambda: 80, ANSI)
     stream.feed("**日本** $x$\n\n| a |\n|---|\n\n```python\nx\n```\n")
     stream.draft(1)

@@ -19,7 +19,7 @@ _OPENING = frozenset("（［｛「『【〈《〔‘“")  # noqa: RUF001
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Text of one style, without control characters and tabs."""
+    """Text of one style, escaped already and without tabs."""
 
     text: str
     style: str = ""
@@ -143,10 +143,10 @@ def _words(spans: Iterable[Span]) -> Iterator[_Word]:
     yield from take()
 
 
-def _pieces(part: str, before: str) -> Iterator[tuple[str, bool]]:
+def _pieces(part: str, preceding: str) -> Iterator[tuple[str, bool]]:
     """Yield the pieces of a word, each with True if a row may be broken before it, as around East Asian letters."""
     kept, was_wide = "", False
-    last = before
+    last = preceding
     breaks_kept = False
     for cluster in clusters(part):
         is_wide = columns_of(cluster) == 2

@@ -21,23 +21,23 @@ from dial_client.settings.jsonc_editor import set_value
 
 
 def find_file(choice: ConfigChoice) -> Path:
-    """Return the file that a new server is added to: the file that the options name, else the file in use.
+    """Return the file to change: that which the options name, else ./servers.json if it exists, else the user's file.
 
     Raises:
-        ConfigError: the options contradict each other, or the user does not trust the file in use.
+        ConfigError: the options contradict each other, or the user does not trust ./servers.json.
     """
     named = _named(choice)
     if named is not None:
         return named
-    here = Path(FILE_NAME)
-    if not here.exists():
+    folder_file = Path(FILE_NAME)
+    if not folder_file.exists():
         return user_config_path()
-    if not is_file_trusted(here):
+    if not is_file_trusted(folder_file):
         raise ConfigError(
             "you have not trusted the servers.json of this folder",
             f"--user changes your own configuration, -c {FILE_NAME} the file of this folder",
         )
-    return here
+    return folder_file
 
 
 def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
@@ -50,12 +50,12 @@ def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
     """
     named = _named(choice)
     if named is None:
-        here = [path for path in (Path(FILE_NAME), user_config_path()) if path.exists()]
-        in_use = [path for path in here if is_file_trusted(path)]
+        existing = [path for path in (Path(FILE_NAME), user_config_path()) if path.exists()]
+        in_use = [path for path in existing if is_file_trusted(path)]
         for path in in_use:
             if name in server_edits.server_names((found := read_text(path)).text):
                 return found
-        if in_use != here:
+        if in_use != existing:
             raise ConfigError(
                 f"there is no server {name!r} in the files you trust",
                 f"you have not trusted the {FILE_NAME} of this folder; -c {FILE_NAME} changes it",
@@ -160,10 +160,10 @@ def _named(choice: ConfigChoice) -> Path | None:
         "--folder": Path(FILE_NAME) if choice.folder else None,
         "--file": choice.file,
     }
-    given = {option: path for option, path in named.items() if path is not None}
-    if len(given) > 1:
-        raise ConfigError(f"{' and '.join(given)} name different files", "give one of them")
-    return next(iter(given.values()), None)
+    chosen = {option: path for option, path in named.items() if path is not None}
+    if len(chosen) > 1:
+        raise ConfigError(f"{' and '.join(chosen)} name different files", "give one of them")
+    return next(iter(chosen.values()), None)
 
 
 def is_file_trusted(path: Path) -> bool:

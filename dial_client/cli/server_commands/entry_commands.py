@@ -13,13 +13,13 @@ from dial_client.cli.typer_apps import SETTINGS
 Replace = Annotated[bool, typer.Option("--replace", help="Replace a server of the same name.")]
 
 
-NewName = Annotated[str, typer.Argument(help="A name for the server; or only a source that has a name.")]
+NewName = Annotated[str, typer.Argument(help="A name for the server; or a SOURCE alone, if it names its server.")]
 Target = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[URL | SOURCE | -- COMMAND [ARG]…]",
-        help="Its URL; or after -- its program, with arguments; or a link of Cursor or VS Code, an .mcpb bundle, a "
-        "server.json, or a name of the MCP registry.",
+        help="The server's URL; or its program with arguments, after --; or a SOURCE: a link of Cursor or VS Code, an "
+        ".mcpb bundle, a server.json, or a name of the MCP registry.",
     ),
 ]
 Env = Annotated[
@@ -41,7 +41,7 @@ AutoApprove = Annotated[
 BundleValues = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of a bundle. Repeatable.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Add the server of a source without a question.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Add the server of a SOURCE without a question.")]
 
 
 @servers.command(context_settings=SETTINGS)
@@ -72,7 +72,7 @@ def add(
             own_name = name if words else None
             values = tuple(bundle_values or ())
             return lambda: add_source(source, own_name, choice, values=values, replace=replace, is_agreed=yes)
-        variables, headers, approved = (tuple(given or ()) for given in (env, header, allow))
+        variables, headers, approved = (tuple(option or ()) for option in (env, header, allow))
         new = NewServer(name, words, variables, headers, cwd=cwd, transport=transport, auto_approve=approved)
         return lambda: add_server(new, choice, replace=replace)
 
@@ -82,7 +82,7 @@ def add(
 @servers.command(name="add-json", context_settings=SETTINGS)
 def add_json(
     name: Annotated[str, typer.Argument(help="A name for the server.")],
-    entry: Annotated[str, typer.Argument(metavar="JSON", help="Its entry, as in servers.json.")],
+    entry: Annotated[str, typer.Argument(metavar="JSON", help="The server's entry, as in servers.json.")],
     replace: Replace = False,
     user: User = False,
     folder: Folder = False,

@@ -54,7 +54,7 @@ def export(
     trust: o.Trust = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Print servers in the form of another MCP host; standard error names the settings that it does not support."""
+    """Print servers in the form of another MCP host; standard error names settings that the host does not support."""
     options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:

@@ -10,7 +10,7 @@ from dial_client.cli.bootstrap import warn
 from dial_client.cli.config_summary import escaped
 from dial_client.cli.options import ExitCode
 from dial_client.cli.server_commands.changed_config import ask_to_add, change_config, find_file, show_entries
-from dial_client.cli.server_commands.server_addition import find_gaps
+from dial_client.cli.server_commands.server_addition import find_entry_warnings
 from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.errors import ConfigError
 from dial_client.settings import server_edits
@@ -46,8 +46,8 @@ async def import_servers(
     """
     found = find_servers(source, with_folder=source is not None or not is_agreed)
     before = read_text(find_file(choice))
-    chosen, kept = _choose(found, names, server_edits.server_names(before.text), replace=replace)
-    for sentence in kept:
+    chosen, sentences = _choose(found, names, server_edits.server_names(before.text), replace=replace)
+    for sentence in sentences:
         print(sentence)
     if not chosen:
         print("There is nothing to import.")
@@ -62,8 +62,8 @@ async def import_servers(
     noun = "server" if len(chosen) == 1 else "servers"
     change_config(before, lambda _: text, f"imported {len(chosen)} {noun}")
     for name, entry in entries.items():
-        for gap in find_gaps(entry):
-            warn(f"{name}: {gap}")
+        for warning in find_entry_warnings(entry):
+            warn(f"{name}: {warning}")
     return ExitCode.ANSWERED
 
 

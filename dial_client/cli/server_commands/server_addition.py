@@ -1,4 +1,4 @@
-"""The work of ``dial-chat servers add``: builds an entry from command line words, and warns about its gaps."""
+"""The work of ``dial-chat servers add``: builds an entry from command line words, and prints warnings about it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def add_json_entry(name: str, text: str, choice: ConfigChoice, *, replace:
 
 
 def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, replace: bool) -> None:
-    """Add an entry to a configuration, and print the change and the gaps of the entry.
+    """Add an entry to a configuration, and print the change and warnings about the entry.
 
     Raises:
         ConfigError: the entry is wrong, there is a server of this name, or the file cannot be written.
@@ -73,7 +73,7 @@ def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, re
         lambda text: server_edits.add_server(text, name, entry, replace=replace),
         f"added {escaped(name)}",
     )
-    for warning in find_gaps(entry):
+    for warning in find_entry_warnings(entry):
         warn(warning)
     print(f"Try: dial-chat servers test {escaped(name)}")
 
@@ -111,7 +111,7 @@ def entry_of(new: NewServer) -> dict[str, Any]:
     return entry
 
 
-def find_gaps(entry: Mapping[str, Any]) -> Iterator[str]:
+def find_entry_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield warnings about an entry: secrets in plain text, variables that are not set, a missing program."""
     from dial_client.servers.secret_detection import find_literal_secrets
 

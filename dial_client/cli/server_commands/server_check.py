@@ -1,4 +1,4 @@
-"""The work of ``dial-chat servers test``: starts a server, lists its content, calls a harmless tool, and times it."""
+"""The work of ``dial-chat servers test``: starts a server, lists its tools, and calls a harmless tool, with times."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ async def check_server(options: Options, name: str, *, with_call: bool, as_json:
     """
     settings = await settings_of(options, only_server=name)
     server = _find(settings.servers, name)
-    alone = replace(settings, servers={name: replace(server, lazy=False, required=False)})
+    single_server = replace(settings, servers={name: replace(server, lazy=False, required=False)})
     callbacks = elicitation_prompt.callbacks(options, TerminalSink())
     began = perf_counter()
-    async with opened(replace(options, yes=True), alone, None, None, callbacks) as dial:
+    async with opened(replace(options, yes=True), single_server, None, None, callbacks) as dial:
         await dial.ready()
         check = ServerCheck(dial.servers[name], {"start": perf_counter() - began}, dial.tools)
         if check.status.state is ServerState.READY:
-            await _look_around(dial, check, with_call=with_call)
+            await _list_and_call(dial, check, with_call=with_call)
             check.status = dial.servers[name]
     if as_json:
         print(json.dumps(check.to_dict(), indent=2))
@@ -98,7 +98,7 @@ def _find(servers: Any, name: str) -> ServerSettings:
     return server
 
 
-async def _look_around(dial: DialClient, check: ServerCheck, *, with_call: bool) -> None:
+async def _list_and_call(dial: DialClient, check: ServerCheck, *, with_call: bool) -> None:
     resources = await _timed(check, "resources", dial.resources.list)
     templates = await dial.resources.templates()
     check.resources = (*(found.uri for found in resources), *(found.uri_template for found in templates))
@@ -127,8 +127,10 @@ def _lines(check: ServerCheck) -> Iterator[str]:
     if status.state is not ServerState.READY:
         yield f"{name}: {status.state.value} after {seconds['start']}: {one_line(status.error or 'no reason', 600)}"
     else:
-        itself = one_line(" ".join(filter(None, (status.server_name, status.server_version))), 80)
-        yield f"{name}: ready in {seconds['start']}, MCP {status.protocol_version}" + (f", {itself}" if itself else "")
+        program = one_line(" ".join(filter(None, (status.server_name, status.server_version))), 80)
+        yield f"{name}: ready in {seconds['start']}, MCP {status.protocol_version}" + (
+            f", {program}" if program else ""
+        )
         yield _count(len(check.tools), "tool")
         width = min(40, max((len(tool.tool) for tool in check.tools), default=0))
         for tool in check.tools:

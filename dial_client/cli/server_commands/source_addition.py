@@ -73,17 +73,17 @@ async def add_source(
     """
     path = find_file(choice)
     server = await _read_source(source, values, is_agreed=is_agreed)
-    shown = (name or server.name).replace("/", "-")
+    entry_name = (name or server.name).replace("/", "-")
     before = read_text(path)
-    check_text(server_edits.add_server(before.text, shown, server.entry, replace=replace), before)
+    check_text(server_edits.add_server(before.text, entry_name, server.entry, replace=replace), before)
     for note in server.notes:
         print(escaped(note))
-    show_entries({shown: server.entry}, path)
-    if not is_agreed and not await ask_to_add({shown: server.entry}, path):
+    show_entries({entry_name: server.entry}, path)
+    if not is_agreed and not await ask_to_add({entry_name: server.entry}, path):
         return ExitCode.USAGE
     if server.prepare is not None:
         server.prepare()
-    write_entry(shown, server.entry, choice, replace=replace)
+    write_entry(entry_name, server.entry, choice, replace=replace)
     return ExitCode.ANSWERED
 
 
@@ -124,21 +124,23 @@ async def _read_bundle(path: Path, values: Sequence[str], *, is_agreed: bool) ->
 
     bundle = bundles.read_bundle(path)
     known = {option.key for option in bundle.options}
-    given: dict[str, bundles.Value] = {}
+    option_values: dict[str, bundles.Value] = {}
     for text in values:
         key, has_value, value = text.partition("=")
         if key not in known or not has_value:
             hint = jsonc.did_you_mean(key, known) or f"it has {', '.join(sorted(known)) or 'none'}"
             raise ConfigError(f"the bundle has no option {key!r}", hint if has_value else "--set KEY=VALUE")
-        before = given.get(key)
-        given[key] = value if before is None else [*(before if isinstance(before, list) else [before]), value]
+        earlier = option_values.get(key)
+        option_values[key] = (
+            value if earlier is None else [*(earlier if isinstance(earlier, list) else [earlier]), value]
+        )
     if not is_agreed and is_there():
-        for option in bundles.missing_options(bundle, given):
+        for option in bundles.missing_options(bundle, option_values):
             try:
-                given[option.key] = await typed(f"{escaped(option.title)}: ")
+                option_values[option.key] = await typed(f"{escaped(option.title)}: ")
             except Unanswered:
                 raise ConfigError(f"the bundle needs {option.key}", f"--set {option.key}=VALUE") from None
     folder = bundles.bundle_folder(bundle, Path(user_data_dir("dial-client"), "bundles"))
-    entry = bundles.bundle_entry(bundle, folder, given)
+    entry = bundles.bundle_entry(bundle, folder, option_values)
     notes = [one_line(f"{bundle.name} {bundle.version}: {bundle.description}", 300), f"It is unpacked into {folder}."]
     return SourceServer(bundle.name, entry, notes, lambda: bundles.unpack_bundle(bundle, folder))

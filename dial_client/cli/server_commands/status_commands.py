@@ -80,7 +80,7 @@ def test(
     as_json: o.AsJson = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Start a server, and list its content, times and standard error; exit code 1 if it does not work.
+    """Start a server; print its tools, resources, prompts, times and standard error. Exit code 1: it does not work.
 
     A tool that is declared read-only and needs no arguments is called once.
     """

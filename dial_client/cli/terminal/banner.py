@@ -26,12 +26,15 @@ def program_line(model: str, columns: int) -> str:
 
 
 def folder_line(configuration: str, columns: int) -> str:
-    """Return the line with the folder and the configuration, without the prefixes that they share with other paths."""
+    """Return the line with the folder and the configuration.
+
+    The home folder is shown as ``~``, and a configuration in the folder by its relative path.
+    """
     home, folder = str(Path.home()), str(Path.cwd())
-    where = one_line(_short(folder, home), MAX_TEXT)
+    shown_folder = one_line(_short(folder, home), MAX_TEXT)
     name = one_line(_short(configuration, home), MAX_TEXT)
-    name = name.removeprefix(f"{where}/")
-    return fit(f"folder {where} · configuration {name}", columns - 1)
+    name = name.removeprefix(f"{shown_folder}/")
+    return fit(f"folder {shown_folder} · configuration {name}", columns - 1)
 
 
 def servers_line(servers: Mapping[str, ServerStatus], tools: int, columns: int) -> str:
@@ -52,7 +55,7 @@ def servers_line(servers: Mapping[str, ServerStatus], tools: int, columns: int) 
 
 
 def settled_servers(servers: Mapping[str, ServerStatus]) -> str:
-    """Return the numbers of ready and failed servers, as the start of a line about starting servers; empty for zero."""
+    """Return the numbers of ready and failed servers, as the start of a line about starting servers; else empty."""
     states = [status.state for status in servers.values()]
     ready = sum(state in (ServerState.READY, ServerState.SLEEPING) for state in states)
     failed = states.count(ServerState.FAILED)

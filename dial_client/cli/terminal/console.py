@@ -77,7 +77,7 @@ class LineConsole(PlainScreen):
             return self._take_early()
         while True:
             try:
-                with patch_stdout(raw=True) if moves_cursor() else self._print_behind():
+                with patch_stdout(raw=True) if moves_cursor() else self._print_after_line():
                     user_input: UserInput = await self._input_line.read()
             except KeyboardInterrupt:
                 if self._input_line.was_empty:
@@ -110,14 +110,14 @@ class LineConsole(PlainScreen):
         return user_input
 
     def print_between(self, print_lines: Callable[[], None]) -> None:
-        """Print lines; if the user types in a terminal that cannot draw above the line, print them after the line."""
+        """Print lines; while the user types in a terminal that cannot draw above the line, print them after it."""
         if self._is_reading:
             self._waiting.append(print_lines)
         else:
             print_lines()
 
     @contextmanager
-    def _print_behind(self) -> Iterator[None]:
+    def _print_after_line(self) -> Iterator[None]:
         self._is_reading = True
         try:
             yield

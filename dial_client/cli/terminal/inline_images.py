@@ -34,7 +34,7 @@ class ImageProtocol(Enum):
 
 
 def find_protocol(environment: Mapping[str, str]) -> ImageProtocol | None:
-    """Return the protocol of the terminal that the environment names; None without one, or in tmux or screen."""
+    """Return the protocol of the terminal that the environment names; None if it has none, or in tmux or screen."""
     if environment.get("TMUX") or environment.get("STY"):
         return None
     program = environment.get("TERM_PROGRAM", "")

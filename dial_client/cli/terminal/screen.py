@@ -1,4 +1,4 @@
-"""The screen: it controls the terminal while a conversation or an answer is shown.
+"""The screen, which controls the terminal while a conversation or an answer is shown.
 
 Final text is printed once, above the live area; the live area at the bottom is redrawn. The terminal keeps its
 scrollback, and printed text is never repainted.
@@ -132,7 +132,7 @@ class Screen:
             yield
 
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
-        r"""Ask for one key, and return it. Any other key repeats the question.
+        r"""Ask for one key, and return it. For any other key, show a hint.
 
         Args:
             lines: The lines to print above the question.
@@ -310,8 +310,8 @@ class Screen:
 
     async def _ask(self, question: Question, lines: Sequence[str], default: str = "") -> str:
         self._read_early_keys()
-        before, self._is_new_panel = ("\n",) if self._is_new_panel else (), False
-        for line in (*before, *lines):
+        separator, self._is_new_panel = ("\n",) if self._is_new_panel else (), False
+        for line in (*separator, *lines):
             self.print(line)
         return await self._question.ask(question, default)
 
@@ -345,7 +345,7 @@ class Screen:
         self.refresh()
 
     def _interrupt(self) -> None:
-        """Handle Ctrl-C: clear a non-empty input line if neither a turn nor a question is active; else interrupt."""
+        """Handle Ctrl-C: clear a non-empty input line if no turn and no question is active; else end both."""
         if self._question.current is not None:
             self._question.current.settle(None)
         elif self.live.activity is None and self._input_line is not None and self._input_line.buffer.text:
@@ -368,7 +368,7 @@ class Screen:
         return self._pop_queued() is not None
 
     def _pop_queued(self) -> UserInput | None:
-        """Remove the latest queued message, and return it. None in the queue, the user's wish to leave, stays there."""
+        """Remove the latest queued message, and return it. A None, which ends the conversation, stays in the queue."""
         for at in range(len(self._sent) - 1, -1, -1):
             if (taken := self._sent[at]) is not None:
                 del self._sent[at]

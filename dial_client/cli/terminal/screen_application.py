@@ -111,14 +111,14 @@ def resume_drawing(application: Application[None]) -> Iterator[None]:
         return
     loop = asyncio.get_running_loop()
 
-    def take_again() -> None:
+    def redraw() -> None:
         if application._running_in_terminal:  # noqa: SLF001 - another program has the terminal; there is no public name
             return
         application.input.raw_mode().__enter__()
         application.renderer.erase(leave_alternate_screen=False)
         application.invalidate()
 
-    loop.add_signal_handler(signal.SIGCONT, take_again)
+    loop.add_signal_handler(signal.SIGCONT, redraw)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The output of the screen: it sends printed text and the live area below it to the terminal in one piece."""
+"""The output of the screen, which writes printed text and the live area below the text to the terminal at once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ScreenOutput(KeyReportingOutput):
     def erase_down(self) -> None:
         """Erase from the cursor, in the first column, to the end of the screen.
 
-        When tmux erases the screen from its first row, it copies the screen into its history, where the live area
-        would remain.
+        tmux gets another sequence: when it erases the screen from the first row, it copies the screen into its history,
+        where the live area would remain.
         """
         if os.environ.get("TMUX"):
             self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")

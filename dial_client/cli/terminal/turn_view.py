@@ -123,13 +123,13 @@ class TurnView:
         self._chars = 0
         self._running: dict[str, RunningCall] = {}
         self._pause = QuestionPause()
-        self._is_behind_call = False
+        self._follows_call = False
         """Whether the last printed text was a tool call."""
 
     def begin(self) -> None:
         """Begin a turn, and start the clock of the live line."""
         self._clock.begin()
-        self._chars, self._is_behind_call = 0, False
+        self._chars, self._follows_call = 0, False
         self._screen.live.is_waiting = bool(self._screen.live.starting)
         Thread(target=_prepare_rendering, daemon=True).start()
         self._say("Waiting for servers…" if self._screen.live.is_waiting else "Sending…")
@@ -170,7 +170,7 @@ class TurnView:
         """
         await self._pause.until_shown(call_id)
         call = self._running.get(call_id or "")
-        asked = time.monotonic()
+        question_began = time.monotonic()
         self._clock.begin_question()
         if call is not None:
             call.waits = True
@@ -184,12 +184,12 @@ class TurnView:
         finally:
             self._clock.end_question()
             if call is not None:
-                call.waits, call.since = False, call.since + time.monotonic() - asked
+                call.waits, call.since = False, call.since + time.monotonic() - question_began
 
     def _begin_question(self, call_id: str | None) -> None:
         """Hold events back, and remove the call from the live area, because the question shows it."""
         self._pause.begin()
-        self._is_behind_call = False
+        self._follows_call = False
         self._screen.live.is_asking = True
         self._screen.live.calls = {key: call for key, call in self._running.items() if key != call_id}
 
@@ -252,9 +252,9 @@ class TurnView:
 
     def _print_answer(self, text: str) -> None:
         """Print a part of the answer, after an empty line if a tool call was printed before it."""
-        if self._is_behind_call:
+        if self._follows_call:
             self._screen.print("\n")
-        self._is_behind_call = False
+        self._follows_call = False
         self._screen.print(text)
 
     def _think(self, text: str) -> None:
@@ -294,9 +294,9 @@ class TurnView:
         lines = finished_lines(
             running.name, running.arguments, result, duration, self._screen.columns, self._screen.theme
         )
-        if not self._is_behind_call:
+        if not self._follows_call:
             self._screen.print("\n")
-        self._is_behind_call = True
+        self._follows_call = True
         self._screen.print("\n".join(lines))
         self._show_images(result.content)
         if self._running:
