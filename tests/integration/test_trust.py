@@ -155,7 +155,7 @@ def test_special_and_too_large_files_are_not_read(folder: Path) -> None:
     with pytest.raises(ConfigError, match="not a regular file"):
         read_found(folder / "servers.json")
     (folder / "large.json").write_text(" " * (MAX_BYTES + 1))
-    with pytest.raises(ConfigError, match="at most"):
+    with pytest.raises(ConfigError, match="must not exceed"):
         read_found(folder / "large.json")
 
 
