@@ -233,9 +233,9 @@ export class AppFrame {
         hostContext: describeHost(this.#width, this.#resource.tool),
       }),
       ping: async () => ({}),
-      "tools/call": async ({ name, arguments: given }) => {
+      "tools/call": async ({ name, arguments: args }) => {
         if (typeof name !== "string") throw new AppError("The tool has no name", "params");
-        const call = { conversation: services.conversationId(), server, tool: name, given };
+        const call = { conversation: services.conversationId(), server, tool: name, args };
         return callTool({ api: services.api, hooks: services, signal }, call);
       },
       "resources/read": async ({ uri }) => {
