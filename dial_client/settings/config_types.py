@@ -40,7 +40,7 @@ class Wire(StrEnum):
 
 
 class OAuthGrant(StrEnum):
-    """The OAuth grant of a login: by a person (authorization code), or by the host (client credentials)."""
+    """The OAuth grant of a login: by the user (authorization code), or by this program (client credentials)."""
 
     AUTHORIZATION_CODE = "authorization_code"
     CLIENT_CREDENTIALS = "client_credentials"
