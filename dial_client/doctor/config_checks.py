@@ -20,7 +20,7 @@ from dial_client.servers.json_cache import identity
 from dial_client.servers.secret_detection import find_literal_secrets, find_secrets
 from dial_client.settings import configuration
 
-OTHERS = 0o077
+GROUP_AND_OTHERS = 0o077
 """The permission bits of group and other users."""
 
 
@@ -53,7 +53,7 @@ def _combination(subject: Subject) -> Iterator[Finding]:
 
 
 async def check_entries(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield the problems of valid entries: secrets in plain text, missing encryption and folders, duplicates."""
+    """Yield secrets in plain text, secrets that are sent without encryption, missing folders, and duplicate servers."""
     for reading in subject.readings:
         for name, entry in reading.servers.items():
             for finding in (*_literal_secrets(name, entry), *_transport_security(name, entry), *_folders(name, entry)):
@@ -66,7 +66,7 @@ def _literal_secrets(name: str, entry: EntryReading) -> Iterator[Finding]:
     value: Any = entry.node.value
     for place, variable in find_literal_secrets(value if isinstance(value, Mapping) else {}):
         keys = tuple(place.split(".", 1))
-        text = f"server {name!r}: {place} seems to hold a secret in plain text"
+        text = f"server {name!r}: {place} seems to contain a secret in plain text"
         yield Finding("DC110", text, f"set a variable, and write ${{{variable}}} instead", *entry.place(*keys))
 
 
@@ -102,7 +102,7 @@ async def check_permissions(subject: Subject) -> AsyncIterator[Finding]:
         return
     for path in _secret_files(subject.readings):
         mode = os.stat(path).st_mode  # noqa: PTH116 - a file that was just read
-        if mode & OTHERS:
+        if mode & GROUP_AND_OTHERS:
             text = f"other users of this machine can read this file with secrets (mode {mode & 0o777:o})"
             yield Finding("DC111", text, f"chmod 600 {path}", path, fix=Fix("chmod 600", path, mode=0o600))
 
@@ -113,8 +113,8 @@ def _secret_files(readings: tuple[FileReading, ...]) -> Iterator[str]:
         if os.path.isfile(reading.path) and any(any(find_literal_secrets(value)) for value in values):  # noqa: PTH113 - it may not be a path
             yield reading.path
         for value in values:
-            named = value.get("envFile")
-            if reading.is_trusted and isinstance(named, str) and not re.search(r"\$\{|^~", named):
-                path = Path(reading.path).parent / named
+            env_file = value.get("envFile")
+            if reading.is_trusted and isinstance(env_file, str) and not re.search(r"\$\{|^~", env_file):
+                path = Path(reading.path).parent / env_file
                 if path.is_file():
                     yield str(path)

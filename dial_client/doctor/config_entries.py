@@ -51,7 +51,7 @@ class FileReading:
     findings: list[Finding] = field(default_factory=list)
 
 
-def read_file_soundly(file: ConfigFile, environ: Mapping[str, str], *, is_trusted: bool = True) -> FileReading:
+def read_file_leniently(file: ConfigFile, environ: Mapping[str, str], *, is_trusted: bool = True) -> FileReading:
     """Read a file. Errors become findings, and the valid parts are read.
 
     For an untrusted file, no variables are expanded and no other files are read.
@@ -67,7 +67,7 @@ def read_file_soundly(file: ConfigFile, environ: Mapping[str, str], *, is_truste
     for name, node in _server_nodes(top, unknown, reading).items():
         _read_entry(name, node, names, reading)
     if is_trusted:
-        _read_rest(top, names, reading)
+        _read_top_level(top, names, reading)
     return reading
 
 
@@ -123,19 +123,19 @@ def _read_entry(name: str, node: Node, names: Variables, reading: FileReading) -
 def _unknown_key(key: str, node: Node, known: tuple[str, ...]) -> Iterator[Finding]:
     if key.startswith(COMMENTS):
         return
-    near = get_close_matches(key.lower(), [word.lower() for word in known], 1, 0.7)
-    proper = next((word for word in known if near and word.lower() == near[0]), "")
+    matches = get_close_matches(key.lower(), [word.lower() for word in known], 1, 0.7)
+    proper = next((word for word in known if matches and word.lower() == matches[0]), "")
     error = node.error(
         "this key is unknown, and has no effect", f'did you mean "{proper}"?' if proper else "", at_name=True
     )
     fix = None
     if proper and node.source.path:
-        before, after = tuple(map(str, node.keys)), (*map(str, node.keys[:-1]), proper)
+        old_keys, new_keys = tuple(map(str, node.keys)), (*map(str, node.keys[:-1]), proper)
         value = node.value
         fix = Fix(
             f'rename "{key}" to "{proper}"',
             node.source.path,
-            lambda text: set_value(remove_value(text, before), after, value),
+            lambda text: set_value(remove_value(text, old_keys), new_keys, value),
         )
     yield replace(to_finding(error, "DC102"), fix=fix)
 
@@ -150,14 +150,14 @@ def _odd_values(found: Mapping[str, Node]) -> Iterator[Finding]:
         for child in node.children().values() if node is not None and isinstance(node.value, Mapping) else ():
             name = str(child.value)
             if name.startswith("$") and name[1:].isidentifier():
-                error = child.error("this is not expanded as a variable", f"write ${{{name[1:]}}}")
+                error = child.error("this is not a variable, and is used literally", f"write ${{{name[1:]}}}")
                 keys, value = tuple(map(str, child.keys)), f"${{{name[1:]}}}"
                 fix = Fix(f"write {value}", child.source.path, partial(set_value, keys=keys, value=value))
                 yield replace(to_finding(error, "DC109"), fix=fix)
 
 
-def _read_rest(top: Mapping[str, Node], names: Variables, reading: FileReading) -> None:
-    """Read the keys other than the servers."""
+def _read_top_level(top: Mapping[str, Node], names: Variables, reading: FileReading) -> None:
+    """Read the top-level keys other than the servers."""
     for name, node in _members(top, "models", reading).items():
         model = _attempt(reading, partial(read_model, name, node, names))
         if model is not None:

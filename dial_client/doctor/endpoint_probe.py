@@ -17,7 +17,7 @@ from dial_client.settings.config_types import Wire
 
 SECONDS = 8.0
 """Timeout in seconds of one request and its response."""
-_NOT_THERE = (404, 405, 501)
+_MISSING_STATUSES = (404, 405, 501)
 """Statuses of an address that does not exist."""
 
 
@@ -47,7 +47,7 @@ async def fetch_models(endpoint: Endpoint) -> ModelListing:
 
 
 async def find_wires(endpoint: Endpoint) -> Mapping[Wire, str]:
-    """Return the APIs that an endpoint has, each with its base URL, which may need an additional ``/v1``.
+    """Return the APIs that an endpoint has, each with its base URL: the configured URL, or this URL with ``/v1``.
 
     Each API gets a request without content, which it rejects: no model runs.
     """
@@ -55,7 +55,7 @@ async def find_wires(endpoint: Endpoint) -> Mapping[Wire, str]:
 
     async def probe(wire: Wire) -> None:
         for base in _bases(endpoint.base_url, wire):
-            if await _has(replace(endpoint, base_url=base), _path(base, wire)):
+            if await _has_api(replace(endpoint, base_url=base), _path(base, wire)):
                 found[wire] = base
                 return
 
@@ -81,7 +81,7 @@ def _path(base_url: str, wire: Wire) -> str:
     return "/responses" if wire is Wire.RESPONSES else "/chat/completions"
 
 
-async def _has(endpoint: Endpoint, path: str) -> bool:
+async def _has_api(endpoint: Endpoint, path: str) -> bool:
     """Return True if an API responds at a path. A 404 whose text mentions a model is a response of an API."""
     try:
         response = await _fetch(endpoint, "POST", path, b"{}")
@@ -89,7 +89,7 @@ async def _has(endpoint: Endpoint, path: str) -> bool:
         return False
     if _is_page(response):
         return False
-    return response.status not in _NOT_THERE or b"model" in response.body.lower()
+    return response.status not in _MISSING_STATUSES or b"model" in response.body.lower()
 
 
 def _is_page(response: FetchedResponse) -> bool:

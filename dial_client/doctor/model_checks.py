@@ -77,10 +77,10 @@ async def _ask(provider: Provider) -> list[Finding]:
         findings.append(Finding("DC503", f"{endpoint.host} refuses the key (HTTP {listing.status})", endpoint.hint))
         return findings
     if listing.ids and model not in listing.ids and not _is_alias(model, listing.ids):
-        near = _nearest(model, listing.ids)
+        nearest = _nearest(model, listing.ids)
         text = f"{endpoint.host} has no model {model!r}"
         findings.append(
-            Finding("DC504", text, f"did you mean {near!r}?" if near else f"it has {', '.join(listing.ids[:5])}")
+            Finding("DC504", text, f"did you mean {nearest!r}?" if nearest else f"it has {', '.join(listing.ids[:5])}")
         )
     return [*findings, *await _check_wire(endpoint, Wire(provider.wire), listing)]
 
@@ -94,11 +94,11 @@ async def _check_wire(endpoint: Endpoint, wire: Wire, listing: ModelListing) -> 
         text = f"{endpoint.host} has {API_NAMES[wire]} at another address than {endpoint.base_url}"
         return [Finding("DC506", text, f"write {wires[wire]}")]
     if wires:
-        text = (
-            f"{endpoint.host} does not have {API_NAMES[wire]}; it has {' and '.join(API_NAMES[has] for has in wires)}"
-        )
-        has = next(iter(wires))
-        hint = f'write "wire": "{has.value}" in the profile, or -m {_PREFIXES[has]}:ID instead of {_PREFIXES[wire]}:ID'
+        available = " and ".join(API_NAMES[found] for found in wires)
+        text = f"{endpoint.host} does not have {API_NAMES[wire]}; it has {available}"
+        found = next(iter(wires))
+        prefixes = f"-m {_PREFIXES[found]}:ID instead of {_PREFIXES[wire]}:ID"
+        hint = f'write "wire": "{found.value}" in the profile, or {prefixes}'
         return [Finding("DC514", text, hint)]
     if listing.status == 404 or listing.is_page:
         text = f"{endpoint.host} has no {models_path(endpoint)} below the configured address (HTTP 404)"
@@ -124,7 +124,11 @@ def _connection_hint(code: str, endpoint: Endpoint) -> str:
         return "HTTPS_PROXY, HTTP_PROXY and ALL_PROXY name the proxy; NO_PROXY lists hosts without a proxy"
     if not endpoint.is_local:
         return "is this machine online, or does it need a proxy?"
-    return "`ollama serve` starts Ollama" if endpoint.base_url.endswith(":11434/v1") else "is this its port?"
+    return (
+        "`ollama serve` starts Ollama"
+        if endpoint.base_url.endswith(":11434/v1")
+        else "is the server running, and is this its port?"
+    )
 
 
 def _clock(listing: ModelListing, endpoint: Endpoint) -> Iterator[Finding]:

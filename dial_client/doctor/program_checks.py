@@ -56,7 +56,7 @@ def _missing_program(subject: Subject, name: str, settings: ServerSettings) -> I
         if len(words) > 1 and not Path(command).exists():
             edit = subject.edit_of(name, _split_command)
             fix = Fix(f"write {words[0]!r} as command, and the rest as args", place[0], edit)
-            text = f"server {name!r}: the command holds its arguments"
+            text = f"server {name!r}: the command contains its arguments"
             yield Finding("DC202", text, f'"command": "{words[0]}", and the rest in "args"', *place, fix)
         else:
             yield Finding(
@@ -107,8 +107,8 @@ def _launcher_options(subject: Subject, name: str, settings: ServerSettings) -> 
 
 
 def _split_command(entry: Mapping[str, Any]) -> dict[str, Any]:
-    program, *rest = str(entry["command"]).split()
-    return {"command": program, "args": [*rest, *entry.get("args", ())]}
+    program, *arguments = str(entry["command"]).split()
+    return {"command": program, "args": [*arguments, *entry.get("args", ())]}
 
 
 def _without_terminal(args: list[str]) -> list[str]:
@@ -142,7 +142,7 @@ def _wide_rights(subject: Subject, name: str, settings: ServerSettings) -> Itera
             arg for arg in settings.args if arg in ("/", "~", "C:\\", "C:/") or arg.rstrip("/\\") == home.rstrip("/\\")
         ]
         for arg in wide:
-            text = f"server {name!r}: it may read and write all files in {arg}"
+            text = f"server {name!r}: it may read and write all files below {arg}"
             yield Finding("DC208", text, "name only the folders that it needs", *place)
 
 

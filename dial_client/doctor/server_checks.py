@@ -24,7 +24,7 @@ _FASTER = {
 
 
 async def check_servers(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield the servers that fail, start slowly, or have notes, such as on violations of the protocol."""
+    """Yield the servers that fail, start slowly, offer nothing, or behave unusually."""
     outcome = await subject.run.outcome()
     for name, status in outcome.statuses.items():
         for finding in (*_state(subject, outcome, status), *_notes(subject, name, status)):
@@ -57,7 +57,9 @@ def _faster(settings: ServerSettings) -> str:
     command = _FASTER.get(program_name(settings), "")
     package = find_package(settings)
     return (
-        f"{command.format(package=package)}, and its program as command, starts faster" if command and package else ""
+        f"run `{command.format(package=package)}`, and use the installed program as command"
+        if command and package
+        else ""
     )
 
 

@@ -17,7 +17,10 @@ PATIENCE = 5.0
 
 
 async def check_database(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield the reason why the database of conversations cannot be used. A file that does not exist yet is valid."""
+    """Yield why the database of conversations cannot be used, or that the next start migrates it.
+
+    A file that does not exist yet is no problem.
+    """
     where = subject.target.database
     if where is None or (isinstance(where, Path) and not await to_thread.run_sync(where.exists)):
         return

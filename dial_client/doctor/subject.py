@@ -9,7 +9,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from dial_client.doctor.config_entries import FileReading, read_file_soundly
+from dial_client.doctor.config_entries import FileReading, read_file_leniently
 from dial_client.doctor.server_run import MAX_SECONDS, ServerRun
 from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.settings.config_types import ModelSettings, Profile, ServerSettings
@@ -55,7 +55,7 @@ class Subject:
     def __post_init__(self) -> None:
         files = (*self.target.files, *self.target.untrusted)
         self.readings = tuple(
-            read_file_soundly(file, self.environ, is_trusted=file in self.target.files) for file in files
+            read_file_leniently(file, self.environ, is_trusted=file in self.target.files) for file in files
         )
         self.run = ServerRun(self.servers, self.target.server_seconds)
 
@@ -81,10 +81,10 @@ class Subject:
     @property
     def model_name(self) -> str | None:
         """The model in use: a configured model, or the one that an API key in the environment selects; or None."""
-        named = (reading.default_model for reading in reversed(self.readings) if reading.is_trusted)
-        of_keys = (model for variable, model in MODELS_OF_KEYS.items() if self.environ.get(variable))
-        of_profile = (profile.model for profile in self._profiles)
-        return self.target.model or next(filter(None, (*of_profile, *named, *of_keys)), None)
+        default_models = (reading.default_model for reading in reversed(self.readings) if reading.is_trusted)
+        models_of_keys = (model for variable, model in MODELS_OF_KEYS.items() if self.environ.get(variable))
+        profile_models = (profile.model for profile in self._profiles)
+        return self.target.model or next(filter(None, (*profile_models, *default_models, *models_of_keys)), None)
 
     @property
     def _profiles(self) -> tuple[Profile, ...]:

@@ -17,7 +17,7 @@ from dial_client.text.safe_text import one_line
 LARGE_SERVER_TOKENS = 10_000
 """Tokens of one server's definitions above which a finding reports them."""
 WINDOW_SHARE = 4
-"""The tools take a large part of the context window above a quarter of it: the model then has to search for tools."""
+"""Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools."""
 _ORDERS = re.compile(
     r"<(?:important|system|instructions?|secret|critical)>|\[(?:system|inst)\]"
     r"|\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|prior|above|earlier|other|all|system)\b"
@@ -40,7 +40,7 @@ _TAKES_SECRETS = re.compile(
 
 
 async def check_descriptions(subject: Subject) -> AsyncIterator[Finding]:
-    """Yield the tools whose definitions have instructions, invisible text, or requests for secrets."""
+    """Yield the tools whose definitions instruct the model, mention other servers' tools, or have other problems."""
     outcome = await subject.run.outcome()
     names = {tool.tool: tool.server for tool in outcome.tools}
     for tool in outcome.tools:

@@ -30,10 +30,10 @@ def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[Ap
     Raises:
         HttpError: a context is malformed, or names a server that does not exist.
     """
-    given = body.get("app_contexts") or []
-    if not isinstance(given, list) or len(given) > MAX_CONTEXTS:
+    contexts = body.get("app_contexts") or []
+    if not isinstance(contexts, list) or len(contexts) > MAX_CONTEXTS:
         raise _invalid(f"app_contexts must be a list of at most {MAX_CONTEXTS}")
-    return tuple(_read_context(context, servers) for context in given)
+    return tuple(_read_context(context, servers) for context in contexts)
 
 
 def add_app_contexts(message: Message, contexts: tuple[AppContext, ...]) -> Message:
@@ -41,10 +41,10 @@ def add_app_contexts(message: Message, contexts: tuple[AppContext, ...]) -> Mess
     if not contexts:
         return message
     content = message.content
-    own = (TextPart(content),) if isinstance(content, str) else content
+    message_parts = (TextPart(content),) if isinstance(content, str) else content
     parts = tuple(TextPart(_format_context(context), foreign=True) for context in contexts)
     sources = dict.fromkeys(source for source in (message.taint, *(context.server for context in contexts)) if source)
-    return replace(message, content=(*own, *parts), taint=", ".join(sources))
+    return replace(message, content=(*message_parts, *parts), taint=", ".join(sources))
 
 
 def _format_context(context: AppContext) -> str:
@@ -53,8 +53,8 @@ def _format_context(context: AppContext) -> str:
     )
 
 
-def _read_context(given: Any, servers: Container[str]) -> AppContext:
-    server, text = (given.get("server"), given.get("text")) if isinstance(given, dict) else (None, None)
+def _read_context(context: Any, servers: Container[str]) -> AppContext:
+    server, text = (context.get("server"), context.get("text")) if isinstance(context, dict) else (None, None)
     if not isinstance(server, str) or server not in servers:
         raise _invalid("a context must name a server")
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_CONTEXT:

@@ -29,8 +29,10 @@ class ServedConnection(Protocol):
 class ConnectionLimits:
     """Keeps the number of connections of a server within its limits.
 
-    A new connection beyond a limit replaces another connection. Connections that have not sent the token are dropped
-    first, the oldest of them first, then idle connections, the longest idle first. No other connection is dropped.
+    A new connection beyond a limit replaces another connection. At the limit of a client address, this is the address's
+    oldest connection that has not sent the token; at the total limit, the oldest such connection of the address that
+    has most of them. If there are none, it is the idle connection whose last request with the token is the oldest.
+    Connections that have sent the token and have a request in progress are never dropped.
 
     Args:
         max_total: maximum number of connections; None to derive it from the limit on open files, at most 1,000.

@@ -135,14 +135,14 @@ class ConversationRoutes:
         content, stream = _read_content(body), body.get("stream", True)
         taint = self._read_taint(body)
         contexts = read_app_contexts(body, self._dial.servers)
-        edited = read_position(body, "edits")
+        edited_position = read_position(body, "edits")
         del body  # contains a second copy of the images and documents
         mentions = await self._dial.attach(content)
         # After the search for mentions: a mention in the text of a file must not attach anything.
         attached = to_text_parts(mentions.message.content)
         message = replace(mentions.message, content=attached, taint=mentions.message.taint or taint)
         message = add_app_contexts(message, contexts)
-        turn_input = message if edited is None else EditedMessage(edited, message)
+        turn_input = message if edited_position is None else EditedMessage(edited_position, message)
         return await self._start_turn(_read_id(request), turn_input, stream=bool(stream), notes=mentions.notes)
 
     async def _start_turn(
@@ -221,7 +221,7 @@ def _read_content(body: dict[str, Any]) -> Content:
     elif body.get("text") is None:
         content = parse_content(body["content"], "content")
     else:
-        raise HttpError(400, "give either text or content", "said_twice", param="content")
+        raise HttpError(400, "send either text or content", "said_twice", param="content")
     is_text = isinstance(content, str) or all(isinstance(part, TextPart) for part in content)
     if is_text and not text_of(content).strip():
         raise HttpError(400, "text or content must not be empty", "nothing_said", param="text")

@@ -27,7 +27,7 @@ class HttpError(Exception):
 
     Args:
         status: the HTTP status.
-        message: the problem and how to correct it, for people.
+        message: the problem and how to correct it, for the user.
         code: the error's name for programs, such as ``model_not_found``.
         kind: the error's ``type`` in OpenAI's API.
         param: the part of the request that is wrong.

@@ -273,7 +273,7 @@ class HumanInputBroker:
         """Return the details of a waiting call with changed arguments; see `describe_changed_call`.
 
         Raises:
-            HttpError: the request does not exist, `arguments` is not an object, or its arguments cannot be changed.
+            HttpError: the request does not exist, `arguments` is not an object, or the call cannot be changed.
             DialError: the database failed.
         """
         about = _find(await self._list(APPROVAL), id_, APPROVAL).about
@@ -301,7 +301,7 @@ class HumanInputBroker:
         answer = {"decision": decision, "reason": (reason or "the user said no") if decision == Decision.DENY else ""}
         if not await self._deliver(request, {**answer, "arguments": arguments}):
             raise _not_found(APPROVAL)
-        # With `why_asked`, an answer covers only calls with equal arguments. The user has changed them: none is equal.
+        # With `why_asked`, an answer covers only calls with equal arguments. No other call has the changed arguments.
         is_changed_alone = arguments is not None and request.about.get("why_asked")
         if decision in (*_LASTING, CONVERSATION) and not is_changed_alone:
             for similar in requests:
@@ -377,8 +377,8 @@ def _find(requests: Sequence[PendingRequest], id_: str, kind: str) -> PendingReq
 
 def _is_covered(similar: PendingRequest, request: PendingRequest, decision: str) -> bool:
     """Return True if a lasting decision about `request` also answers `similar`."""
-    is_same_place = similar.about.get("conversation") == request.about.get("conversation")
-    return similar.grant_key == request.grant_key and (decision != CONVERSATION or is_same_place)
+    is_same_conversation = similar.about.get("conversation") == request.about.get("conversation")
+    return similar.grant_key == request.grant_key and (decision != CONVERSATION or is_same_conversation)
 
 
 def _parse_approval(body: Mapping[str, Any]) -> Approval:

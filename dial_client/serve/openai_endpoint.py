@@ -172,7 +172,8 @@ class _ChunkEncoder:
     def encode_end(self, turn: Turn, calls: tuple[ToolCallRequest, ...]) -> list[str]:
         attachments = _describe_attachments(turn, self._length - len(turn.text))
         chunks = [self._chunk(attachments)] if attachments else []
-        chunks += [self._chunk({"tool_calls": [{"index": at, **_call_to_dict(call)}]}) for at, call in enumerate(calls)]
+        for index, call in enumerate(calls):
+            chunks.append(self._chunk({"tool_calls": [{"index": index, **_call_to_dict(call)}]}))
         chunks.append(self._chunk({}, turn.stop_reason))
         if self._include_usage:
             chunks.append(_encode(self._head | {"choices": [], "usage": _usage_to_dict(turn.usage)}))

@@ -89,14 +89,14 @@ class PromptRoutes:
         body = await read_json(request)
         server, argument = self._read_server(body), _read_text(body, "argument")
         value = _read_text(body, "value", "")[:MAX_VALUE]
-        given = _read_values(body, "arguments")
+        arguments = _read_values(body, "arguments")
         try:
             if body.get("prompt") is not None:
                 name = _read_text(body, "prompt")
-                values = await self._dial.prompts.complete(server, name, argument, value, given)
+                values = await self._dial.prompts.complete(server, name, argument, value, arguments)
             else:
                 template = _read_text(body, "template")
-                values = await self._dial.resources.complete(server, template, argument, value, given)
+                values = await self._dial.resources.complete(server, template, argument, value, arguments)
         except ServerError as error:
             raise _to_http_error(error) from error
         return json_response({"values": list(values)})

@@ -1,7 +1,7 @@
 """OAuth logins to MCP servers that users start on the page.
 
 ServerLogins.begin     connects to the server with a separate client, which requests a login (RFC 6749, 4.1)
-ServerLogins.redirect  passes the URL to which the authorization server redirected the browser to the login
+ServerLogins.redirect  passes the query of the authorization server's redirect to the waiting login
 ServerLogins.run       runs one task per login; after the login, the served client restarts the server
 
 The redirect comes from another origin, so it cannot carry the token of `dial-chat serve`. It is accepted only with the
@@ -32,7 +32,7 @@ LOGIN_SECONDS = 600.0
 REQUEST_SECONDS = 60.0
 """Seconds for a server to request the login, and after the redirect for the login to end."""
 MAX_LOGINS = 20
-"""Maximum number of logins that wait for their start."""
+"""Maximum number of logins that wait until `ServerLogins.run` starts them."""
 
 
 class LoginAttempt:
@@ -52,7 +52,7 @@ class LoginAttempt:
         self.request: LoginRequest | None = None
         """The login request for the user; None until the server requires a login."""
         self.problem = ""
-        """Why the login failed; empty if it succeeded. Valid once `ended` is set."""
+        """Why the login failed; empty if it succeeded. Until `ended` is set, the value is preliminary."""
         self.responded = anyio.Event()
         """Set when the server has requested the login, or when the login has ended."""
         self.ended = anyio.Event()
@@ -110,8 +110,8 @@ class ServerLogins:
             None if the server is ready without another login.
 
         Raises:
-            ConfigError: no enabled server with a URL has this name, the server does not request a login, or too many
-                logins are in progress.
+            ConfigError: no enabled server with a URL has this name, the server failed or did not respond in time, or
+                too many logins are in progress.
         """
         server = self._find_server(name)
         if server is None or server.url is None or not server.enabled:

@@ -1,4 +1,4 @@
-"""Serves the web page: the files in ``page`` at the server's start, compressed if the browser accepts gzip."""
+"""Serves the web page: the files that ``page`` has at the server's start, compressed if the browser accepts gzip."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def _list_files(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
-def _read(file: Path, before: _Content | None) -> _Content:
-    """Return the content of a file; `before` if the file has not changed since."""
+def _read(file: Path, cached: _Content | None) -> _Content:
+    """Return the content of a file; `cached` if the file has not changed since it was read."""
     plain = file.read_bytes()
-    if before is not None and before.plain == plain:
-        return before
+    if cached is not None and cached.plain == plain:
+        return cached
     compressed = gzip.compress(plain, _LEVEL, mtime=0) if len(plain) >= _MIN_COMPRESSED else b""
     return _Content(plain, compressed, f'"{hashlib.sha256(plain).hexdigest()[:32]}"')
 

@@ -8,8 +8,8 @@ from dial_client.settings.config_types import Settings
 def merge_settings(base: Settings, over: Settings) -> Settings:
     """Return both configurations as one.
 
-    A server or model of `over` replaces the one of the same name as a whole. The rules of `base` are tried first, and a
-    rule that denies applies at any position: `over` cannot allow a call that `base` asks about or denies.
+    A server or model of `over` completely replaces the entry of the same name. The rules of `base` are tried first,
+    and a rule that denies applies at any position: `over` cannot allow a call that `base` asks about or denies.
     """
     return Settings(
         {**base.servers, **over.servers},

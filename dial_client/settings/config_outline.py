@@ -22,7 +22,7 @@ class Outline:
     models: Mapping[str, Entry]
     default_model: Node | None = None
     unknown: Entry = field(default_factory=dict)
-    """The other members of the top level."""
+    """The top-level members that are not in the other fields."""
 
 
 def is_enabled(entry: Entry) -> bool:

@@ -1,7 +1,7 @@
 """Trust in configurations found in a folder: such a file has no effect before the user trusts it.
 
     read_found    reads the file once -> `FoundFile`
-    EnvFiles      reads the files of variables that it names, each once
+    EnvFiles      reads the files of variables that a configuration names, each once
     TrustStore    stores the trusted files in the user's own data folder -> `TrustedFile`
 
 Trust is bound to one location, and to the SHA-256 of the file and of every ``envFile`` it names (CVE-2025-54136: an
@@ -27,7 +27,7 @@ from dial_client.settings.config_outline import Outline, is_enabled
 from dial_client.settings.variables import Variables, references
 
 MAX_BYTES = 1024 * 1024
-"""Maximum bytes of a found file, and of each file of variables it names."""
+"""Maximum bytes of a found configuration file, and of each file of variables that it names."""
 UNREADABLE = "unreadable"
 """Used in place of the hash of a file that does not exist or cannot be read."""
 FORM = 1
@@ -92,7 +92,7 @@ def read_found(path: Path) -> FoundFile:
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot be read: {system_reason(error)}", path=str(path)) from None
     if data is None:
-        raise ConfigError(f"an untrusted configuration must not exceed {MAX_BYTES:,} bytes", path=str(path))
+        raise ConfigError(f"a configuration found in a folder must not exceed {MAX_BYTES:,} bytes", path=str(path))
     return FoundFile(path, location, target, data)
 
 
@@ -111,21 +111,21 @@ class EnvFiles:
                 self._read[path] = None
         return self._read[path]
 
-    def peek(self, named: str, folder: Path) -> bytes | None:
+    def peek(self, name: str, folder: Path) -> bytes | None:
         """Return the content of a file of variables that an untrusted configuration in this folder names.
 
-        Returns None, without reading, for a name with variables, a file outside the folder, and a symbolic link:
-        reading a network path of Windows would open a connection.
+        Returns None, without reading, for a name with variables, a file outside the folder, and a symbolic link. In
+        Windows, reading a network path would open a connection.
         """
-        relative = PurePath(named)
-        if references(named) or "${" in named or relative.anchor or named.startswith("~") or ".." in relative.parts:
+        relative = PurePath(name)
+        if references(name) or "${" in name or relative.anchor or name.startswith("~") or ".." in relative.parts:
             return None
         path = folder / relative
         try:
-            links = any(part.is_symlink() for part in (path, *path.parents[: len(relative.parts) - 1]))
+            has_link = any(part.is_symlink() for part in (path, *path.parents[: len(relative.parts) - 1]))
         except (OSError, ValueError):
             return None
-        return None if links else self.read(path)
+        return None if has_link else self.read(path)
 
     def digests(self, outline: Outline, variables: Variables) -> dict[str, str]:
         """Return, by path, the SHA-256 or `UNREADABLE` for each file of variables that an enabled server names."""
@@ -177,9 +177,9 @@ class TrustStore:
             OSError: The stored file cannot be removed.
         """
         path = self._path(location)
-        was_there = path.exists()
+        existed = path.exists()
         path.unlink(missing_ok=True)
-        return was_there
+        return existed
 
     def list(self) -> list[TrustedFile]:
         """Return all trusted files, sorted by location."""

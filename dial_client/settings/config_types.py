@@ -40,7 +40,7 @@ class Wire(StrEnum):
 
 
 class OAuthGrant(StrEnum):
-    """The OAuth grant of a login: by a person (authorization code), or by the host (client credentials)."""
+    """The OAuth grant of a login: by the user (authorization code), or by this program (client credentials)."""
 
     AUTHORIZATION_CODE = "authorization_code"
     CLIENT_CREDENTIALS = "client_credentials"
@@ -65,7 +65,7 @@ class OAuthSettings:
     scopes: tuple[str, ...] | None = None
     """The only scopes to request; None for the scopes that the server names."""
     issuer: str | None = None
-    """The authorization server that the client id belongs to; None for the first one that the server names."""
+    """The authorization server of the client id and the secret; None for the first one that the server names."""
     trusted_origins: tuple[str, ...] = ()
     """Origins (``https://auth.example``) that the login may use although they are not public, or not the issuer's."""
     auth: Any = field(default=None, repr=False)
@@ -90,7 +90,7 @@ class ServerSettings:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Valid HTTP headers: names are tokens, values printable ASCII without line breaks."""
     oauth: OAuthSettings | None = None
-    """The OAuth settings; None for default settings. A login takes place only if the server requires one."""
+    """The OAuth settings; None for the default settings, but no login if `headers` contain ``Authorization``."""
     enabled: bool = True
     """False for a server that is not used. No variables are expanded in its settings."""
     auto_approve: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ class Profile:
 
     name: str
     model: str | None = None
-    """The model to use instead of ``defaultModel``; None to use that."""
+    """The model to use instead of ``defaultModel``; None to use ``defaultModel``."""
     servers: tuple[str, ...] | None = None
     """Names, or `fnmatch` patterns, of the servers to use; None for all servers."""
     system: str | None = None

@@ -61,14 +61,14 @@ def read_text(path: Path) -> ConfigText:
         raise ConfigError("this is not text in UTF-8", "save the file as UTF-8", str(path)) from None
 
 
-def write_text(before: ConfigText, text: str) -> Path | None:
+def write_text(original: ConfigText, text: str) -> Path | None:
     """Replace the text of a configuration file, after a backup of the old file.
 
     The file is replaced atomically. A new file and the backup are readable by their owner only; an existing file keeps
     its permissions. If the path is a symbolic link, its target is replaced.
 
     Args:
-        before: The configuration as it was read.
+        original: The configuration as it was read.
         text: The changed text.
 
     Returns:
@@ -78,34 +78,34 @@ def write_text(before: ConfigText, text: str) -> Path | None:
         ConfigError: The text is no valid configuration, the file has changed since it was read, or it cannot be
             written.
     """
-    check_text(text, before)
-    target = Path(os.path.realpath(before.path))
+    check_text(text, original)
+    target = Path(os.path.realpath(original.path))
     try:
-        if (target.read_bytes() if target.exists() else None) != before.data:
-            raise ConfigError("another program has changed the file meanwhile", "try again", str(before.path))
-        if before.data is None:
+        if (target.read_bytes() if target.exists() else None) != original.data:
+            raise ConfigError("another program has changed the file meanwhile", "try again", str(original.path))
+        if original.data is None:
             write_private(target, text.encode())
             return None
         backup = target.with_name(target.name + BACKUP_SUFFIX)
-        write_private(backup, before.data)
+        write_private(backup, original.data)
         mode = target.stat().st_mode & 0o777
         write_private(target, text.encode(), mode=mode)
     except OSError as error:
-        raise ConfigError(f"cannot be written: {system_reason(error)}", path=str(before.path)) from None
+        raise ConfigError(f"cannot be written: {system_reason(error)}", path=str(original.path)) from None
     return backup
 
 
-def check_text(text: str, before: ConfigText) -> None:
-    """Check that a changed text has entries, and that it is a valid configuration if the old text was one.
+def check_text(text: str, original: ConfigText) -> None:
+    """Check that a changed text consists of entries, and is a valid configuration unless the old text was invalid too.
 
     Unset variables and missing files of variables are no errors.
 
     Raises:
         ConfigError: The text is invalid; the error names the place, and what was expected.
     """
-    configuration.outline(text, str(before.path))
-    problem = find_problem(text, before.path)
-    if problem is not None and find_problem(before.text, before.path) is None:
+    configuration.outline(text, str(original.path))
+    problem = find_problem(text, original.path)
+    if problem is not None and find_problem(original.text, original.path) is None:
         raise problem
 
 
@@ -126,7 +126,7 @@ _STAND_IN_URL = "https://localhost"
 _URL_NAME = re.compile(r"(?i)url|uri|endpoint|address|base|server")
 _PART_NAME = re.compile(r"(?i)port|key|token|secret|password|name|user|id$|host|version")
 _STAND_INS: tuple[Callable[[str], str | None], ...] = (
-    lambda name: None,  # noqa: ARG005 - if every variable has a default
+    lambda name: None,  # noqa: ARG005 - no value: enough if every variable has a default
     lambda name: "1",  # noqa: ARG005 - a port, a part of a host or of a path, a key
     lambda name: _STAND_IN_URL if _URL_NAME.search(name) else "1",
     lambda name: "1" if _PART_NAME.search(name) else _STAND_IN_URL,

@@ -214,7 +214,7 @@ class _Document:
                 if not later:
                     raise
                 warnings.append(f"{error}: this model is not used")
-        own = self.profile(profile.name) if profile is not None else None
+        own_profile = self.profile(profile.name) if profile is not None else None
         path = Path(self.path) if self.path else None
         return Settings(
             servers,
@@ -222,7 +222,7 @@ class _Document:
             names.text(top["defaultModel"]) if "defaultModel" in top else None,
             path,
             tuple(warnings),
-            (*(own.policy if own else ()), *(policy(top["policy"], names) if "policy" in top else ())),
+            (*(own_profile.policy if own_profile else ()), *(policy(top["policy"], names) if "policy" in top else ())),
             profiles=tuple(self.profiles),
             startup_patience=top["startupPatience"].positive() if "startupPatience" in top else None,
             fallback_models=names.expanded(top["fallbackModels"]).strings() if "fallbackModels" in top else None,

@@ -33,7 +33,7 @@ class Source:
     path: str = ""
     """The path of the file, as the user gave it."""
     lines: Sequence[int] = ()
-    """The offset of each line's begin, in characters."""
+    """The offset of the start of each line, in characters."""
     values: Mapping[Keys, int] = field(default_factory=dict, repr=False)
     """The offset of each value, in characters."""
     names: Mapping[Keys, int] = field(default_factory=dict, repr=False)
@@ -206,8 +206,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     folded = {_folded(key): key for key in known}
-    near = get_close_matches(_folded(word[:60]), folded, 1, 0.7)
-    return f'did you mean "{folded[near[0]]}"?' if near else ""
+    matches = get_close_matches(_folded(word[:60]), folded, 1, 0.7)
+    return f'did you mean "{folded[matches[0]]}"?' if matches else ""
 
 
 def _folded(key: str) -> str:
@@ -240,8 +240,8 @@ def _decoded(data: bytes, path: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        before = error.object[: error.start].decode(encoding, "replace")
-    place = before.count("\n") + 1, len(before) - before.rfind("\n")
+        text = error.object[: error.start].decode(encoding, "replace")
+    place = text.count("\n") + 1, len(text) - text.rfind("\n")
     raise ConfigError("this is not text in UTF-8", "save the file as UTF-8", path, *place)
 
 

@@ -84,13 +84,13 @@ class _Text:
             raise KeyError(keys)
         start = self._root.source.names[keys]
         end = self._value_end(self._root.source.values[keys])
-        comma = self._comma_behind(end)
+        comma = self._find_comma_after(end)
         if comma is not None and not self._text[end:comma].strip():
             return self._changed([self._removal(start, comma + 1)])
-        if comma is None and (before := self._comma_before(keys)) is not None:
-            if not self._text[before + 1 : start].strip(" \t"):
-                return self._changed([(before, end, "")])
-            return self._changed([(before, before + 1, ""), self._removal(start, end)])
+        if comma is None and (previous := self._find_comma_before(keys)) is not None:
+            if not self._text[previous + 1 : start].strip(" \t"):
+                return self._changed([(previous, end, "")])
+            return self._changed([(previous, previous + 1, ""), self._removal(start, end)])
         commas = [] if comma is None else [(comma, comma + 1, "")]
         return self._changed([self._removal(start, end), *commas])
 
@@ -113,7 +113,7 @@ class _Text:
             return [self._first_member(start, close, key, value)]
         last = (*parent, members[-1])
         end = self._value_end(self._root.source.values[last])
-        comma = self._comma_behind(end)
+        comma = self._find_comma_after(end)
         missing = [] if comma is not None else [(end, end, ",")]
         name_at = self._root.source.names[last]
         if not self._begins_its_line(name_at):
@@ -131,8 +131,8 @@ class _Text:
         at = len(self._text[:close].rstrip(" \t\n"))
         if at == start + 1:
             return (at, close, f"\n{outer}{unit}{member}\n{outer}")
-        behind = "" if "\n" in self._text[at:close] else f"\n{outer}"
-        return (at, at, f"\n{outer}{unit}{member}{behind}")
+        ending = "" if "\n" in self._text[at:close] else f"\n{outer}"
+        return (at, at, f"\n{outer}{unit}{member}{ending}")
 
     def _removal(self, start: int, end: int) -> _Change:
         """Return the change that removes a part of the text.
@@ -145,17 +145,17 @@ class _Text:
             return (line_start, blanks + 1, "")
         return (start, blanks, "")
 
-    def _comma_behind(self, end: int) -> int | None:
+    def _find_comma_after(self, end: int) -> int | None:
         at = _match_end(_GAP, self._text, end)
         return at if self._text[at : at + 1] == "," else None
 
-    def _comma_before(self, keys: Keys) -> int | None:
+    def _find_comma_before(self, keys: Keys) -> int | None:
         """Return the offset of the comma before a member; None for the first member of an object."""
         members = list(_at(self._root.value, keys[:-1]))
         index = members.index(keys[-1])
         if index == 0:
             return None
-        return self._comma_behind(self._value_end(self._root.source.values[*keys[:-1], members[index - 1]]))
+        return self._find_comma_after(self._value_end(self._root.source.values[*keys[:-1], members[index - 1]]))
 
     def _value_end(self, start: int) -> int:
         """Return the offset after the value that begins at `start`."""

@@ -53,7 +53,7 @@ class PolicyRule:
     tainted: bool | None = None
     """True if the conversation must contain untrusted content, False if it must not; None for no condition."""
     reason: str = ""
-    """The reason, for the model and for the person."""
+    """The reason of the rule, shown to the model and the user."""
     name: str = ""
     """The name of the rule in messages: ``rule 2 (servers.json)``, ``rule 1 of profile work (servers.json)``."""
 
@@ -66,8 +66,8 @@ class PolicyRule:
             "tainted": self.tainted,
             "reason": self.reason,
         }
-        given = {key: value for key, value in conditions.items() if value not in ({}, None, "")}
-        return {"rule": self.name, self.effect.value: list(self.tools), **given}
+        present = {key: value for key, value in conditions.items() if value not in ({}, None, "")}
+        return {"rule": self.name, self.effect.value: list(self.tools), **present}
 
 
 Policy = tuple[PolicyRule, ...]
@@ -85,7 +85,7 @@ def policy(node: Node, names: Variables) -> Policy:
         ConfigError: A rule is invalid; the error names the place, and what was expected.
     """
     origin = _origin(node)
-    return tuple(_rule(element, names, f"rule {at}{origin}") for at, element in enumerate(node.elements(), 1))
+    return tuple(_rule(element, names, f"rule {number}{origin}") for number, element in enumerate(node.elements(), 1))
 
 
 def _origin(node: Node) -> str:
@@ -200,7 +200,7 @@ def _globs(node: Node, _: Variables) -> dict[str, tuple[str, ...]]:
         else _strings(child)
         for name, child in children.items()
     }
-    return _given(node, found)
+    return _require_values(node, found)
 
 
 def _folders(node: Node, names: Variables) -> dict[str, tuple[str, ...]]:
@@ -209,10 +209,10 @@ def _folders(node: Node, names: Variables) -> dict[str, tuple[str, ...]]:
         for name, child in node.children().items()
         if child.value is not None
     }
-    return _given(node, found)
+    return _require_values(node, found)
 
 
-def _given(node: Node, found: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _require_values(node: Node, found: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Return a condition; raise `ConfigError` if it is empty, because it would hold for every call, or for none."""
     if not found or not all(found.values()):
         raise node.error("expected at least one argument, each with at least one value", '"*" matches all arguments')

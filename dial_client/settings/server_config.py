@@ -101,15 +101,15 @@ def _warnings(found: Mapping[str, Node], unknown: Mapping[str, Node]) -> Iterato
     odd = [key for key in unknown if key not in OTHER_HOSTS_KEYS and not key.startswith(COMMENTS)]
     if odd:
         hints = {key: did_you_mean(key, (*SERVER_KEYS, *SERVER_ALIASES)) for key in odd[:5]}
-        named = ", ".join(quoted(key) + (f" ({hint})" if hint else "") for key, hint in hints.items())
-        more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
-        yield str(unknown[odd[0]].error(f"unknown keys have no effect: {named}{more}", at_name=True))
+        names = ", ".join(quoted(key) + (f" ({hint})" if hint else "") for key, hint in hints.items())
+        ending = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
+        yield str(unknown[odd[0]].error(f"unknown keys have no effect: {names}{ending}", at_name=True))
     if "timeout" in found and found["timeout"].value < 1000:
         yield str(found["timeout"].error("less than a second", "timeout is in milliseconds, toolTimeout in seconds"))
     for key in ("env", "headers"):
         for child in found[key].children().values() if key in found else ():
             if re.fullmatch(r"\$[A-Za-z_][A-Za-z0-9_]*", str(child.value)):
-                yield str(child.error("this is not expanded as a variable", "a variable is written ${NAME}"))
+                yield str(child.error("this is not a variable, and is used literally", "a variable is written ${NAME}"))
 
 
 def _command(node: Node) -> str:

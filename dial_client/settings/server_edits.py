@@ -53,7 +53,7 @@ def remove_server(text: str, name: str) -> str:
 
 
 def set_enabled(text: str, name: str, *, is_enabled: bool) -> str:
-    """Return the text with a server enabled or disabled; the same text if it is so already.
+    """Return the text with a server enabled or disabled; the same text if it is already.
 
     Raises:
         ConfigError: There is no such server.

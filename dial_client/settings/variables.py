@@ -1,6 +1,6 @@
 """Expansion of ``${…}`` in a configuration, and files of environment variables.
 
-Readers raise `ConfigError`, which names the variable and the place without showing a value.
+The functions that read raise `ConfigError`, which names the variable and the place without showing a value.
 """
 
 from __future__ import annotations

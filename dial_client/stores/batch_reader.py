@@ -12,7 +12,7 @@ from dial_client.stores.database import Database, held_expression
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-_AT_ONCE = 100
+_MAX_IDS = 100
 """The most conversations that one statement reads."""
 
 
@@ -21,7 +21,7 @@ class Rows:
     """The rows of a conversation and of its messages."""
 
     record: Any
-    """The columns id, title, created_at, updated_at, turn, unfinished, message_count, and the value running."""
+    """The columns id, title, created_at, updated_at, turn, unfinished and message_count, and the computed `running`."""
     messages: list[tuple[int, str]] = field(default_factory=list)
     """The position and the JSON of each message, in order."""
 
@@ -53,8 +53,8 @@ class BatchReader:
         found: dict[str, Rows] = {}
 
         async def work(connection: AsyncConnection) -> None:
-            for at in range(0, len(ids), _AT_ONCE):
-                found.update(await _read_rows(connection, ids[at : at + _AT_ONCE]))
+            for start in range(0, len(ids), _MAX_IDS):
+                found.update(await _read_rows(connection, ids[start : start + _MAX_IDS]))
 
         failed: Exception | None = None
         try:

@@ -79,10 +79,10 @@ class BatchWriter:
     async def _write(self, requests: Sequence[_ChangeRequest[Any]]) -> None:
         async def work(connection: AsyncConnection) -> None:
             changes = await _load(connection, {request.conversation_id for request in requests})
-            before = {id_: row.record for id_, row in changes.items()}
+            old_records = {id_: row.record for id_, row in changes.items()}
             for request in requests:
                 request.apply(changes[request.conversation_id])
-            await _write_back(connection, before, changes)
+            await _write_back(connection, old_records, changes)
 
         failed: Exception | None = None
         try:
@@ -116,12 +116,12 @@ async def _load(connection: AsyncConnection, ids: set[str]) -> dict[str, RowChan
     ).bindparams(bindparam("ids", expanding=True))
     ordered = sorted(ids)
     rows: list[Any] = []
-    for at in range(0, len(ordered), _ROWS):
-        rows += (await connection.execute(statement, {"ids": ordered[at : at + _ROWS]})).all()
+    for start in range(0, len(ordered), _ROWS):
+        rows += (await connection.execute(statement, {"ids": ordered[start : start + _ROWS]})).all()
     now = (await execute(connection, f"SELECT {clock}", {})).scalar_one()
     changes = {id_: RowChange(None, now) for id_ in ids}
-    for id_, title, created, updated, count, entries, turn, until, unfinished in rows:
-        held_until = to_seconds(until) if to_seconds(until) < now + LONGEST_HOLD else 0.0
+    for id_, title, created, updated, count, entries, turn, lease_end, unfinished in rows:
+        held_until = to_seconds(lease_end) if to_seconds(lease_end) < now + LONGEST_HOLD else 0.0
         times = to_time(created), to_time(updated)
         counts = to_count(count) or 0, to_count(entries) or 0
         changes[id_].record = StoredConversation(
@@ -131,14 +131,14 @@ async def _load(connection: AsyncConnection, ids: set[str]) -> dict[str, RowChan
 
 
 async def _write_back(
-    connection: AsyncConnection, before: dict[str, StoredConversation | None], changes: dict[str, RowChange]
+    connection: AsyncConnection, old_records: dict[str, StoredConversation | None], changes: dict[str, RowChange]
 ) -> None:
     new: list[dict[str, Any]] = []
     changed: list[dict[str, Any]] = []
     deleted: list[dict[str, Any]] = []
     messages: list[dict[str, Any]] = []
     for id_, row in sorted(changes.items()):
-        record, old = row.record, before[id_]
+        record, old = row.record, old_records[id_]
         if record is None:
             if old is not None:
                 deleted.append({"id": id_})
@@ -192,8 +192,8 @@ def _unfinished(record: StoredConversation) -> str:
 def _rows(record: StoredConversation, added: Sequence[EncodedMessage]) -> list[dict[str, Any]]:
     first, now = record.message_count - len(added), to_sortable_time(record.updated_at)
     return [
-        {"id": record.id, "position": first + at, "now": now, "message": encoded.message, "words": encoded.words}
-        for at, encoded in enumerate(added)
+        {"id": record.id, "position": first + index, "now": now, "message": encoded.message, "words": encoded.words}
+        for index, encoded in enumerate(added)
     ]
 
 

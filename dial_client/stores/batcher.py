@@ -72,7 +72,7 @@ class Batcher(Generic[R]):
                 await self._process(batch)
         finally:
             # If this task is cancelled with its event loop, every waiting request fails instead of waiting for ever.
-            left, self._waiting = self._waiting, []
-            for request in (*batch, *left):
+            unprocessed, self._waiting = self._waiting, []
+            for request in (*batch, *unprocessed):
                 if not request.done.is_set():
                     request.finish(DialError("the program ended before the database answered"))

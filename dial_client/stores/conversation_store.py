@@ -4,7 +4,7 @@ Stored messages are never rewritten, only appended; messages in one call are app
 keeps all fields of a message that `Message.to_dict` returns. Selected versions, settings and details of turns are
 messages with an `entry`, which `conversations.message_tree` evaluates.
 
-While a turn runs it holds a lease of its conversation: `ConversationStore.begin` takes the lease, `renew` extends it,
+While a turn runs, it holds a lease of its conversation: `ConversationStore.begin` takes the lease, `renew` extends it,
 and `end` releases it. If the turn's process is killed, the lease expires, and the next turn may begin. Leases apply to
 all processes that use the store.
 """
@@ -106,11 +106,11 @@ class ConversationStore(Protocol):
             conversation_id: The id of the conversation.
             messages: The messages.
             title: The title of the conversation, if it has none yet.
-            turn: The id of the turn that appends, which must still hold the conversation; None for no turn.
+            turn: The id of the turn that appends, which must still be the conversation's turn; None for no turn.
 
         Raises:
             ConversationNotFound: The conversation does not exist.
-            ConversationBusy: The turn does not hold the conversation any more.
+            ConversationBusy: The turn has ended, or another turn has taken the conversation over.
         """
         ...
 
@@ -153,10 +153,11 @@ class ConversationStore(Protocol):
             conversation_id: The id of the conversation.
             turn: The id of the turn.
             lease: Seconds from now until the lease expires.
-            unfinished: The results and text of the turn since its last appended message; None to store none.
+            unfinished: The results and text of the turn since its last appended message; None to keep the stored ones.
 
         Returns:
-            False, with nothing stored, if the turn does not hold the conversation any more or it was deleted.
+            False, with nothing stored, if another turn has taken the conversation over or it was deleted. A lease that
+            has expired can be renewed until then.
         """
         ...
 
@@ -165,11 +166,12 @@ class ConversationStore(Protocol):
 
         Args:
             conversation_id: The id of the conversation.
-            turn: The id of the turn, which must hold the conversation.
+            turn: The id of the turn, which must still be the conversation's turn.
             messages: The messages that are not appended yet.
 
         Raises:
-            ConversationBusy: The turn does not hold the conversation any more; nothing is appended.
+            ConversationBusy: The turn has already ended, or another turn has taken the conversation over; nothing is
+                appended.
         """
         ...
 

@@ -205,13 +205,13 @@ def _version(connection: Connection) -> int:
 
 
 LONGEST_HOLD = 86_400.0
-"""The longest lease in seconds; a row with a longer lease was not written by this package."""
+"""The longest lease in seconds. A longer lease counts as expired, because another program must have written it."""
 
 
 def held_expression(connection: AsyncConnection) -> str:
     """Return the SQL expression that is true while a turn holds the conversation."""
     clock = clock_expression(connection)
-    # SQLite sorts text after all numbers, and PostgreSQL sorts NaN so: the upper bound excludes both.
+    # SQLite sorts text after all numbers, and PostgreSQL sorts NaN after them: the upper bound excludes both.
     return f"(turn <> '' AND held_until > {clock} AND held_until < {clock} + {LONGEST_HOLD})"
 
 

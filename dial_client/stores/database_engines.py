@@ -54,12 +54,12 @@ def create_engine(where: str | Path, patience: float) -> AsyncEngine:
     except ModuleNotFoundError as error:
         raise ConfigError(f"the driver of this database is missing: {error.name}", hint=_INSTALL) from error
     except (SQLAlchemyError, ImportError) as error:
-        raise ConfigError(_UNUSABLE, hint=_EXPECTED) from error
-    raise ConfigError(_UNUSABLE, hint=_EXPECTED)
+        raise ConfigError(_NOT_USABLE, hint=_EXPECTED) from error
+    raise ConfigError(_NOT_USABLE, hint=_EXPECTED)
 
 
 _INSTALL = "pip install 'dial-client[postgres]'"
-_UNUSABLE = "this is not a database that can be used"
+_NOT_USABLE = "this is not a database that can be used"
 _EXPECTED = 'for example "sqlite:////folder/file.db" or "postgresql://user@host/database"'
 
 
@@ -131,13 +131,13 @@ def _switch_to_wal(path: Path, patience: float) -> None:
     """
     import sqlite3
 
-    until = time.monotonic() + patience
+    deadline = time.monotonic() + patience
     with closing(sqlite3.connect(path, timeout=patience)) as connection:
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
             else:
@@ -157,8 +157,8 @@ def private_file(path: Path) -> Path:
             _restrict(folder, 0o700)
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        for own in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-            _restrict(own, 0o600)
+        for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            _restrict(file, 0o600)
         if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
             raise ConfigError("this is not a file that can be read and written", path=str(path))
     except (OSError, RuntimeError, ValueError) as error:

@@ -19,7 +19,7 @@ from dial_client.stores.row_values import to_text
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-CLEARED = 60.0
+CLEARING_INTERVAL = 60.0
 """Seconds between two deletions of expired messages, which a process does when it sends a message."""
 
 _TOPICS = 200
@@ -68,7 +68,7 @@ class Mailbox:
             messages: The topic and the body of each message.
             seconds: Seconds after which the messages expire.
         """
-        is_due = self._last_clearing is None or time.monotonic() - self._last_clearing > CLEARED
+        is_due = self._last_clearing is None or time.monotonic() - self._last_clearing > CLEARING_INTERVAL
 
         async def work(connection: AsyncConnection) -> tuple[int, ...]:
             if is_due:
@@ -93,8 +93,8 @@ class Mailbox:
 
         async def work(connection: AsyncConnection) -> list[Any]:
             rows: list[Any] = []
-            for at in range(0, len(positions), _TOPICS):
-                rows += await _read(connection, positions[at : at + _TOPICS])
+            for start in range(0, len(positions), _TOPICS):
+                rows += await _read(connection, positions[start : start + _TOPICS])
             return rows
 
         if not positions:
@@ -104,7 +104,7 @@ class Mailbox:
         return tuple(sorted(messages, key=lambda message: message.id))
 
     async def take(self, *ids: int) -> frozenset[int]:
-        """Delete messages, and return the ids of those that existed. Of several concurrent callers one gets each id."""
+        """Delete messages, and return the ids of those that existed. Atomic: only one caller gets the id of each."""
 
         async def work(connection: AsyncConnection) -> frozenset[int]:
             # In the same order in every process, to prevent deadlocks.
@@ -137,21 +137,21 @@ class Mailbox:
 
 async def _insert(connection: AsyncConnection, topic: str, body: str, seconds: float) -> int:
     is_sqlite = connection.dialect.name == "sqlite"
-    given = "" if is_sqlite else " RETURNING id"  # SQLite supports this only since 3.35
+    returning = "" if is_sqlite else " RETURNING id"  # SQLite supports this only since 3.35
     values = {"topic": topic, "body": body, "seconds": float(seconds)}
     statement = (
         f"INSERT INTO notes (topic, body, until) VALUES (:topic, :body, {clock_expression(connection)} + :seconds)"  # noqa: S608
     )
-    inserted = await execute(connection, statement + given, values)
+    inserted = await execute(connection, statement + returning, values)
     return int(inserted.lastrowid if is_sqlite else inserted.scalar_one())
 
 
 async def _read(connection: AsyncConnection, topics: Sequence[tuple[str, int]]) -> Sequence[Any]:
-    conditions = " OR ".join(f"(topic = :t{at} AND id > :a{at})" for at in range(len(topics)))
+    conditions = " OR ".join(f"(topic = :t{index} AND id > :a{index})" for index in range(len(topics)))
     statement = f"SELECT id, topic, body FROM notes WHERE until > {clock_expression(connection)} AND ({conditions})"  # noqa: S608
     values: dict[str, Any] = {}
-    for at, (topic, after) in enumerate(topics):
-        values |= {f"t{at}": topic, f"a{at}": after}
+    for index, (topic, last_id) in enumerate(topics):
+        values |= {f"t{index}": topic, f"a{index}": last_id}
     return (await execute(connection, statement, values)).all()
 
 

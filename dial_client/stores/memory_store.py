@@ -49,12 +49,12 @@ class MemoryStore(StoreCore):
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """See `ConversationStore.list`."""
-        before = parse_cursor(cursor) if cursor is not None else None
+        last_key = parse_cursor(cursor) if cursor is not None else None
         words, now = split_search(search), time.monotonic()
         found = [
             record
             for record, messages in self._conversations.values()
-            if (before is None or _key(record) < before) and _matches(words, record, messages)
+            if (last_key is None or _key(record) < last_key) and _matches(words, record, messages)
         ]
         found.sort(key=_key, reverse=True)
         summaries = [

@@ -94,7 +94,7 @@ def _add_notes(connection: Connection) -> None:
 
 
 _ENTRIES = ("ALTER TABLE conversations ADD COLUMN entry_count INTEGER NOT NULL DEFAULT 0",)
-"""A new schema version, which older releases refuse: they would show the messages of all versions."""
+"""A new schema version, because older releases would show the messages of all versions: they refuse a newer schema."""
 
 Step = str | Callable[["Connection"], None]
 

@@ -135,9 +135,9 @@ class SQLStore(StoreCore):
             statement = (
                 "SELECT id, title, created_at, updated_at, message_count, entry_count,"  # noqa: S608 - our own text
                 f" {held_expression(connection)} AS running FROM conversations"
-                f" WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, id DESC LIMIT :most"
+                f" WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, id DESC LIMIT :limit"
             )
-            return (await execute(connection, statement, {"most": limit + 1, **values})).all()
+            return (await execute(connection, statement, {"limit": limit + 1, **values})).all()
 
         found = [_summary(row) for row in await self._database.run(work, writes=False)]
         # The next page begins after the last conversation whose time can be read.
@@ -165,13 +165,13 @@ def _conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[str], di
     if cursor is not None:
         conditions.append("(updated_at, id) < (:time, :id)")
         values["time"], values["id"] = parse_cursor(cursor)
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         conditions.append(
-            f"(words LIKE :word{at} ESCAPE '!' OR EXISTS (SELECT 1 FROM messages m"  # noqa: S608
-            f" WHERE m.conversation_id = conversations.id AND m.words LIKE :word{at} ESCAPE '!'))"
+            f"(words LIKE :word{index} ESCAPE '!' OR EXISTS (SELECT 1 FROM messages m"  # noqa: S608
+            f" WHERE m.conversation_id = conversations.id AND m.words LIKE :word{index} ESCAPE '!'))"
         )
         literal = "".join(f"!{char}" if char in "!%_" else char for char in word)
-        values[f"word{at}"] = f"%{literal}%"
+        values[f"word{index}"] = f"%{literal}%"
     return conditions, values
 
 

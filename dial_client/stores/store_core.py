@@ -81,16 +81,16 @@ class StoreCore(ABC):
     async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
         """See `ConversationStore.create`."""
         now, encoded = self._stamp(), self._encode(messages)
-        made = StoredConversation(
+        record = StoredConversation(
             secrets.token_hex(16), title_from(title), now, now, len(encoded), _count_entries(messages)
         )
 
         def change(row: RowChange) -> None:
-            row.record = made
+            row.record = record
             row.added += encoded
 
-        await self._change(made.id, change)
-        return Conversation(made.id, made.title, now, now, tuple(messages), message_count=made.message_count)
+        await self._change(record.id, change)
+        return Conversation(record.id, record.title, now, now, tuple(messages), message_count=record.message_count)
 
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, title: str = "", turn: str | None = None

@@ -107,7 +107,7 @@ async def test_expired_messages_are_deleted_when_a_later_message_is_sent(
     ours, theirs = mailboxes
     over = await ours.send([("a", "1")], EXPIRED)
     (there,) = await ours.send([("a", "2")], LONG)
-    monkeypatch.setattr(mailbox, "CLEARED", 0.0)
+    monkeypatch.setattr(mailbox, "CLEARING_INTERVAL", 0.0)
     await theirs.send([("b", "3")], LONG)
     await theirs.renew([*over, there], LONG)
     assert [note.id for note in await ours.read({"a": 0})] == [there]

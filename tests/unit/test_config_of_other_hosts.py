@@ -29,7 +29,7 @@ def test_a_value_with_a_different_meaning_in_other_hosts_gets_a_warning() -> Non
     (timeout,) = server(RUN | {"timeout": 60}).warnings
     assert timeout == "time.timeout: less than a second (timeout is in milliseconds, toolTimeout in seconds)"
     (variable,) = server(RUN | {"env": {"TOKEN": "$MY_TOKEN"}}).warnings
-    problem = "this is not expanded as a variable"
+    problem = "this is not a variable, and is used literally"
     assert variable == f"time.env.TOKEN: {problem} (a variable is written ${{NAME}})"
 
 

@@ -305,7 +305,7 @@ function renderRequests() {
     await transcript.requests.answer(request, body).catch((error) => showToast(describeError(error)));
     container.inert = false;
   };
-  const check = (given) => api.fetchJson("POST", `approvals/${encodeURIComponent(request.id)}/check`, { arguments: given });
+  const check = (args) => api.fetchJson("POST", `approvals/${encodeURIComponent(request.id)}/check`, { arguments: args });
   container.replaceChildren(...(request ? [renderRequest(request, { answer, check })] : []));
   if (hadFocus) composer.focus();
 }
@@ -351,8 +351,8 @@ function connectEvents() {
   byId("model").addEventListener("click", () => {
     const transcript = current;
     const save = (settings) => transcript.saveSettings(settings);
-    const given = { settings: transcript.settings, save };
-    act(async () => (await import("./settings_panel.js")).openSettings(api, given));
+    const options = { settings: transcript.settings, save };
+    act(async () => (await import("./settings_panel.js")).openSettings(api, options));
   });
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault();

@@ -75,9 +75,9 @@ export class AppBridge {
       if (id === "teardown") this.#closing?.();
       return;
     }
-    const given = params !== null && typeof params === "object" ? params : {};
-    if (id === undefined) this.#onNotification(method, given);
-    else if (typeof id === "string" || typeof id === "number") this.#answer(id, method, given);
+    const parameters = params !== null && typeof params === "object" ? params : {};
+    if (id === undefined) this.#onNotification(method, parameters);
+    else if (typeof id === "string" || typeof id === "number") this.#answer(id, method, parameters);
   };
 
   #takeToken() {

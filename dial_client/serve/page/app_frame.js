@@ -6,7 +6,6 @@
 import { AppBridge, AppError } from "./app_bridge.js";
 import { describeAppearance, describeHost, maxHeight, watchAppearance } from "./app_context.js";
 import { callTool, Consent, readContext } from "./app_requests.js";
-import { getServices, openFrames } from "./app_services.js";
 import { createButton, createIconButton, el } from "./dom.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { translate, translateNodes } from "./language.js";
@@ -31,6 +30,8 @@ const whenVisible = new IntersectionObserver((entries) => {
 
 export class AppFrame {
   #app;
+  #services;
+  #openFrames;
   /** Identifies the app, also after a reload of the page. */
   #key;
   #name;
@@ -48,9 +49,14 @@ export class AppFrame {
   #isInitialized = false;
   #end = null;
 
-  /** `app`: {call_id, server, tool, uri, arguments, result}; `result` is null while the call runs. */
-  constructor(app) {
+  /**
+   * `app`: {call_id, server, tool, uri, arguments, result}; `result` is null while the call runs. `services`: see
+   * `connectApps`. `openFrames`: the open frames of the page, to which this frame adds itself.
+   */
+  constructor(app, services, openFrames) {
     this.#app = app;
+    this.#services = services;
+    this.#openFrames = openFrames;
     this.#key = JSON.stringify([app.server, app.uri, app.call_id]);
     this.#name = escapeInvisible(app.server);
     this.#consent = new Consent(this.#name);
@@ -103,7 +109,7 @@ export class AppFrame {
     const { server, tool, uri } = this.#app;
     try {
       this.#body.replaceChildren(el("p.quiet", {}, translate("app.loading")));
-      this.#resource = await getServices().api.fetchJson("POST", "apps/read", { server, uri, tool });
+      this.#resource = await this.#services.api.fetchJson("POST", "apps/read", { server, uri, tool });
     } catch (error) {
       const text = translate("app.failed", { error: describeError(error) });
       this.#showButton(text, translate("app.again"), () => this.#load());
@@ -129,7 +135,7 @@ export class AppFrame {
   #open() {
     this.#loads = 0;
     this.#createFrame();
-    if (openFrames.size > MAX_OPEN) [...openFrames][0].close(translate("app.closed_by_others"));
+    if (this.#openFrames.size > MAX_OPEN) [...this.#openFrames][0].close(translate("app.closed_by_others"));
   }
 
   #createFrame() {
@@ -155,7 +161,7 @@ export class AppFrame {
     });
     this.element.classList.toggle("borderless", this.#resource.prefers_border === false);
     this.#body.replaceChildren(this.#frame);
-    openFrames.add(this);
+    this.#openFrames.add(this);
   }
 
   get #width() {
@@ -178,7 +184,7 @@ export class AppFrame {
     this.#frame = null;
     this.#hasDocument = false;
     this.#isInitialized = false;
-    openFrames.delete(this);
+    this.#openFrames.delete(this);
   }
 
   #handle(name, params) {
@@ -218,7 +224,7 @@ export class AppFrame {
   #createMethods() {
     const { server } = this.#app;
     const { signal } = this.#abort;
-    const services = getServices();
+    const services = this.#services;
     return {
       "ui/initialize": async () => ({
         protocolVersion: PROTOCOL_VERSION,
@@ -227,9 +233,9 @@ export class AppFrame {
         hostContext: describeHost(this.#width, this.#resource.tool),
       }),
       ping: async () => ({}),
-      "tools/call": async ({ name, arguments: given }) => {
+      "tools/call": async ({ name, arguments: args }) => {
         if (typeof name !== "string") throw new AppError("The tool has no name", "params");
-        const call = { conversation: services.conversationId(), server, tool: name, given };
+        const call = { conversation: services.conversationId(), server, tool: name, args };
         return callTool({ api: services.api, hooks: services, signal }, call);
       },
       "resources/read": async ({ uri }) => {

@@ -15,10 +15,10 @@ const MAX_REFUSALS = 3;
 const MAX_MESSAGE = 20_000;
 
 /** Call a tool for an app and return the CallToolResult; `hooks` shows the requests for approval meanwhile. */
-export async function callTool({ api, hooks, signal }, { conversation, server, tool, given }) {
+export async function callTool({ api, hooks, signal }, { conversation, server, tool, args }) {
   const pending = new Set();
   try {
-    const body = { conversation, server, tool, arguments: given };
+    const body = { conversation, server, tool, arguments: args };
     const response = await api.fetch("POST", "apps/call", { body, signal });
     for await (const { name, data } of readEvents(response)) {
       const event = JSON.parse(data);

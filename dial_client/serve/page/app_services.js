@@ -5,24 +5,22 @@ import { el } from "./dom.js";
 import { translate } from "./language.js";
 
 let services = null;
-/** The open frames, in the order of their start. */
-export const openFrames = new Set();
+/** The open frames, in the order in which they were opened. */
+const openFrames = new Set();
 
 /**
- * Connect apps with the page: {api, conversationId(), addRequest(request), removeRequest(id), sendMessage(text, server),
- * setContext(app, context)}.
+ * Set the services of the page for apps: {api, conversationId(), addRequest(conversationId, request),
+ * removeRequest(conversationId, requestId), sendMessage(text, server), setContext(app, context)}.
  */
-export function connectApps(given) {
-  services = given;
+export function connectApps(pageServices) {
+  services = pageServices;
 }
-
-export const getServices = () => services;
 
 /** Create the frame of an app in an element. Resolves to the frame, or to null if its module cannot be loaded. */
 export async function createAppFrame(app, element) {
   try {
     const { AppFrame } = await import("./app_frame.js");
-    const frame = new AppFrame(app);
+    const frame = new AppFrame(app, services, openFrames);
     element.append(frame.element);
     return frame;
   } catch (error) {

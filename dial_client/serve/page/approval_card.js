@@ -19,7 +19,7 @@ export class ApprovalCard {
   /** The arguments as the user changed them, with the server's details of them; null if they are unchanged. */
   #changed = null;
 
-  /** `answer(body)` sends the decision. `check(given)` resolves to the details of changed arguments. */
+  /** `answer(body)` sends the decision. `check(args)` resolves to the details of changed arguments. */
   constructor(request, { answer, check }) {
     this.#request = request;
     this.#check = check;
@@ -27,7 +27,7 @@ export class ApprovalCard {
     this.#tool = request.names?.tool ?? escapeInvisible(request.tool);
     this.#send = (body) => {
       const isChanged = this.#changed && body.decision !== "deny";
-      answer(isChanged ? { ...body, arguments: this.#changed.given } : body);
+      answer(isChanged ? { ...body, arguments: this.#changed.args } : body);
     };
     this.#show();
   }
@@ -49,12 +49,12 @@ export class ApprovalCard {
 
   #show() {
     const { call, removed_invisible: removed } = this.#request;
-    const given = this.#changed?.given ?? call.arguments ?? {};
+    const args = this.#changed?.args ?? call.arguments ?? {};
     const { invisible_in_arguments: hidden, file_changes: changes } = this.#changed ?? this.#request;
     this.#arguments.replaceChildren(
       ...describeInvisible({ removed_invisible: removed, invisible_in_arguments: hidden }).map(renderWarning),
       ...(this.#changed ? [el("p.request-note", {}, translate("approval.changed"))] : []),
-      ...renderArguments(given, changes ?? []));
+      ...renderArguments(args, changes ?? []));
     this.#showDecisions();
   }
 
@@ -82,7 +82,7 @@ export class ApprovalCard {
 
   /** Replace the arguments with a form. The call cannot be allowed until the form is closed. */
   #edit() {
-    const editor = new ArgumentEditor(this.#request.schema, this.#changed?.given ?? this.#request.call.arguments);
+    const editor = new ArgumentEditor(this.#request.schema, this.#changed?.args ?? this.#request.call.arguments);
     const problem = el("p.failure", { role: "alert" });
     const use = el("button.button.primary", {}, translate("approval.review"));
     const cancel = () => this.#close();
@@ -109,13 +109,13 @@ export class ApprovalCard {
 
   /** Use the arguments of the form if the server accepts them; return the problem otherwise. */
   async #apply(editor) {
-    const { given, problem } = editor.read();
+    const { args, problem } = editor.read();
     if (problem) return problem;
     try {
-      const checked = await this.#check(given);
+      const checked = await this.#check(args);
       if (checked.problems.length) return translate("approval.unfit", { problems: checked.problems.join("; ") });
-      const isChanged = JSON.stringify(given) !== JSON.stringify(this.#request.call.arguments ?? {});
-      this.#changed = isChanged ? { ...checked, given } : null;
+      const isChanged = JSON.stringify(args) !== JSON.stringify(this.#request.call.arguments ?? {});
+      this.#changed = isChanged ? { ...checked, args } : null;
     } catch (error) {
       return describeError(error);
     }
@@ -171,21 +171,21 @@ function renderChange(change) {
 }
 
 /** The arguments without a diff, then the diffs of file changes, then all arguments, folded. */
-function renderArguments(given, changes) {
-  if (!Object.keys(given).length) return [el("p.quiet", {}, translate("approval.no_arguments"))];
-  if (!changes.length) return [renderBlock(given, translate("call.arguments"))];
+function renderArguments(args, changes) {
+  if (!Object.keys(args).length) return [el("p.quiet", {}, translate("approval.no_arguments"))];
+  if (!changes.length) return [renderBlock(args, translate("call.arguments"))];
   const covered = new Set(changes.flatMap(({ argument, replaces }) => [argument, ...replaces]));
-  const others = Object.fromEntries(Object.entries(given).filter(([name]) => !covered.has(name)));
+  const withoutDiff = Object.fromEntries(Object.entries(args).filter(([name]) => !covered.has(name)));
   const label = translate("approval.all_arguments");
-  const all = el("details.request-description", {}, el("summary", {}, label), renderBlock(given, label));
-  const unchanged = Object.keys(others).length ? [renderBlock(others, translate("call.arguments"))] : [];
+  const all = el("details.request-description", {}, el("summary", {}, label), renderBlock(args, label));
+  const unchanged = Object.keys(withoutDiff).length ? [renderBlock(withoutDiff, translate("call.arguments"))] : [];
   return [...unchanged, ...changes.map(renderDiff), all];
 }
 
-function renderBlock(given, label) {
+function renderBlock(args, label) {
   const pre = el("pre", { tabindex: "0", "aria-label": label });
   const block = el("div", {}, pre);
-  setText(pre, formatArguments(given), block);
+  setText(pre, formatArguments(args), block);
   return block;
 }
 

@@ -9,7 +9,7 @@ import { createLink } from "./markdown_view.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { translate, translateNodes } from "./language.js";
 
-/** Return the card for a request; `answer(body)` sends the user's answer, `check(given)` has changed arguments checked. */
+/** Return the card for a request; `answer(body)` sends the user's answer, `check(args)` has changed arguments checked. */
 export function renderRequest(request, { answer, check }) {
   const isApproval = request.kind === "approval";
   const children = isApproval ? new ApprovalCard(request, { answer, check }).children : renderElicitation(request, answer);

@@ -33,7 +33,7 @@ function* formatEntry(head, value, depth) {
 }
 
 /** Format the arguments of a call. */
-export function formatArguments(given) {
-  const lines = Object.entries(given ?? {}).flatMap(([name, value]) => [...formatEntry(`${formatKey(name)}:`, value, 0)]);
+export function formatArguments(args) {
+  const lines = Object.entries(args ?? {}).flatMap(([name, value]) => [...formatEntry(`${formatKey(name)}:`, value, 0)]);
   return lines.map(escapeInvisible).join("\n");
 }

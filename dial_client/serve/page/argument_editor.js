@@ -14,32 +14,32 @@ export class ArgumentEditor {
   #fields;
   #whole = null;
 
-  /** `schema`: the schema of all arguments. `given`: the initial arguments. */
-  constructor(schema, given = {}) {
+  /** `schema`: the schema of all arguments. `args`: the initial arguments. */
+  constructor(schema, args = {}) {
     const properties = isObject(schema?.properties) ? schema.properties : {};
     const required = new Set(Array.isArray(schema?.required) ? schema.required : []);
-    const names = [...new Set([...Object.keys(given), ...Object.keys(properties)])];
+    const names = [...new Set([...Object.keys(args), ...Object.keys(properties)])];
     this.#fields = names.map((name) => {
       const own = Object.hasOwn(properties, name) && isObject(properties[name]) ? properties[name] : {};
-      const isGiven = Object.hasOwn(given, name);
-      return new Field(name, own, { isRequired: required.has(name), isGiven, value: given[name] });
+      const isGiven = Object.hasOwn(args, name);
+      return new Field(name, own, { isRequired: required.has(name), isGiven, value: args[name] });
     });
     const whole = { isRequired: true, isGiven: true, value: {} };
     if (!names.length) this.#whole = new Field(translate("arguments.json"), { type: "object" }, whole);
     this.element.append(...(this.#whole ? [this.#whole] : this.#fields).map(({ element }) => element));
   }
 
-  /** Return `{given, problem}`: the arguments, or the problem of a field. */
+  /** Return `{args, problem}`: the arguments, or the problem of a field. */
   read() {
     try {
       if (this.#whole) {
-        const given = this.#whole.read();
-        return isObject(given) ? { given, problem: "" } : { given: {}, problem: translate("arguments.not_object") };
+        const args = this.#whole.read();
+        return isObject(args) ? { args, problem: "" } : { args: {}, problem: translate("arguments.not_object") };
       }
       const included = this.#fields.filter((field) => field.isIncluded);
-      return { given: Object.fromEntries(included.map((field) => [field.name, field.read()])), problem: "" };
+      return { args: Object.fromEntries(included.map((field) => [field.name, field.read()])), problem: "" };
     } catch (error) {
-      return { given: {}, problem: error.message };
+      return { args: {}, problem: error.message };
     }
   }
 

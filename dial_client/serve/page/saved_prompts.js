@@ -43,8 +43,8 @@ export function openSavedPrompts() {
   }));
   const onsubmit = (event) => {
     event.preventDefault();
-    const others = loadSavedPrompts().filter((kept) => kept.name !== name.value);
-    const isSaved = save([...others, { name: name.value, text: text.value }]);
+    const otherPrompts = loadSavedPrompts().filter((kept) => kept.name !== name.value);
+    const isSaved = save([...otherPrompts, { name: name.value, text: text.value }]);
     problem.textContent = isSaved ? "" : translate("storage.full");
     if (problem.textContent) return;
     name.value = "";

@@ -148,7 +148,7 @@ export const TEXTS = {
   "app.reaches": "atteint {hosts}", "app.left_out": "Non autorisé : {hosts}",
   "app.origins": "Cette application charge depuis ces adresses, ou leur envoie des données : {hosts}",
   "app.closed_by_user": "Fermée par l’utilisateur.", "app.closed_by_app": "Fermée par l’application.",
-  "app.closed_by_others": "Fermée : d’autres applications sont ouvertes.",
+  "app.closed_by_others": "Fermée : trop d’applications sont ouvertes.",
   "app.flood": "L’application a été fermée : elle a envoyé trop de messages.",
   "app.reloads": "L’application a été fermée : elle se recharge elle-même.",
   "app.wants_message": "L’application de {server} veut envoyer ce message en votre nom :",

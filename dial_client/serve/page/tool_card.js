@@ -27,17 +27,17 @@ export class ToolCard {
   #details;
   #app = null;
 
-  constructor({ id, name, arguments: given, unreadable }, server) {
+  constructor({ id, name, arguments: args, unreadable }, server) {
     this.id = id;
     this.name = name;
-    const text = unreadable === undefined ? toJson(given ?? {}) : escapeInvisible(unreadable);
-    const isEmpty = unreadable === undefined && Object.keys(given ?? {}).length === 0;
+    const text = unreadable === undefined ? toJson(args ?? {}) : escapeInvisible(unreadable);
+    const isEmpty = unreadable === undefined && Object.keys(args ?? {}).length === 0;
     const spokenOf = el("span.visually-hidden", {}, translate("call.of"));
     const summary = el("summary", {},
       this.#state,
       el("span.tool-name", {}, ...separateWords(escapeInvisible(name))),
       server ? el("span.tool-server", {}, spokenOf, escapeInvisible(server)) : null,
-      el("span.tool-preview", { "aria-hidden": "true" }, isEmpty ? "" : previewArguments(given, unreadable)),
+      el("span.tool-preview", { "aria-hidden": "true" }, isEmpty ? "" : previewArguments(args, unreadable)),
       this.#time,
       this.#spokenState,
       createIcon("chevron"));
@@ -118,9 +118,9 @@ export class ToolCard {
   }
 }
 
-function previewArguments(given, unreadable) {
+function previewArguments(args, unreadable) {
   if (unreadable !== undefined) return escapeInvisible(unreadable.slice(0, 120));
-  const pairs = Object.entries(given).map(([name, value]) => {
+  const pairs = Object.entries(args).map(([name, value]) => {
     return `${name}: ${typeof value === "string" ? value.slice(0, 120) : JSON.stringify(value).slice(0, 120)}`;
   });
   return escapeInvisible(pairs.join(", ").slice(0, 200).replace(/\s+/g, " "));

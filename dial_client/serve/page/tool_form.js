@@ -58,13 +58,13 @@ class ToolForm {
   }
 
   async #call() {
-    const { given, problem } = this.#editor.read();
+    const { args, problem } = this.#editor.read();
     if (problem) return this.#showFailure(problem);
     this.#abort = new AbortController();
     this.#button.textContent = translate("tool.calling");
     this.#result.replaceChildren();
     try {
-      await this.#run(given);
+      await this.#run(args);
     } catch (error) {
       if (!this.#abort.signal.aborted) this.#showFailure(describeError(error));
     }
@@ -73,8 +73,8 @@ class ToolForm {
     this.#requests.replaceChildren();
   }
 
-  async #run(given) {
-    const body = { name: this.#tool.name, arguments: given };
+  async #run(args) {
+    const body = { name: this.#tool.name, arguments: args };
     const response = await this.#api.fetch("POST", "tools/call", { body, signal: this.#abort.signal });
     for await (const { name, data } of readEvents(response)) {
       const event = JSON.parse(data);
@@ -91,7 +91,7 @@ class ToolForm {
     const answer = (body) => this.#api.fetchJson("POST", path, body).catch((error) => {
       this.#showFailure(describeError(error));
     });
-    const check = (given) => this.#api.fetchJson("POST", `${path}/check`, { arguments: given });
+    const check = (args) => this.#api.fetchJson("POST", `${path}/check`, { arguments: args });
     this.#requests.replaceChildren(renderRequest(request, { answer, check }));
     this.#requests.scrollIntoView({ block: "end" }); // the buttons are at the end
   }

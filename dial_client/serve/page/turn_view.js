@@ -206,11 +206,11 @@ export class TurnView {
   resume() {
     this.element.querySelector(".turn-foot")?.remove();
     const last = this.#texts.at(-1);
-    const behind = last ? [...this.#answer.children].slice([...this.#answer.children].indexOf(last.root) + 1) : [];
-    if (!last || !behind.every((element) => element.matches(".note, .stopped"))) return;
+    const following = last ? [...this.#answer.children].slice([...this.#answer.children].indexOf(last.root) + 1) : [];
+    if (!last || !following.every((element) => element.matches(".note, .stopped"))) return;
     const root = el("div.prose");
-    last.root.replaceWith(...behind.filter((element) => element.matches(".note")), root);
-    for (const element of behind) if (element.matches(".stopped")) element.remove();
+    last.root.replaceWith(...following.filter((element) => element.matches(".note")), root);
+    for (const element of following) if (element.matches(".stopped")) element.remove();
     this.#text = new MarkdownView(root);
     this.#text.append(last.text);
     this.#texts.splice(-1, 1, this.#text);

@@ -110,7 +110,7 @@ def _inputs(top: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _entries(host: HostName, top: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield names and entries of the servers of a file: first those of this folder's project, then all others."""
+    """Yield names and entries of a file's servers: first those of this folder's project, then those of all projects."""
     off: set[str] = set()
     if host is HostName.CLAUDE_CODE:
         project = _project(top, folder)
@@ -138,18 +138,18 @@ def _switched(entries: Mapping[str, Any], off: set[str]) -> Iterator[tuple[str, 
 def _project(top: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """Return Claude Code's settings for the project in this folder; empty if there are none."""
     projects = _object(top.get("projects"))
-    here = os.path.normcase(os.path.realpath(folder))
+    location = os.path.normcase(os.path.realpath(folder))
     for path, project in projects.items():
-        if os.path.normcase(os.path.realpath(path)) == here:
+        if os.path.normcase(os.path.realpath(path)) == location:
             return _object(project)
     return {}
 
 
 def _of_further_projects(top: Mapping[str, Any], folder: Path) -> Iterator[HostServer]:
     """Yield the servers of Claude Code's projects in other folders, without entries."""
-    own = _project(top, folder)
+    current = _project(top, folder)
     for path, project in _object(top.get("projects")).items():
-        if project is not own:
+        if project is not current:
             sentence = f"it belongs to the project {path}: import it there"
             yield from (HostServer(name, None, (sentence,)) for name in _object(_object(project).get("mcpServers")))
 
@@ -160,19 +160,19 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 def _read_server(host: HostName, name: str, entry: Any, inputs: Mapping[str, Any]) -> HostServer:
     losses = Losses()
-    ours = name.replace("/", "-")
-    if ours != name:
-        losses.say(f"its name in the other host is {name!r}: here a name must not contain /")
+    server_name = name.replace("/", "-")
+    if server_name != name:
+        losses.add(f"its name in the other host is {name!r}; names in servers.json must not contain /")
     if not isinstance(entry, dict):
-        return HostServer(ours, None, ("it is not a valid server entry",))
+        return HostServer(server_name, None, ("it is not a valid server entry",))
     try:
         translated = translate(host, entry, inputs, losses)
         if translated is not None:
-            _check(ours, translated, losses)
+            _check(server_name, translated, losses)
     except (ConfigError, TypeError, ValueError, AttributeError, KeyError) as error:
         problem = error.problem if isinstance(error, ConfigError) else "its entry is not valid"
-        return HostServer(ours, None, (*losses.sentences, problem))
-    return HostServer(ours, translated, tuple(losses.sentences))
+        return HostServer(server_name, None, (*losses.sentences, problem))
+    return HostServer(server_name, translated, tuple(losses.sentences))
 
 
 def _check(name: str, entry: Entry, losses: Losses) -> None:
@@ -180,4 +180,4 @@ def _check(name: str, entry: Entry, losses: Losses) -> None:
     switched_off = {key: value for key, value in entry.items() if key not in ("enabled", "disabled")}
     server = configuration.server_from_mapping(name, {**switched_off, "disabled": True})
     for warning in server.warnings:
-        losses.say(warning)
+        losses.add(warning)

@@ -27,7 +27,7 @@ class Losses:
     is_unusable: bool = False
     """True if the server cannot start with the translated entry; it is imported disabled."""
 
-    def say(self, sentence: str) -> None:
+    def add(self, sentence: str) -> None:
         """Add a sentence, unless it was added before."""
         if sentence not in self.sentences:
             self.sentences.append(sentence)
@@ -45,18 +45,18 @@ def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any
     translated = _TRANSLATIONS.get(host, _plain)(dict(entry), losses)
     if translated is None:
         return None
-    carried = _carried(translated, losses)
+    known_entry = _select_known_keys(translated, losses)
     if host in _WITH_VARIABLES:
-        carried = _with_our_variables(carried, host, inputs, losses)
+        known_entry = _translate_variables(known_entry, host, inputs, losses)
     elif any("${" in text for text in strings_of(entry)):
-        losses.say("${…} is literal text in the other host, but a variable here")
+        losses.add("${…} is literal text in the other host, but a variable here")
     for key in ("cwd", "envFile"):
-        if key in carried and not _ABSOLUTE.match(str(carried[key])):
-            losses.say(f"{key}: here a relative path begins at the folder of the configuration file")
+        if key in known_entry and not _ABSOLUTE.match(str(known_entry[key])):
+            losses.add(f"{key}: here a relative path begins at the folder of the configuration file")
     if losses.is_unusable:
-        carried.pop("enabled", None)
-        carried["disabled"] = True
-    return carried
+        known_entry.pop("enabled", None)
+        known_entry["disabled"] = True
+    return known_entry
 
 
 def strings_of(value: Any) -> list[str]:
@@ -79,7 +79,7 @@ def _windsurf(entry: Entry, losses: Losses) -> Entry | None:  # noqa: ARG001 - a
 
 def _gemini(entry: Entry, losses: Losses) -> Entry | None:
     if entry.pop("trust", False) is True:
-        losses.say('trust: it lets all calls run without approval; here "autoApprove": ["*"] does that')
+        losses.add('trust: it lets all calls run without approval; here "autoApprove": ["*"] does that')
     if "url" in entry and "httpUrl" not in entry and "type" not in entry:
         entry["type"] = "sse"
     if entry.get("httpUrl") and entry.get("url"):
@@ -112,23 +112,23 @@ def _codex(entry: Entry, losses: Losses) -> Entry | None:
     if approved:
         entry["autoApprove"] = approved
     if entry.pop("default_tools_approval_mode", None) == "approve":
-        losses.say('default_tools_approval_mode: here "autoApprove": ["*"] lets all calls run without approval')
+        losses.add('default_tools_approval_mode: here "autoApprove": ["*"] lets all calls run without approval')
     return entry
 
 
 def _goose(entry: Entry, losses: Losses) -> Entry | None:
     kind = entry.pop("type", "stdio")
     if kind not in ("stdio", "sse", "streamable_http"):
-        losses.say(f"it is a part of goose ({kind}), not a server")
+        losses.add(f"it is a part of goose ({kind}), not a server")
         return None
     if kind != "stdio":
         entry["type"] = "sse" if kind == "sse" else "http"
-    for theirs, ours in (("cmd", "command"), ("envs", "env"), ("uri", "url"), ("timeout", "toolTimeout")):
-        if (value := entry.pop(theirs, None)) is not None:
-            entry[ours] = value
+    for host_key, key in (("cmd", "command"), ("envs", "env"), ("uri", "url"), ("timeout", "toolTimeout")):
+        if (value := entry.pop(host_key, None)) is not None:
+            entry[key] = value
     if keys := entry.pop("env_keys", None):
         entry["env"] = dict(entry.get("env") or {}) | {key: f"${{{key}}}" for key in keys}
-        losses.say(f"the values of {', '.join(keys)} are in the keyring of goose: set variables of these names")
+        losses.add(f"the values of {', '.join(keys)} are in the keyring of goose: set variables of these names")
     if tools := entry.pop("available_tools", None):
         entry["enabledTools"] = tools
     for key in ("name", "display_name", "bundled"):
@@ -143,7 +143,7 @@ def _zed(entry: Entry, losses: Losses) -> Entry | None:
         entry["command"] = command.get("path")
         entry |= {key: command[key] for key in ("args", "env", "timeout") if command.get(key)}
     if not entry.get("command") and not entry.get("url"):
-        losses.say("an extension of Zed starts it" if source == "extension" or "settings" in entry else "it is empty")
+        losses.add("an extension of Zed starts it" if source == "extension" or "settings" in entry else "it is empty")
         return None
     timeout = entry.pop("timeout", None)
     if isinstance(timeout, int | float):  # seconds in current versions, milliseconds in older ones
@@ -153,7 +153,7 @@ def _zed(entry: Entry, losses: Losses) -> Entry | None:
     return entry
 
 
-def _carried(entry: Entry, losses: Losses) -> Entry:
+def _select_known_keys(entry: Entry, losses: Losses) -> Entry:
     """Return the keys of an entry that exist here; all others are reported, except for descriptions and icons."""
     known, unknown = Node(entry).known(SERVER_KEYS, SERVER_ALIASES)
     _drop(dict(unknown), [key for key in unknown if key not in _SILENT], losses)
@@ -165,7 +165,7 @@ def _drop(entry: Entry, keys: Any, losses: Losses, path: str = "") -> None:
     for key in keys:
         if key in entry:
             del entry[key]
-            losses.say(f"{path}{key}: there is no such setting here")
+            losses.add(f"{path}{key}: there is no such setting here")
 
 
 _ABSOLUTE = re.compile(r"[/\\~]|\$\{|[A-Za-z]:[/\\]")
@@ -181,37 +181,43 @@ _WITH_VARIABLES = {
 """The hosts that expand variables in their configuration."""
 
 
-def _with_our_variables(entry: Entry, host: HostName, inputs: Mapping[str, Any], losses: Losses) -> Entry:
+def _translate_variables(entry: Entry, host: HostName, inputs: Mapping[str, Any], losses: Losses) -> Entry:
     def replace_text(node: Node) -> str:
         text = str(node.value)
         if host is HostName.GEMINI_CLI:
             text = _SHELL_VARIABLE.sub(r"${\1}", text)
-        return _REFERENCE.sub(lambda found: _our_variable(found[1], inputs, losses), text)
+        return _REFERENCE.sub(lambda found: _translate_variable(found[1], inputs, losses), text)
 
     replaced = Node(entry).with_strings(replace_text).value
     assert isinstance(replaced, dict)
     return replaced
 
 
-def _our_variable(inside: str, inputs: Mapping[str, Any], losses: Losses) -> str:
-    """Return the text of ``servers.json`` for a variable of another host."""
-    if inside in ("pathSeparator", "/"):
+def _translate_variable(reference: str, inputs: Mapping[str, Any], losses: Losses) -> str:
+    """Return the text of ``servers.json`` for a reference ``${…}`` of another host.
+
+    Args:
+        reference: The text between the braces.
+        inputs: The definitions of VS Code's ``${input:…}``, by their ids.
+        losses: Gets a sentence if the user has to do something.
+    """
+    if reference in ("pathSeparator", "/"):
         return os.sep
-    if inside == "workspaceFolder":
-        losses.say("here ${workspaceFolder} is the folder of the configuration file")
-    kind, has_kind, name = inside.partition(":")
+    if reference == "workspaceFolder":
+        losses.add("here ${workspaceFolder} is the folder of the configuration file")
+    kind, has_kind, name = reference.partition(":")
     if kind == "input":
         variable = re.sub(r"\W+", "_", name).upper()
         definition = inputs.get(name)
         about = definition.get("description", "") if isinstance(definition, dict) else ""
-        losses.say(f"the other host asks for ${{input:{name}}}{f' ({about})' if about else ''}: set {variable}")
+        losses.add(f"the other host asks for ${{input:{name}}}{f' ({about})' if about else ''}: set {variable}")
         default = definition.get("default") if isinstance(definition, dict) else None
         return f"${{{variable}:-{default}}}" if default and not re.search(r"[{}]", str(default)) else f"${{{variable}}}"
-    is_ours = not has_kind or kind == "env" or name.startswith("-")
-    if not is_ours or inside == "workspaceFolderBasename":
+    is_supported = not has_kind or kind == "env" or name.startswith("-")
+    if not is_supported or reference == "workspaceFolderBasename":
         losses.is_unusable = True
-        losses.say(f"${{{inside}}} is not supported here: replace it by a value, then enable the server")
-    return f"${{{inside}}}"
+        losses.add(f"${{{reference}}} is not supported here: replace it by a value, then enable the server")
+    return f"${{{reference}}}"
 
 
 _SILENT = frozenset(

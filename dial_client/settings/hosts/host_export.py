@@ -64,7 +64,7 @@ def write_host_text(host: HostName, servers: Mapping[str, Entry]) -> tuple[str, 
         translated = _WRITERS.get(host, _for_most)(name, dict(entry), losses)
         for key in [key for key in translated if key not in _KEYS[host]]:
             del translated[key]
-            losses.say(f"{key}: the host has no such setting")
+            losses.add(f"{key}: the host has no such setting")
         translated = _with_host_variables(translated, host, losses)
         sentences += [f"{name}: {sentence}" for sentence in losses.sentences]
         if "url" in entry and host is HostName.CLAUDE_DESKTOP:
@@ -96,9 +96,9 @@ def _gemini(name: str, entry: Entry, losses: Losses) -> Entry:
     kind = entry.pop("type", None)
     if "url" in entry and kind != "sse":
         entry["httpUrl"] = entry.pop("url")
-    for ours, theirs in (("enabledTools", "includeTools"), ("disabledTools", "excludeTools")):
-        if ours in entry:
-            entry[theirs] = entry.pop(ours)
+    for key, host_key in (("enabledTools", "includeTools"), ("disabledTools", "excludeTools")):
+        if key in entry:
+            entry[host_key] = entry.pop(key)
     return entry
 
 
@@ -121,14 +121,14 @@ def _codex(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - 
         entry["env_http_headers"] = from_env
     if plain := {key: str(value) for key, value in headers.items() if key not in from_env}:
         entry["http_headers"] = plain
-    for ours, theirs in (
+    for key, host_key in (
         ("startupTimeout", "startup_timeout_sec"),
         ("toolTimeout", "tool_timeout_sec"),
         ("enabledTools", "enabled_tools"),
         ("disabledTools", "disabled_tools"),
     ):
-        if ours in entry:
-            entry[theirs] = entry.pop(ours)
+        if key in entry:
+            entry[host_key] = entry.pop(key)
     return entry
 
 
@@ -145,9 +145,9 @@ def _goose(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - 
         entry["env_keys"] = keys
     if plain := {key: value for key, value in env.items() if key not in keys}:
         entry["envs"] = plain
-    for ours, theirs in (("command", "cmd"), ("toolTimeout", "timeout"), ("enabledTools", "available_tools")):
-        if ours in entry:
-            entry[theirs] = entry.pop(ours)
+    for key, host_key in (("command", "cmd"), ("toolTimeout", "timeout"), ("enabledTools", "available_tools")):
+        if key in entry:
+            entry[host_key] = entry.pop(key)
     return entry
 
 
@@ -175,9 +175,9 @@ def _with_host_variables(entry: Entry, host: HostName, losses: Losses) -> Entry:
     elif host in _PLAIN_REFERENCE:
         entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(r"${\1}", str(leaf.value))).value
     elif any("${" in text for text in strings_of(entry)):
-        losses.say("the host does not expand variables: replace ${…} by values")
+        losses.add("the host does not expand variables: replace ${…} by values")
     if host in _ENV_REFERENCE and any(":-" in text for text in strings_of(entry)):
-        losses.say("the host does not support defaults of variables: write ${env:NAME} instead of ${NAME:-…}")
+        losses.add("the host does not support defaults of variables: write ${env:NAME} instead of ${NAME:-…}")
     return entry
 
 

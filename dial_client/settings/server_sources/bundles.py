@@ -156,8 +156,8 @@ def bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> d
 
 def _find_member(bundle: Bundle, folder: Path, command: str) -> str:
     """Return the path of a command that is a member of the archive; any other command is returned unchanged."""
-    below = command.replace("\\", "/").removeprefix(f"{folder.as_posix()}/")
-    for name in (below, f"{below}.exe") if sys.platform == "win32" else (below,):
+    member = command.replace("\\", "/").removeprefix(f"{folder.as_posix()}/")
+    for name in (member, f"{member}.exe") if sys.platform == "win32" else (member,):
         path = _path_of(name)
         if str(path) in bundle.members:
             return str(folder.joinpath(*path.parts))
@@ -197,10 +197,10 @@ def _names(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> Iterato
         value = values.get(option.key, option.default)
         if value is None and option.is_secret:
             value = f"${{{secret_variable(bundle, option)}}}" if option.is_required else ""
-        placed = _with_places("" if value is None else value, places)
-        if option.key not in values and not option.is_secret and "${" in str(placed).replace("${userHome}", ""):
+        expanded = _with_places("" if value is None else value, places)
+        if option.key not in values and not option.is_secret and "${" in str(expanded).replace("${userHome}", ""):
             raise ConfigError(f"a default in its manifest.json reads an environment variable: {option.key}")
-        yield f"user_config.{option.key}", placed
+        yield f"user_config.{option.key}", expanded
 
 
 def _with_places(value: Value, places: Mapping[str, str]) -> Value:
@@ -249,7 +249,7 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> None:
     members = archive.infolist()
     if len(members) > MAX_MEMBERS:
         raise ConfigError(f"a bundle has at most {MAX_MEMBERS:,} members")
-    left = MAX_BYTES
+    remaining = MAX_BYTES
     for member in members:
         path = _path_of(member.filename)
         is_link = stat.S_ISLNK(member.external_attr >> 16)
@@ -262,8 +262,8 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with archive.open(member) as source, target.open("xb") as file:
             while chunk := source.read(_CHUNK):
-                left -= len(chunk)
-                if left < 0:
+                remaining -= len(chunk)
+                if remaining < 0:
                     raise ConfigError(f"a bundle has at most {MAX_BYTES:,} bytes")
                 file.write(chunk)
         if member.external_attr >> 16 & stat.S_IXUSR:

@@ -126,8 +126,8 @@ def _of_package(package: Mapping[str, Any]) -> RegistryChoice:
     runtime = list(_arguments(package.get("runtimeArguments"), notes))
     if kind == "oci" and runtime[:1] == ["run"]:
         runtime = runtime[1:]
-    at = len(words) - 1  # the package is the last word, after the arguments of its runner
-    args = [*words[:at], *(word for word in runtime if word not in words), *words[at:]]
+    index = len(words) - 1  # the package is the last word, after the arguments of its runner
+    args = [*words[:index], *(word for word in runtime if word not in words), *words[index:]]
     args += _arguments(package.get("packageArguments"), notes)
     entry: Entry = {"command": runner, "args": args} | ({"env": env} if env else {})
     return RegistryChoice(kind, entry, tuple(notes))
@@ -213,7 +213,7 @@ def _value(item: Mapping[str, Any], name: str, notes: list[str]) -> str | None:
     if isinstance(item.get("default"), str):
         return _literal(item["default"])
     if item.get("isRequired") or item.get("isSecret"):
-        return _asked(name, about, notes)
+        return _require_variable(name, about, notes)
     notes.append(f"{name} is optional, and is not set{f': {about}' if about else ''}")
     return None
 
@@ -226,8 +226,10 @@ def _filled(text: str, variables: Any, notes: list[str]) -> str:
         variable = known.get(found[1])
         if not isinstance(variable, dict):
             return found[0]
-        given = variable.get("value") or variable.get("default")
-        return _literal(str(given)) if given else _asked(found[1], str(variable.get("description") or ""), notes)
+        text = variable.get("value") or variable.get("default")
+        return (
+            _literal(str(text)) if text else _require_variable(found[1], str(variable.get("description") or ""), notes)
+        )
 
     return re.sub(r"\{([^{}]+)\}", replaced, _literal(text))
 
@@ -245,7 +247,7 @@ def _literal(text: str) -> str:
     return text
 
 
-def _asked(name: str, about: str, notes: list[str]) -> str:
+def _require_variable(name: str, about: str, notes: list[str]) -> str:
     """Return a reference to an environment variable for a value, and add a note that it must be set."""
     variable = re.sub(r"\W+", "_", name).strip("_").upper() or "VALUE"
     notes.append(f"set the variable {variable}{f': {about}' if about else ''}")
