@@ -103,8 +103,11 @@ eval-quick: $(DEMO)  ## the same with 40 cases of the half that prompts are tune
 eval-speed: $(DEMO)  ## tokens a second of the embedded model through this host and bare, by turns
 	$(BIN)/python -m evals.speed
 
-$(BIN)/python:
+# The pip that older Pythons bring along takes twice the time.
+$(BIN)/python: requirements-pip.lock
 	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) requirements-pip.lock
+	@touch $@
 
 $(DEMO): requirements-demo.lock pyproject.toml | $(BIN)/python
 	$(INSTALL) requirements-demo.lock
@@ -150,6 +153,8 @@ $(ATTACK): benchmarks/attack/requirements.txt | $(TEST)
 
 lock: | $(BIN)/python  ## pin the dependencies anew, for every platform and Python
 	$(PIP) install 'uv>=0.9'
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  requirements-pip.in --output-file requirements-pip.lock --quiet --no-emit-index-url --no-emit-find-links --upgrade
 	for extra in demo test; do \
 	  $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    --extra local --extra demo $$( [ $$extra = test ] && echo --extra test ) requirements-build.in pyproject.toml \

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ from tests.support.durable_worker import ROUNDS
 from tests.support.program import LONG, start_python
 from tests.support.temporary_stores import database_url, needs_postgres
 
-pytest.importorskip("dbos", reason="DBOS is not installed: pip install 'dial-client[durable]'")
-pytestmark = pytest.mark.anyio
+needs_dbos = pytest.mark.skipif(
+    find_spec("dbos") is None, reason="DBOS is not installed: pip install 'dial-client[durable]'"
+)
+pytestmark = [pytest.mark.anyio, needs_dbos]
 
 TURNS = 50
 ROUND = {"text": "Let me see.", "tool_calls": [{"name": "look", "arguments": {}}]}

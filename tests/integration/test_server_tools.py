@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from anthropic.types import ToolUnionParam
-from openai.types.responses import ResponseIncludable, ToolParam
 from pydantic import TypeAdapter
 
 from dial_client import DialClient, Finished, Message, ToolCallFinished, ToolCallStarted
@@ -332,16 +330,17 @@ async def test_failed_searches_and_searches_without_a_result_are_failed_calls() 
     assert [record.result.error for record in turn.tool_calls] == ["max_uses_exceeded", "the endpoint sent no result"]
 
 
-@pytest.mark.parametrize(
-    ("wire", "kind", "names"),
-    [
+def test_the_tools_have_the_types_of_the_sdks() -> None:
+    from anthropic.types import ToolUnionParam  # the SDKs take seconds to import: only the worker of this test does
+    from openai.types.responses import ResponseIncludable, ToolParam
+
+    tools: list[tuple[Wire, Any, tuple[str, ...]]] = [
         (Wire.MESSAGES, ToolUnionParam, ("web_search", "web_fetch", "code_execution")),
         (Wire.RESPONSES, ToolParam, ("web_search", "code_execution", "image_generation")),
-    ],
-)
-def test_the_tools_have_the_types_of_the_sdks(wire: Wire, kind: Any, names: tuple[str, ...]) -> None:
-    for tool in build_server_tools(names, wire.value).tools:
-        assert TypeAdapter(kind).validate_python(tool) == tool
+    ]
+    for wire, kind, names in tools:
+        for tool in build_server_tools(names, wire.value).tools:
+            assert TypeAdapter(kind).validate_python(tool) == tool
     included = build_server_tools(["web_search", "code_execution", {"type": "file_search"}], "responses").included
     assert [TypeAdapter(ResponseIncludable).validate_python(name) for name in included] == included
 
