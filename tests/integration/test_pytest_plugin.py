@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.model_endpoint import Call, Say, model_endpoint
+from tests.support.program import PIPES, run_to_end, start_python
 
 pytestmark = pytest.mark.once
 
@@ -77,21 +78,8 @@ def write_tests(folder: Path, plugin: str) -> None:
 
 
 def run_pytest(folder: Path, *options: str, **environ: str) -> str:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "dial_client.pytest_plugin",
-        *options,
-    ]
-    environment = os.environ | NAMED_PLUGINS | environ
-    ended = subprocess.run(
-        [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
-    )
+    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "dial_client.pytest_plugin", *options]
+    ended = run_to_end(start_python(folder, arguments, env=os.environ | NAMED_PLUGINS | environ, **PIPES))
     return ended.stdout + ended.stderr
 
 

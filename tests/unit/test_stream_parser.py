@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 import tracemalloc
 from collections.abc import Callable
+from cProfile import Profile
 from functools import partial
 from itertools import pairwise
 from random import Random
@@ -142,19 +142,9 @@ SIZES = (2_000, 4_000)
 
 def count_calls(work: Callable[[], object]) -> int:
     """Return the number of Python and C function calls that `work` makes."""
-    count = 0
-
-    def on_event(frame: object, event: str, argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(on_event)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
+    profile = Profile()
+    profile.runcall(work)
+    return sum(entry.callcount for entry in profile.getstats())
 
 
 @pytest.mark.once
