@@ -54,8 +54,8 @@ class ConfigError(DialError):
     """The column number, counted from 1; 0 if it is unknown."""
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.path, self.line, self.column) if part)
-        problem = f"{place}: {self.problem}" if place else self.problem
+        position = ":".join(str(part) for part in (self.path, self.line, self.column) if part)
+        problem = f"{position}: {self.problem}" if position else self.problem
         return f"{problem} ({self.hint})" if self.hint else problem
 
 

@@ -103,7 +103,9 @@ async def main() -> None:
     print("| answers, tokens              | per s  | first s |")
     print("|------------------------------|--------|---------|")
     print(_row("through the host, 8 tools", host), _row("bare runtime", bare), sep="\n")
-    ratio = statistics.median(with_host.rate / alone.rate for with_host, alone in zip(host, bare, strict=True))
+    ratio = statistics.median(
+        with_host.rate / without_host.rate for with_host, without_host in zip(host, bare, strict=True)
+    )
     print(f"\ntokens a second, ratio of host to bare runtime: {ratio:.2f}")
     print(f"first text of the first question: {first.first_text:.2f} s, of the second: {second.first_text:.2f} s")
     print(f"first text of a question after the others: {third.first_text:.2f} s")

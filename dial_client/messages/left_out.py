@@ -8,9 +8,9 @@ from typing import Any
 from dial_client.text.safe_text import one_line
 
 
-def add_note(notes: list[str], what: str) -> None:
+def add_note(notes: list[str], omitted: str) -> None:
     """Add the note that `what` is left out, unless the notes contain it already."""
-    note = f"left out: {what}"
+    note = f"left out: {omitted}"
     if note not in notes:
         notes.append(note)
 

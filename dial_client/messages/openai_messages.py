@@ -162,8 +162,8 @@ def _read_call(call: Mapping[str, Any]) -> dict[str, Any]:
             arguments = json.loads(text or "{}")
         except (ValueError, RecursionError):
             arguments = None
-    own = {"id": call["id"], "name": function["name"], "arguments": arguments}
-    return own if isinstance(arguments, Mapping) else own | {"arguments": {}, "unreadable": str(text)}
+    request = {"id": call["id"], "name": function["name"], "arguments": arguments}
+    return request if isinstance(arguments, Mapping) else request | {"arguments": {}, "unreadable": str(text)}
 
 
 def _get_extra(call: Mapping[str, Any]) -> dict[str, Any]:

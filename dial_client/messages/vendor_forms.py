@@ -89,10 +89,10 @@ class VendorForms:
         messages = []
         for item in _to_items(data):
             try:
-                own = read_openai(item, provider, notes)
+                message = read_openai(item, provider, notes)
             except (KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f"not a message of chat completions: {error!r}") from error
-            messages.append(cls._read(own, names))
+            messages.append(cls._read(message, names))
         return messages[0] if is_single else messages
 
     @overload
@@ -137,7 +137,7 @@ class VendorForms:
                 found = read_anthropic(item, names, provider, notes)
             except (KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f"not a message of the Messages API: {error!r}") from error
-            messages += [cls._read(own, names) for own in found]
+            messages += [cls._read(message, names) for message in found]
         if not isinstance(data, Mapping):
             return messages
         if len(messages) != 1:
@@ -145,12 +145,12 @@ class VendorForms:
         return messages[0]
 
     @classmethod
-    def _read(cls, own: dict[str, Any], names: dict[str, str]) -> Self:
+    def _read(cls, message: dict[str, Any], names: dict[str, str]) -> Self:
         """Return the message; the result of a call gets the name of its tool."""
-        names |= {call["id"]: call["name"] for call in own.get("tool_calls", ())}
-        if own["role"] == "tool" and "name" not in own and own.get("tool_call_id") in names:
-            own["name"] = names[own["tool_call_id"]]
-        return cls.from_dict(own)
+        names |= {call["id"]: call["name"] for call in message.get("tool_calls", ())}
+        if message["role"] == "tool" and "name" not in message and message.get("tool_call_id") in names:
+            message["name"] = names[message["tool_call_id"]]
+        return cls.from_dict(message)
 
 
 def to_openai(messages: Iterable[VendorForms], notes: list[str] | None = None) -> list[dict[str, Any]]:
