@@ -62,7 +62,7 @@ class TurnPersister(TurnObserver):
         self._stored += len(added)
 
     async def on_ending(self, turn: TurnHandle) -> None:
-        """Store the last messages and release the conversation; if the turn was abandoned, only let the lease expire.
+        """Store the last messages and release the conversation; for an abandoned turn, only end the lease.
 
         Raises as `on_message`.
         """

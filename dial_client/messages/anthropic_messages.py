@@ -25,7 +25,7 @@ def write_anthropic(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]
 
     Args:
         data: The message in the form of `Message.to_dict`.
-        notes: A list to which a note on each part that this API cannot represent is added.
+        notes: Receives a note on each part that this API cannot represent.
     """
     role, content = data["role"], data["content"]
     if role == "assistant":
@@ -46,7 +46,7 @@ def read_anthropic(
         data: A message of the Messages API.
         names: The tool name of each earlier call, by the call's id.
         provider: The name of the provider to which thinking and signatures are sent back.
-        notes: A list to which a note on each part that a `Message` cannot represent is added.
+        notes: Receives a note on each part that a `Message` cannot represent.
 
     Raises:
         ValueError: The role is unknown, or a block is of the wrong type.

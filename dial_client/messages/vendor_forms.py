@@ -26,8 +26,8 @@ class VendorForms:
         """Return the message in the form of chat completions: ``{"role": "user", "content": "…"}``.
 
         Args:
-            notes: A list to which a note is added on each part that the API cannot represent: images in results, marks
-                of untrusted content, the reasoning of another provider.
+            notes: Receives a note on each part that the API cannot represent: images in results, marks of untrusted
+                content, the reasoning of another provider.
         """
         from dial_client.messages.openai_messages import write_openai
 
@@ -40,7 +40,7 @@ class VendorForms:
         """Return the message in the form of the Messages API; the result of a call becomes a message of the user.
 
         Args:
-            notes: A list to which a note is added on each part that the API cannot represent, as for `to_openai`.
+            notes: Receives a note on each part that the API cannot represent, as for `to_openai`.
         """
         from dial_client.messages.anthropic_messages import write_anthropic
 
@@ -75,8 +75,7 @@ class VendorForms:
             data: A dictionary in the API's form (``message.model_dump()`` of the SDK), or a list of dictionaries.
             provider: The provider to which reasoning and signatures are sent back, such as ``dial.model_name``; by
                 default only `to_openai` uses them.
-            notes: A list to which a note is added on each part that a `Message` cannot represent, such as an image that
-                is only a URL.
+            notes: Receives a note on each part that a `Message` cannot represent, such as an image that is only a URL.
 
         Raises:
             ValueError: A dictionary is not a message of chat completions.
@@ -121,7 +120,7 @@ class VendorForms:
             data: A dictionary in the API's form (``message.model_dump()`` of the SDK), or a list of dictionaries.
             provider: The provider to which thinking and signatures are sent back, such as ``dial.model_name``; by
                 default only `to_anthropic` uses them.
-            notes: A list to which a note is added on each part that a `Message` cannot represent.
+            notes: Receives a note on each part that a `Message` cannot represent.
 
         Raises:
             ValueError: A dictionary is not a message of the Messages API, or a single one has the results of several
@@ -158,7 +157,7 @@ def to_openai(messages: Iterable[VendorForms], notes: list[str] | None = None) -
 
     Args:
         messages: The messages; nothing is added or moved to make the conversation valid.
-        notes: A list for notes, as for `Message.to_openai`.
+        notes: Receives notes, as for `Message.to_openai`.
     """
     return [message.to_openai(notes) for message in messages]
 
@@ -168,7 +167,7 @@ def to_anthropic(messages: Iterable[VendorForms], notes: list[str] | None = None
 
     Args:
         messages: The messages; nothing is added or moved to make the conversation valid.
-        notes: A list for notes, as for `Message.to_openai`.
+        notes: Receives notes, as for `Message.to_openai`.
     """
     written: list[dict[str, Any]] = []
     for message in messages:

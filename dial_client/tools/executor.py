@@ -246,7 +246,7 @@ class ToolExecutor:
             change = difference(definition(route.spec), definition(current.spec)) if current is not route else ""
             if not change:
                 return _Cleared(current, call), None
-        return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool keeps changing.")
+        return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool does not stop changing.")
 
     async def _approve(
         self,

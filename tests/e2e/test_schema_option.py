@@ -43,4 +43,4 @@ def test_the_json_output_has_the_answer_in_its_output_field(tmp_path: Path) -> N
 def test_an_invalid_schema_file_is_an_error_with_its_place(tmp_path: Path) -> None:
     ran = ask(tmp_path, [], schema='{"type":\n 3,}')
     assert ran.returncode == 2
-    assert "schema.json:2:4: this is no JSON" in ran.stderr
+    assert "schema.json:2:4: this is not JSON" in ran.stderr
