@@ -1,7 +1,7 @@
 """Everything the public methods raise, apart from cancellation.
 
 DialError
-├── ConfigError                the configuration, a model's name or an option is wrong; the text says where and what to do
+├── ConfigError                the configuration, a model's name or an option is wrong; says where and what to do
 ├── ServerError                an error of one MCP server
 │   ├── ServerStartError       the server could not be started, or not in time
 │   └── ServerGone             the server's process ended, or its connection broke
