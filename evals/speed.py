@@ -1,8 +1,9 @@
 """Measures the overhead of this host over the embedded model's runtime: ``python -m evals.speed``.
 
-The same process answers each question through `LocalProvider`, and without the host: one HTTP request with the prompt
-of the answer. Tokens a second are measured on the streamed answers, which have one piece for each token. The time to
-the first text is also measured for the first questions with eight tools, whose prompt is new to the runtime.
+The same weights in the same process answer each question twice, alternately: through `LocalProvider`, and without the
+host, by one HTTP request with the prompt of the answer. Tokens a second are measured on the streamed answers, which
+have one piece for each token. The time to the first text is also measured for two questions with eight tools before all
+others, while their prompt is new to the runtime, and for one question after them.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _write_reply(data: Mapping[str, Any], notes: list[str]) -> Any:
     if not calls:
         return content
     if any("unreadable" in call for call in calls):
-        add_note(notes, "arguments of a call that are no JSON object")
+        add_note(notes, "arguments of a call that are not a JSON object")
     uses = [{"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["arguments"]} for call in calls]
     return [*([{"type": "text", "text": content}] if content else []), *uses]
 
