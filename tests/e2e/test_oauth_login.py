@@ -63,7 +63,7 @@ def test_a_login_works_in_a_browser_opened_by_the_user(server: Guarded, tmp_path
             output += line
         with httpx2.Client(trust_env=False, follow_redirects=True) as client:
             page = client.get(address[0])
-        assert "you can close this page" in page.text
+        assert "You can close this page" in page.text
         assert login.wait(LONG) == 0
 
 

@@ -166,7 +166,7 @@ async def test_a_row_with_pickled_code_does_not_run_the_code(kind: str, tmp_path
         async with durable(store, "Hello.") as (_, turns):
             await over(rows, waiting, left, unnamed, step)
             for turn in (waiting, left, answered, failed, step):
-                with pytest.raises(DialError, match="could run programs"):
+                with pytest.raises(DialError, match="can run code"):
                     await turns.result(turn)
             with pytest.raises(DialError, match="cannot be read"):
                 await turns.result(unnamed)

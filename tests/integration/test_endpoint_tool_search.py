@@ -108,7 +108,7 @@ async def test_an_endpoint_that_refuses_tool_search_gets_the_search_tool_of_the_
     assert turn.text == "Done."
     assert list(offered(endpoint.requests[1])) == ["search_tools"]
     assert offered(endpoint.requests[2])["thing_42"] is False
-    assert [note for note in turn.notes if "does not search" in note]
+    assert [note for note in turn.notes if "does not support tool search" in note]
 
 
 async def test_tools_of_a_pinned_server_and_previously_called_tools_are_not_deferred() -> None:
