@@ -69,10 +69,10 @@ def main() -> None:
     )
     parser.add_argument("--smoke", action="store_true", help="small sizes and one sample, to test the benchmark itself")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
-    given = parser.parse_args()
+    options = parser.parse_args()
     os.environ["NO_PROXY"] = "*"  # all requests stay on this machine
-    rows = asyncio.run(run(given.only or names, smoke=given.smoke, repeat=given.repeat))
-    if given.json:
+    rows = asyncio.run(run(options.only or names, smoke=options.smoke, repeat=options.repeat))
+    if options.json:
         print(json.dumps(as_json(rows), indent=2))
     else:
         print(table(rows), "", machine(), sep="\n")

@@ -23,14 +23,14 @@ TURNS = 30
 REPLIES = [{"tool_calls": [{"name": "noop", "arguments": {}}]}, "Done."]
 
 
-async def measured(where: str) -> tuple[list[float], list[float]]:
+async def measured(database: str) -> tuple[list[float], list[float]]:
     """Return the milliseconds of each plain turn and of each durable turn."""
     server = MCPServer("noop")
     server.add_tool(lambda: "ok", name="noop", description="Does nothing.")
-    store, plain, durable = SQLStore(where), [], []
+    store, plain, durable = SQLStore(database), [], []
     async with DialClient({"noop": server}, ScriptedProvider(REPLIES * 2 * (TURNS + 1))) as dial:
         manager = ConversationManager(dial, store)
-        async with DurableTurns(dial, store, where.replace("talk.db", "turns.db")) as turns:
+        async with DurableTurns(dial, store, database.replace("talk.db", "turns.db")) as turns:
             for _ in range(TURNS + 1):
                 conversation = await manager.create()
                 started_at = time.perf_counter()
@@ -46,8 +46,8 @@ async def measured(where: str) -> tuple[list[float], list[float]]:
 def main() -> None:
     """Measure, and print both medians and their ratio."""
     with tempfile.TemporaryDirectory() as folder:
-        where = sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{Path(folder) / 'talk.db'}"
-        plain, durable = anyio.run(measured, where)
+        database = sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{Path(folder) / 'talk.db'}"
+        plain, durable = anyio.run(measured, database)
     plain_ms, durable_ms = statistics.median(plain), statistics.median(durable)
     ratio = durable_ms / plain_ms
     print(f"plain {plain_ms:.1f} ms   durable {durable_ms:.1f} ms   ratio {ratio:.2f}   median of {TURNS} turns each")

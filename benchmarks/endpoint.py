@@ -88,16 +88,16 @@ class _Model(asyncio.Protocol):
             self._respond(*request)
 
     def _next_request(self) -> tuple[str, bytes] | None:
-        head, found, rest = self._buffer.partition(b"\r\n\r\n")
+        head, found, body = self._buffer.partition(b"\r\n\r\n")
         if not found:
             return None
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         length = int(headers.get("content-length", 0))
-        if len(rest) < length:
+        if len(body) < length:
             return None
-        self._buffer = rest[length:]
-        return first.split(" ")[1], rest[:length]
+        self._buffer = body[length:]
+        return first.split(" ")[1], body[:length]
 
     def _respond(self, path: str, body: bytes) -> None:
         match path.strip("/").split("/"):
@@ -134,7 +134,7 @@ class _Model(asyncio.Protocol):
         for event in events:
             self._transport.write(event)
 
-    def _write_stamped(self, at: int, chunks: int, pace: float, begun: float) -> None:
+    def _write_stamped(self, at: int, chunks: int, pace: float, started_at: float) -> None:
         """Write a chunk with the time, and schedule the next chunk; a late chunk does not delay the next ones."""
         if self._transport.is_closing():
             return
@@ -144,8 +144,8 @@ class _Model(asyncio.Protocol):
         text = _STAMPED[at % len(_STAMPED)].format(10**15 + int(time.monotonic() * 1e6))
         [event, *_] = _build_events([{"content": text}], "stop", with_usage=False)
         self._transport.write(event)
-        due = begun + (at + 1) * pace
-        asyncio.get_running_loop().call_at(due, self._write_stamped, at + 1, chunks, pace, begun)
+        due = started_at + (at + 1) * pace
+        asyncio.get_running_loop().call_at(due, self._write_stamped, at + 1, chunks, pace, started_at)
 
 
 def _build_reply(

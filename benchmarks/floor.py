@@ -44,7 +44,7 @@ class Floor:
             if not message.tool_calls:
                 return message.content or ""
             calls = [(call.id, call.function) for call in message.tool_calls if call.type == "function"]
-            messages += await asyncio.gather(*(self.call(id_, made.name, made.arguments) for id_, made in calls))
+            messages += await asyncio.gather(*(self.call(id_, call.name, call.arguments) for id_, call in calls))
         return ""
 
     async def stream(self, messages: list[Any]) -> AsyncGenerator[str, None]:
@@ -85,7 +85,7 @@ async def connected(servers: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[l
     """Start the servers concurrently, each in its own task: a `Client` must be closed in the task that opened it."""
     stop = asyncio.Event()
 
-    async def own(entry: Mapping[str, Any], ready: asyncio.Future[Connected]) -> None:
+    async def run_server(entry: Mapping[str, Any], ready: asyncio.Future[Connected]) -> None:
         parameters = StdioServerParameters(command=entry["command"], args=entry["args"])
         async with Client(parameters, read_timeout_seconds=60) as client:
             ready.set_result((client, await _all_tools(client)))
@@ -94,7 +94,7 @@ async def connected(servers: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[l
     async with asyncio.TaskGroup() as group:
         started = [asyncio.get_running_loop().create_future() for _ in servers]
         for entry, ready in zip(servers.values(), started, strict=True):
-            group.create_task(own(entry, ready))
+            group.create_task(run_server(entry, ready))
         try:
             yield await asyncio.gather(*started)
         finally:

@@ -139,9 +139,9 @@ class _Model(BaseHTTPRequestHandler):
             self._send({"content": text[at : min(at + PIECE, first)]})
         assert isinstance(self.server, _ModelServer)
         self.server.may_go_on.wait()
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         for number, at in enumerate(range(first, len(text), TOKEN)):
-            time.sleep(max(0.0, began + number / TOKENS_A_SECOND - time.perf_counter()))
+            time.sleep(max(0.0, started_at + number / TOKENS_A_SECOND - time.perf_counter()))
             self._send({"content": text[at : at + TOKEN]})
             if self.server.is_done.is_set():
                 break
@@ -276,19 +276,19 @@ def measure_opening(chromium: Browser) -> list[float]:
     replies = "\n".join(_mixed(at) for at in range(19))
     messages = [{"role": ("user", "assistant")[at % 2], "content": replies if at % 2 else f"Number {at}"}
                 for at in range(MESSAGES)]  # fmt: skip
-    taken = []
+    times = []
     with tempfile.TemporaryDirectory() as folder, _page(chromium, Path(folder), "http://127.0.0.1:9/v1") as tab:
         post = (
             "fetch('conversations/import', {method: 'POST', body: JSON.stringify(%s), headers: {Authorization: "
             "'Bearer ' + sessionStorage.getItem('dial-token'), 'Content-Type': 'application/json'}})"
             ".then((response) => response.json())"
         )
-        made = tab.run(post % json.dumps(messages))["id"]
+        conversation_id = tab.run(post % json.dumps(messages))["id"]
         for _ in range(OPENINGS):
             tab.run("location.hash = '#/'")
             tab.until("!document.querySelector('.turn')")
-            taken.append(tab.run(f"({_OPEN})({json.dumps(made)})"))
-    return taken
+            times.append(tab.run(f"({_OPEN})({json.dumps(conversation_id)})"))
+    return times
 
 
 def _metrics(tab: Tab) -> dict[str, float]:
@@ -301,19 +301,19 @@ def main() -> None:
     cases = [*KINDS, "opening"]
     parser.add_argument("--only", action="append", choices=cases, metavar="CASE", help=f"one of {', '.join(cases)}")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="seconds during which frames are counted")
-    given = parser.parse_args()
+    options = parser.parse_args()
     if WHY_NOT:
         sys.exit(WHY_NOT)
-    rest = int(given.seconds * 1.5 + 5) * TOKENS_A_SECOND * TOKEN
+    remaining_chars = int(options.seconds * 1.5 + 5) * TOKENS_A_SECOND * TOKEN
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, browser(Path(folder)) as chromium:
-        for case in given.only or cases:
+        for case in options.only or cases:
             load = f"{os.getloadavg()[0]:.1f}"
             if case == "opening":
                 times = measure_opening(chromium)
                 print(f"opening milliseconds={' '.join(f'{each:.0f}' for each in times)} load={load}", flush=True)
                 continue
             width = sum(len(KINDS[case](at)) + 1 for at in range(1_000, 2_000)) / 1_000
-            result = asdict(measure_stream(chromium, case, LINES - round(rest / width), given.seconds))
+            result = asdict(measure_stream(chromium, case, LINES - round(remaining_chars / width), options.seconds))
             values = (
                 f"{name}={value:.2f}" if isinstance(value, float) else f"{name}={value}"
                 for name, value in result.items()

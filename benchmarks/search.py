@@ -59,8 +59,8 @@ class KeywordSearch:
 
     def search(self, query: str, limit: int = OFFERED) -> tuple[ToolSpec, ...]:
         """Return the tools that share the most words with the query; tools with equal counts are sorted by name."""
-        asked = _words(query)
-        counts = [(len(asked & words), tool) for tool, words in self._words]
+        query_words = _words(query)
+        counts = [(len(query_words & words), tool) for tool, words in self._words]
         ranked = sorted((pair for pair in counts if pair[0]), key=lambda pair: -pair[0])
         return tuple(tool for _, tool in ranked[:limit])
 
@@ -69,17 +69,19 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-z0-9]+", text.lower()))
 
 
-def hit_rates(search: Search, asked: Sequence[Question]) -> dict[int, float]:
+def hit_rates(search: Search, question_set: Sequence[Question]) -> dict[int, float]:
     """Return, for each of `DEPTHS`, the share of questions with an expected tool among the first results."""
-    found = [[tool.name in question.expected for tool in search(question.text, max(DEPTHS))] for question in asked]
-    return {depth: sum(any(hits[:depth]) for hits in found) / len(asked) for depth in DEPTHS}
+    found = [
+        [tool.name in question.expected for tool in search(question.text, max(DEPTHS))] for question in question_set
+    ]
+    return {depth: sum(any(hits[:depth]) for hits in found) / len(question_set) for depth in DEPTHS}
 
 
-def compared(searches: Mapping[str, Search], asked: Sequence[Question]) -> dict[str, dict[int, float]]:
+def compared(searches: Mapping[str, Search], question_set: Sequence[Question]) -> dict[str, dict[int, float]]:
     """Return the hit rates of each search for all questions, for questions of models and for questions of people."""
     rates = {}
-    for kind in ("all", *sorted({question.asks for question in asked})):
-        of_kind = [question for question in asked if kind in ("all", question.asks)]
+    for kind in ("all", *sorted({question.asks for question in question_set})):
+        of_kind = [question for question in question_set if kind in ("all", question.asks)]
         for name, search in searches.items():
             rates[f"{name}, {kind} ({len(of_kind)})"] = hit_rates(search, of_kind)
     return rates
@@ -96,23 +98,25 @@ def tokens_of(offered: Iterable[ToolSpec]) -> int:
     return len(json.dumps([as_wire(tool) for tool in offered], ensure_ascii=False, separators=(",", ":")).encode()) // 4
 
 
-def tokens(search: Search, offered: Sequence[ToolSpec], asked: Sequence[Question]) -> Tokens:
+def tokens(search: Search, offered: Sequence[ToolSpec], question_set: Sequence[Question]) -> Tokens:
     """Return the tokens of offering every tool, and of offering the search tool and its results."""
-    found = [tokens_of([SEARCH_TOOL, *search(question.text, OFFERED)]) for question in asked]
+    found = [tokens_of([SEARCH_TOOL, *search(question.text, OFFERED)]) for question in question_set]
     return Tokens(tokens_of(offered), statistics.mean(found))
 
 
-def milliseconds(offered: Sequence[ToolSpec], asked: Sequence[Question], repeat: int) -> tuple[float, float, float]:
+def milliseconds(
+    offered: Sequence[ToolSpec], question_set: Sequence[Question], repeat: int
+) -> tuple[float, float, float]:
     """Return milliseconds: the median for building an index, and the median and maximum for a query."""
     builds, queries = [], []
     for _ in range(repeat):
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         index = SearchIndex(offered)
-        builds.append(1000 * (time.perf_counter() - began))
-        for question in asked:
-            began = time.perf_counter()
+        builds.append(1000 * (time.perf_counter() - started_at))
+        for question in question_set:
+            started_at = time.perf_counter()
             index.search(question.text)
-            queries.append(1000 * (time.perf_counter() - began))
+            queries.append(1000 * (time.perf_counter() - started_at))
     return statistics.median(builds), statistics.median(queries), max(queries)
 
 
@@ -136,21 +140,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__)
     parser.add_argument("--tuning", action="store_true", help="the questions the index was tuned on, with misses")
     parser.add_argument("--repeat", type=int, default=9, metavar="N", help="how often an index is built and timed")
-    given = parser.parse_args()
-    offered, asked = tools(), questions("tuning" if given.tuning else "reported")
+    options = parser.parse_args()
+    offered, question_set = tools(), questions("tuning" if options.tuning else "reported")
     index = SearchIndex(offered)
-    print(f"{len(asked)} questions ({'tuning' if given.tuning else 'reported'} set), {len(offered)} tools of", end=" ")
+    print(
+        f"{len(question_set)} questions ({'tuning' if options.tuning else 'reported'} set), {len(offered)} tools of",
+        end=" ",
+    )
     print(len({tool.server for tool in offered}), "servers\n")
     searches: dict[str, Search] = {"keywords": KeywordSearch(offered).search, "SearchIndex": index.search}
-    print(table(compared(searches, asked)), end="\n\n")
-    if given.tuning:
-        missed = [q for q in asked if not q.expected & {tool.name for tool in index.search(q.text, OFFERED)}]
+    print(table(compared(searches, question_set)), end="\n\n")
+    if options.tuning:
+        missed = [q for q in question_set if not q.expected & {tool.name for tool in index.search(q.text, OFFERED)}]
         print(*(f"missed: {question.text}" for question in missed), "", sep="\n")
-    used = tokens(index.search, offered, asked)
+    used = tokens(index.search, offered, question_set)
     print(f"tokens: all tools {used.all_tools:,}; search and {OFFERED} found {used.found:,.0f} on average", end=" ")
     print(f"({1 - used.found / used.all_tools:.1%} less)\n")
     for many in (offered, multiplied(offered, MANY)):
-        build, query, longest = milliseconds(many, asked, given.repeat)
+        build, query, longest = milliseconds(many, question_set, options.repeat)
         print(f"{len(many):>5} tools: build {build:6.1f} ms, query {query:5.2f} ms (longest {longest:.2f})")
     print("", machine(), sep="\n")
 

@@ -245,7 +245,7 @@ async def soak(calls: int, seed: int) -> dict[str, Any]:
     """Run the soak, and return its measurements."""
     # The client must restart a server as often as it is killed.
     restart_policy.MAX_DEATHS, restart_policy.FIRST_PAUSE, restart_policy.MAX_PAUSE = calls, 0.05, 0.1
-    began = time.monotonic()
+    started_at = time.monotonic()
     with servers() as (entries, webs):
         start = measure()
         async with DialClient(entries, limits=Limits(tool_timeout=TOOL_TIMEOUT)) as dial:
@@ -265,7 +265,7 @@ async def soak(calls: int, seed: int) -> dict[str, Any]:
     return {
         "moments": moments,
         "counts": dict(run.counts) | {"restarts": restarts},
-        "seconds": time.monotonic() - began,
+        "seconds": time.monotonic() - started_at,
         "problems": problems,
     }
 

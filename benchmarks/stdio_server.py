@@ -103,9 +103,9 @@ def main() -> None:
     parser.add_argument("--tools", type=int, default=1)
     parser.add_argument("--start-delay", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--call-delay", type=float, default=0.0, metavar="SECONDS")
-    given = parser.parse_args()
-    time.sleep(given.start_delay)
-    server = Server(given.name, given.tools, given.call_delay)
+    options = parser.parse_args()
+    time.sleep(options.start_delay)
+    server = Server(options.name, options.tools, options.call_delay)
     for line in sys.stdin.buffer:
         server.receive(line)
 

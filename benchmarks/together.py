@@ -56,10 +56,10 @@ async def connected(servers: dict[str, Any]) -> float:
 
 async def measured(servers: dict[str, Any], samples: int) -> dict[str, float]:
     """Return the median seconds for each server and for all together; the first sample is a warm-up."""
-    asked = {name: {name: entry} for name, entry in servers.items()} | {"all": servers}
-    seen: dict[str, list[float]] = {name: [] for name in asked}
+    groups = {name: {name: entry} for name, entry in servers.items()} | {"all": servers}
+    seen: dict[str, list[float]] = {name: [] for name in groups}
     for number in range(samples + 1):
-        for name, entries in asked.items():
+        for name, entries in groups.items():
             seconds = await connected(entries)
             if number:
                 seen[name].append(seconds)
@@ -70,19 +70,19 @@ def main() -> None:
     """Measure with the options of the command line; the exit code is 1 if all together take too long."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=5)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         subprocess.run(["git", "init", "-q", name], check=True)
         before = os.times()
-        seen = asyncio.run(measured(real_servers(folder), given.samples))
+        seen = asyncio.run(measured(real_servers(folder), options.samples))
         after = os.times()
     together = seen.pop("all")
     slowest = max(seen, key=lambda server: seen[server])
     for server, seconds in seen.items():
         print(f"{server:20} {seconds:6.2f} s alone")
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    cpu /= 2 * (given.samples + 1)  # each server started alone, and with the others
+    cpu /= 2 * (options.samples + 1)  # each server started alone, and with the others
     processors = os.cpu_count() or 1
     print(f"{'all':20} {together:6.2f} s, {together / seen[slowest]:.2f} x {slowest}, the slowest")
     print(f"{'their CPU time':20} {cpu:6.2f} s, on {processors} processors")

@@ -1,7 +1,7 @@
 """Everything the public methods raise, apart from cancellation.
 
 DialError
-├── ConfigError                the configuration, a model's name or an option is wrong; the text says where
+├── ConfigError                the configuration, a model's name or an option is wrong; says where and what to do
 ├── ServerError                an error of one MCP server
 │   ├── ServerStartError       the server could not be started, or not in time
 │   └── ServerGone             the server's process ended, or its connection broke
@@ -54,8 +54,8 @@ class ConfigError(DialError):
     """The column number, counted from 1; 0 if it is unknown."""
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.path, self.line, self.column) if part)
-        problem = f"{place}: {self.problem}" if place else self.problem
+        position = ":".join(str(part) for part in (self.path, self.line, self.column) if part)
+        problem = f"{position}: {self.problem}" if position else self.problem
         return f"{problem} ({self.hint})" if self.hint else problem
 
 

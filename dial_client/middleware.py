@@ -372,13 +372,13 @@ class MiddlewareChain:
 
 
 def _check(member: Middleware) -> Middleware:
-    given: object = member  # callers without a type checker may pass anything
-    if isinstance(given, type):
-        raise TypeError(f"middleware takes objects, not classes: middleware=[{given.__name__}(…)]")
-    name = type(given).__name__
-    if not isinstance(given, Middleware):
+    candidate: object = member  # callers without a type checker may pass anything
+    if isinstance(candidate, type):
+        raise TypeError(f"middleware takes objects, not classes: middleware=[{candidate.__name__}(…)]")
+    name = type(candidate).__name__
+    if not isinstance(candidate, Middleware):
         raise TypeError(f"{name} is not a middleware: make it a subclass of Middleware")
-    for attribute in dir(given):
+    for attribute in dir(candidate):
         if attribute.startswith("around_") and attribute not in _METHODS:
             from difflib import get_close_matches
 

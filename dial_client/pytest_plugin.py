@@ -47,8 +47,8 @@ def dial_recording(request: pytest.FixtureRequest) -> Iterator[Any]:
     from dial_client.testing.recorded_clients import DialRecording
 
     item = request.node
-    place = item.path.parent / "recordings" / item.path.stem / f"{_build_name(item)}.jsonl"
-    recording = DialRecording(Path(place), is_recorded=request.config.getoption("--dial-record"))
+    path = item.path.parent / "recordings" / item.path.stem / f"{_build_name(item)}.jsonl"
+    recording = DialRecording(Path(path), is_recorded=request.config.getoption("--dial-record"))
     yield recording
     try:
         recording.close(is_passed=item.stash.get(_PASSED, False))

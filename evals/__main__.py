@@ -35,46 +35,48 @@ from evals.tasks import SETS, Task, load, offers
 FORMATS = [format_.value for format_ in ToolFormat]
 
 
-async def evaluate_suite(given: argparse.Namespace, tell: Callable[[Judged], None]) -> None:
+async def evaluate_suite(options: argparse.Namespace, tell: Callable[[Judged], None]) -> None:
     """Run the suite, and call `tell` with the result of each case."""
-    models = configuration.load(given.config).models if given.config else {}
-    model = SharedProvider(open_provider(given.model, models=models, base_url=given.base_url))
+    models = configuration.load(options.config).models if options.config else {}
+    model = SharedProvider(open_provider(options.model, models=models, base_url=options.base_url))
     try:
         await model.prepare()
         with sample_repository() as repository:
-            cases = load_cases(given.set, repository)
+            cases = load_cases(options.set, repository)
             if shutil.which("git") is None:
                 cases = tuple(case for case in cases if not any(tool.startswith("git_") for tool in case.tools))
-            cases = quick(cases) if given.quick else cases
-            cases = tuple(case for case in cases if given.only in case.id and case.kind in given.kinds)[: given.limit]
-            for size in given.tools or ([3] if given.quick else [3, 8]):
-                await run_cases(cases, size, model, server_entries(repository), tell, given.format or "native")
+            cases = quick(cases) if options.quick else cases
+            cases = tuple(case for case in cases if options.only in case.id and case.kind in options.kinds)[
+                : options.limit
+            ]
+            for size in options.tools or ([3] if options.quick else [3, 8]):
+                await run_cases(cases, size, model, server_entries(repository), tell, options.format or "native")
     finally:
         await model.close()
 
 
-async def evaluate(given: argparse.Namespace, tell: Callable[[Outcome], None]) -> None:
+async def evaluate(options: argparse.Namespace, tell: Callable[[Outcome], None]) -> None:
     """Run the tasks that the command line selects, and call `tell` with each outcome."""
-    models = configuration.load(given.config).models if given.config else {}
-    model = SharedProvider(open_provider(given.model, models=models, base_url=given.base_url))
+    models = configuration.load(options.config).models if options.config else {}
+    model = SharedProvider(open_provider(options.model, models=models, base_url=options.base_url))
     spare = [tool.name for tool in await distractors.server.list_tools()]
     try:
         await model.prepare()
         with sample_repository() as repository:
-            tasks, servers = chosen(given, load(given.set, repository)), server_entries(repository)
-            for tool_format in [given.format] if given.format in FORMATS else FORMATS:
-                for size in given.tools or [1, 3, 8, 20]:
+            tasks, servers = chosen(options, load(options.set, repository)), server_entries(repository)
+            for tool_format in [options.format] if options.format in FORMATS else FORMATS:
+                for size in options.tools or [1, 3, 8, 20]:
                     run = partial(run_offer, model=model, tool_format=tool_format, servers=servers, tell=tell)
-                    await run_offers(list(offers(tasks, size, spare)), given.jobs, run)
+                    await run_offers(list(offers(tasks, size, spare)), options.jobs, run)
     finally:
         await model.close()
 
 
-def chosen(given: argparse.Namespace, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+def chosen(options: argparse.Namespace, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
     """Return the tasks to run; without Git, tasks with Git tools are omitted."""
     has_git = shutil.which("git") is not None
     runnable = [task for task in tasks if has_git or not any(tool.startswith("git_") for tool in task.tools)]
-    return tuple(task for task in runnable if given.only in task.id)[: given.limit]
+    return tuple(task for task in runnable if options.only in task.id)[: options.limit]
 
 
 def _tell(outcomes: list[Outcome], path: Path | None, outcome: Outcome) -> None:
@@ -124,11 +126,11 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     """Read the command line, measure, print."""
-    given = parsed()
-    if not given.calls:
+    options = parsed()
+    if not options.calls:
         judged: list[Judged] = []
         started_at = time.monotonic()
-        anyio.run(evaluate_suite, given, partial(_tell_judged, judged, given.json))
+        anyio.run(evaluate_suite, options, partial(_tell_judged, judged, options.json))
         print(suite_table(judged))
         used = os.times()
         processor = (
@@ -139,7 +141,7 @@ def main() -> None:
         print(f"\n{len(judged)} cases in {time.monotonic() - started_at:.0f} s{processor}")
         return
     outcomes: list[Outcome] = []
-    anyio.run(evaluate, given, partial(_tell, outcomes, given.json))
+    anyio.run(evaluate, options, partial(_tell, outcomes, options.json))
     print(table(rows(outcomes)))
 
 

@@ -35,8 +35,8 @@ TOOLS: Mapping[str, tuple[str, Mapping[str, type]]] = {
 def _build_function(name: str, arguments: Mapping[str, type]) -> Callable[..., str]:
     """Return a function with a name and arguments, whose result quotes the arguments."""
 
-    def run(**given: object) -> str:
-        return f"done: {' '.join(str(given[argument]) for argument in arguments)}"
+    def run(**values: object) -> str:
+        return f"done: {' '.join(str(values[argument]) for argument in arguments)}"
 
     parameters = [
         Parameter(argument, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for argument, kind in arguments.items()

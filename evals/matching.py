@@ -22,30 +22,30 @@ def is_expected(expected: Expected, name: str, arguments: Mapping[str, Any], sch
     """Return True if a call has the expected name and arguments; `schema` is the tool's schema."""
     if name != expected.tool:
         return False
-    rest = dict(arguments)
+    unmatched = dict(arguments)
     for key, value in expected.arguments.items():
         argument = key.removesuffix("?")
-        if argument not in rest:
+        if argument not in unmatched:
             if argument == key:
                 return False
-        elif not _fits(value, rest.pop(argument)):
+        elif not _fits(value, unmatched.pop(argument)):
             return False
     properties = schema.get("properties", {})
-    return all(value is None or value == properties.get(name, {}).get("default") for name, value in rest.items())
+    return all(value is None or value == properties.get(name, {}).get("default") for name, value in unmatched.items())
 
 
-def _fits(expected: Any, given: Any) -> bool:
+def _fits(expected: Any, value: Any) -> bool:
     if isinstance(expected, Mapping):
         if "matches" in expected:
-            return re.fullmatch(expected["matches"], str(given).strip(), re.IGNORECASE) is not None
+            return re.fullmatch(expected["matches"], str(value).strip(), re.IGNORECASE) is not None
         if "value" in expected:
-            return _comes_to(str(given), expected["value"])
+            return _comes_to(str(value), expected["value"])
         return bool(expected.get("any"))
-    if isinstance(expected, bool) or isinstance(given, bool):
-        return str(expected).lower() == str(given).lower()
+    if isinstance(expected, bool) or isinstance(value, bool):
+        return str(expected).lower() == str(value).lower()
     if isinstance(expected, int | float):
-        return _comes_to(str(given), expected)
-    return str(expected).casefold() == str(given).strip().casefold()
+        return _comes_to(str(value), expected)
+    return str(expected).casefold() == str(value).strip().casefold()
 
 
 def _comes_to(expression: str, value: float) -> bool:

@@ -113,8 +113,8 @@ def _made(task: Task, turn: Turn, specs: Mapping[str, ToolSpec]) -> int:
     for call in (record.call for record in turn.tool_calls):
         schema = specs[call.name].input_schema if call.name in specs else {}
         candidates = remaining if task.any_order else remaining[:1]
-        if made := next((c for c in candidates if is_expected(c, call.name, call.arguments, schema)), None):
-            remaining.remove(made)
+        if match := next((c for c in candidates if is_expected(c, call.name, call.arguments, schema)), None):
+            remaining.remove(match)
     return len(task.calls) - len(remaining)
 
 

@@ -15,11 +15,11 @@ from typing import Any
 def server_entries(repository: Path) -> dict[str, Any]:
     """Return the entries of the servers with the tools of the tasks."""
     root = os.fspath(Path(__file__).parent.parent)
-    own = {
+    entries = {
         name: {"command": sys.executable, "args": ["-m", f"evals.{name}"], "cwd": root}
         for name in ("desk", "town", "distractors", "broken")
     }
-    return own | {
+    return entries | {
         "time": {"command": "mcp-server-time", "args": ["--local-timezone", "UTC"]},
         "git": {"command": "mcp-server-git", "args": ["--repository", os.fspath(repository)]},
     }

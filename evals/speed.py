@@ -1,8 +1,9 @@
 """Measures the overhead of this host over the embedded model's runtime: ``python -m evals.speed``.
 
-The same process answers each question through `LocalProvider`, and without the host: one HTTP request with the prompt
-of the answer. Tokens a second are measured on the streamed answers, which have one piece for each token. The time to
-the first text is also measured for the first questions with eight tools, whose prompt is new to the runtime.
+The same weights in the same process answer each question twice, alternately: through `LocalProvider`, and without the
+host, by one HTTP request with the prompt of the answer. Tokens a second are measured on the streamed answers, which
+have one piece for each token. The time to the first text is also measured for two questions with eight tools before all
+others, while their prompt is new to the runtime, and for one question after them.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ async def main() -> None:
     print("| answers, tokens              | per s  | first s |")
     print("|------------------------------|--------|---------|")
     print(_row("through the host, 8 tools", host), _row("bare runtime", bare), sep="\n")
-    ratio = statistics.median(with_host.rate / alone.rate for with_host, alone in zip(host, bare, strict=True))
+    ratio = statistics.median(
+        with_host.rate / without_host.rate for with_host, without_host in zip(host, bare, strict=True)
+    )
     print(f"\ntokens a second, ratio of host to bare runtime: {ratio:.2f}")
     print(f"first text of the first question: {first.first_text:.2f} s, of the second: {second.first_text:.2f} s")
     print(f"first text of a question after the others: {third.first_text:.2f} s")

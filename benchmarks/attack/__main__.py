@@ -35,18 +35,18 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="two user tasks and two injections of two suites")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     parser.add_argument("--trials", type=Path, metavar="FILE", help="write each turn as a line of JSON")
-    given = parser.parse_args()
+    options = parser.parse_args()
     if not is_installed():
         print("agentdojo is not installed: `make attack` installs it", file=sys.stderr)
         return 2
-    suites = given.suite or (["banking", "slack"] if given.smoke else list(EFFECTS))
-    defenses = [defense for defense in DEFENSES if defense.name in given.defense] if given.defense else USUAL
+    suites = options.suite or (["banking", "slack"] if options.smoke else list(EFFECTS))
+    defenses = [defense for defense in DEFENSES if defense.name in options.defense] if options.defense else USUAL
     started_at = time.monotonic()
-    trials = asyncio.run(run_all(suites, defenses, few_pairs if given.smoke else all_pairs))
-    if given.trials is not None:
-        given.trials.write_text("".join(json.dumps(trial.to_dict()) + "\n" for trial in trials), encoding="utf-8")
+    trials = asyncio.run(run_all(suites, defenses, few_pairs if options.smoke else all_pairs))
+    if options.trials is not None:
+        options.trials.write_text("".join(json.dumps(trial.to_dict()) + "\n" for trial in trials), encoding="utf-8")
     columns = columns_of(trials)
-    print(json.dumps(as_json(trials), indent=2) if given.json else table(columns))
+    print(json.dumps(as_json(trials), indent=2) if options.json else table(columns))
     print(f"{len(trials)} turns in {time.monotonic() - started_at:.0f} s", file=sys.stderr)
     failures = failures_of(columns)
     for failure in failures:

@@ -72,17 +72,17 @@ class Approver:
         self._control = control
         self._person = person
         self._needed: Sequence[Call] = ()
-        self.asked = 0
+        self.question_count = 0
         """Questions in the current trial, with or without a user."""
 
     def begin(self, needed: Sequence[Call]) -> None:
         """Start a trial."""
         self._needed = needed
-        self.asked = 0
+        self.question_count = 0
 
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG002 - there is only one context
         """Answer one question."""
-        self.asked += 1
+        self.question_count += 1
         if not self._person:
             return Approval("deny", "nobody is there to be asked for permission")
         requested = (tool.tool, dict(call.arguments))

@@ -13,9 +13,9 @@ Call = tuple[str, dict[str, Any]]
 """A tool's name and its arguments."""
 
 
-def difference(calls: Sequence[Call], others: Sequence[Call]) -> list[Call]:
+def difference(calls: Sequence[Call], excluded: Sequence[Call]) -> list[Call]:
     """Return the calls that are not in `others`; equal calls are counted."""
-    unmatched, remaining = list(others), []
+    unmatched, remaining = list(excluded), []
     for call in calls:
         if call in unmatched:
             unmatched.remove(call)

@@ -45,9 +45,9 @@ class Questions:
     @classmethod
     def of(cls, trials: Sequence[Trial]) -> Questions:
         """Return the statistics of the trials."""
-        asked = sorted(trial.questions for trial in trials)
-        few = Count(sum(number <= QUESTIONS for number in asked), len(asked))
-        return cls(statistics.median(asked), asked[-(-9 * len(asked) // 10) - 1], few)
+        counts = sorted(trial.questions for trial in trials)
+        few = Count(sum(number <= QUESTIONS for number in counts), len(counts))
+        return cls(statistics.median(counts), counts[-(-9 * len(counts) // 10) - 1], few)
 
     def __str__(self) -> str:
         return f"{self.median:g}, {self.p90:g}, {self.at_most_two.share:.0%}"

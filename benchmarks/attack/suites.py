@@ -108,8 +108,8 @@ class Suite:
     def injected(self) -> dict[str, Any]:
         """Return ``{"calls", "output"}``: the solution of the injected task in the current environment."""
         task, now = self._injection_task, self._environment.model_copy(deep=True)
-        if own := GOALS.get((self.name, task.ID)):
-            return {"calls": own(now), "output": task.GROUND_TRUTH_OUTPUT}
+        if build_calls := GOALS.get((self.name, task.ID)):
+            return {"calls": build_calls(now), "output": task.GROUND_TRUTH_OUTPUT}
         return {"calls": _plain(task.ground_truth(now)), "output": task.GROUND_TRUTH_OUTPUT}
 
     def executed(self) -> list[Call]:

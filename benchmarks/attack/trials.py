@@ -104,7 +104,7 @@ async def _run(
         read=model.has_read_injection,
         in_words=injection_task is not None and not injected,
         shared=any(call in task.calls and not effects[call[0]].harmless for call in injected),
-        questions=approver.asked,
+        questions=approver.question_count,
     )
 
 

@@ -62,7 +62,7 @@ class CallAudit:
         self._recorder = recorder
         self._entry = entry
         self._call = call
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._asked_at: float | None = None
         self._is_over = recorder is None
 
@@ -113,14 +113,14 @@ class CallAudit:
     def _record_decision(self, decision: str, decided_by: str) -> None:
         now = time.monotonic()
         waited = None if self._asked_at is None else now - self._asked_at
-        self._asked_at, self._began = None, now
+        self._asked_at, self._started_at = None, now
         entry = replace(self._entry, event="decision", decision=decision, decided_by=decided_by, waited=waited)
         self._write(entry)
         self._entry = replace(self._entry, arguments=None)  # the entry of the decision has the arguments
 
     def _end(self, outcome: str, size: int | None) -> None:
         self._is_over = True
-        duration = time.monotonic() - self._began
+        duration = time.monotonic() - self._started_at
         self._write(replace(self._entry, outcome=outcome, duration=duration, result_bytes=size))
 
     def _write(self, entry: AuditEntry) -> None:

@@ -1,6 +1,6 @@
 """The texts of an approval request: the tool's real names, its server's claims, and all arguments.
 
-MCP 2026-07-28, server/tools: clients must consider annotations untrusted, and so titles and descriptions. An approval
+MCP 2026-07-28, server/tools: clients must treat annotations as untrusted; so are titles and descriptions. An approval
 request marks them as claims of the server, and identifies the tool by its names in the configuration and the protocol.
 """
 

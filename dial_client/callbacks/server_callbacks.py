@@ -148,7 +148,7 @@ class Callbacks:
     """The lowest level of log messages to request from servers; by default ``info`` if `on_log` is set."""
     login: Login | None = None
     """Lets the user log in to a server that requires OAuth. Without this callback the user has to run
-    ``dial-chat servers login NAME`` before."""
+    ``dial-chat servers login NAME`` first."""
     apps: bool = False
     """True if the program shows MCP Apps (`DialClient.apps`): servers are told, and `Turn.apps` has a turn's apps."""
 

@@ -65,8 +65,8 @@ class ModelSelection:
         model, models = self.model, self.models or {}
         # A recording replays its own errors. A model that `ClientModel.switch` keeps already has its fallback models.
         fallbacks = () if is_recording(model) or isinstance(model, FallbackProvider) else self.fallback_models
-        for given in (*([] if model is None else [model]), *([] if isinstance(fallbacks, str) else fallbacks)):
-            check_model(given)
+        for candidate in (*([] if model is None else [model]), *([] if isinstance(fallbacks, str) else fallbacks)):
+            check_model(candidate)
         if isinstance(model, str):
             return open_provider(model, models=models, base_url=self.base_url, fallback_models=fallbacks)
         return add_fallback_models(model, fallbacks, models) if model is not None else None
@@ -179,18 +179,18 @@ class ClientModel:
         """Open the profile `name`; if that is None, this model with another tool format or temperature."""
         if self._is_fixed:
             raise ConfigError(*_RECORDED)
-        models, own = self._selection.models or {}, self.profile_name
+        models, profile_name = self._selection.models or {}, self.profile_name
         if name is not None and name not in models:
             raise ConfigError(f"there is no model {name!r}", hint=f"one of {', '.join(models) or 'none'}")
-        selection = replace(self._selection, tool_format=tool_format, status="template", profile_name=own)
+        selection = replace(self._selection, tool_format=tool_format, status="template", profile_name=profile_name)
         if name is not None:
             selection = replace(selection, model=name, base_url=None, fallback_models=())
         elif temperature is None:
             selection = replace(selection, model=self.provider)
         else:
-            selection = replace(selection, model=own, tool_format=tool_format or self._selection.tool_format)
+            selection = replace(selection, model=profile_name, tool_format=tool_format or self._selection.tool_format)
         if temperature is not None:
-            if not (chosen := name or own):
+            if not (chosen := name or profile_name):
                 raise ConfigError("a temperature needs a model that is a profile", hint='add it to "models"')
             selection = replace(selection, models={**models, chosen: replace(models[chosen], temperature=temperature)})
         variant = ClientModel(selection, self.middleware)
@@ -241,12 +241,12 @@ class ClientModel:
         before = (self.provider, self.status_provider)
         window = self.window
         if model is None:
-            own = replace(self._selection, model=self.provider, profile_name=self.profile_name)
-            self._configure(replace(own, tool_format=tool_format))
+            selection = replace(self._selection, model=self.provider, profile_name=self.profile_name)
+            self._configure(replace(selection, tool_format=tool_format))
             self.window = window
         else:
-            chosen = replace(self._selection, model=model, base_url=None, profile_name="")
-            self._configure(replace(chosen, tool_format=tool_format))
+            selection = replace(self._selection, model=model, base_url=None, profile_name="")
+            self._configure(replace(selection, tool_format=tool_format))
         self._retire(*before)
 
     def _retire(self, *providers: Provider | None, keeps: int = 0) -> None:

@@ -82,10 +82,10 @@ def recording_setup(
         ConfigError: An entry is wrong, or `record` is set and the provider replays a recording.
         TypeError: `servers` is not a mapping, or an object of an entry's type cannot be a server.
     """
-    given: Any = servers  # callers without a type checker may pass any type
-    if not isinstance(given, Mapping):
-        hint = ": functions are tools, DialClient(…, tools=[…])" if _holds_code(given) else ""
-        raise TypeError(f"expected a mapping of names to servers, not {describe_type(given)}{hint}")
+    entries: Any = servers  # callers without a type checker may pass any type
+    if not isinstance(entries, Mapping):
+        hint = ": functions are tools, DialClient(…, tools=[…])" if _holds_code(entries) else ""
+        raise TypeError(f"expected a mapping of names to servers, not {describe_type(entries)}{hint}")
     targets = {name: server_target(name, entry) for name, entry in servers.items()}
     connect: Connect = Connection
     if provider is not None and is_recording(provider):

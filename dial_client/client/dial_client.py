@@ -98,9 +98,9 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             ``functions/NAME``; see `tool`.
         middleware: The middleware of turns, model calls and tool calls, the outermost first; see `Middleware`.
         fallback_models: The models to ask, in this order, if `model` cannot answer; by default those of its profile.
-        startup_patience: The most seconds that a turn waits for a server, from the server's start. Tools of servers
-            that start later are offered in a later round, cached tools (`cache_dir`) after one second. A turn always
-            waits for a server marked ``required``.
+        startup_patience: The most seconds that a turn waits for a server, from the server's start. The tools of a
+            slower server are offered in a later round; cached tools (`cache_dir`) are offered after one second. A turn
+            always waits for a server marked ``required``.
 
     Raises:
         ConfigError: An entry, the model's name or an option is wrong.

@@ -160,12 +160,12 @@ def to_messages(conversation: TurnInput) -> tuple[Message, ...]:
     if isinstance(conversation, Message):
         return (conversation,)
     # Callers without a type checker may pass any type.
-    given: Any = conversation
-    if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray):
-        raise TypeError(f"expected a text, a Message or a sequence of Messages, not {type(given).__name__}")
-    for index, message in enumerate(given):
+    items: Any = conversation
+    if not isinstance(items, Sequence) or isinstance(items, bytes | bytearray):
+        raise TypeError(f"expected a text, a Message or a sequence of Messages, not {type(items).__name__}")
+    for index, message in enumerate(items):
         if not isinstance(message, Message):
             kind = type(message).__name__
             hint = {"str": ": use Message.user(text)", "dict": ": use Message.from_dict(data)"}.get(kind, "")
             raise TypeError(f"expected Messages, but item {index} is of type {kind}{hint}")
-    return tuple(given)
+    return tuple(items)

@@ -62,5 +62,5 @@ def _without_disabled(snapshot: ToolSnapshot, settings: TurnSettings) -> ToolSna
     catalog = snapshot.catalog
     tools = tuple(tool for tool in catalog.tools if not settings.is_disabled(tool))
     routes = {name: route for name, route in catalog.routes.items() if not settings.is_disabled(route.spec)}
-    own = tuple(route for route in snapshot.own if not settings.is_disabled(route.spec))
-    return replace(snapshot, catalog=replace(catalog, tools=tools, routes=routes), own=own)
+    own_routes = tuple(route for route in snapshot.own if not settings.is_disabled(route.spec))
+    return replace(snapshot, catalog=replace(catalog, tools=tools, routes=routes), own=own_routes)

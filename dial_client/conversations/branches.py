@@ -10,9 +10,9 @@ from dial_client.stores.conversation_store import Conversation
 
 
 def build_branch(stored: Conversation, tree: MessageTree, head: int) -> tuple[Message, ...]:
-    """Return the entry that makes the next message follow the message at `head`; empty if it does already.
+    """Return the entries that make the next message follow the message at `head`; empty if it does already.
 
-    Later summaries of messages up to `head` are added again, so that they apply to the new version too.
+    Later summaries of messages up to `head` are repeated after the branch, so that they apply to the new version too.
     """
     if head == tree.head:
         return ()

@@ -106,13 +106,15 @@ def to_turn_settings(
             found |= check_settings({name: value})
         except ConfigError:
             continue
-    own: dict[str, Any] = {name: _lower(value, asdict(limits)[name]) for name, value in found.get("limits", {}).items()}
+    lowered_limits: dict[str, Any] = {
+        name: _lower(value, asdict(limits)[name]) for name, value in found.get("limits", {}).items()
+    }
     max_tokens = found.get("max_tokens")
     return TurnSettings(
         model=found.get("model"),
         tool_format=found.get("tool_format"),
         temperature=found.get("temperature"),
-        limits=replace(limits, **own) if own else None,
+        limits=replace(limits, **lowered_limits) if lowered_limits else None,
         system=found.get("system"),
         disabled_servers=frozenset(found.get("disabled_servers", ())),
         disabled_tools=frozenset(found.get("disabled_tools", ())),
@@ -128,13 +130,13 @@ def leave_out_missing(settings: TurnSettings, model: ClientModel) -> tuple[TurnS
         ConfigError: The profile of the model does not exist any more. The user has to choose another model: messages
             written for one model, such as a local one, are not sent to another without consent.
     """
-    own = model.profile_name
-    if settings.model not in (None, own, *model.profiles):
+    profile_name = model.profile_name
+    if settings.model not in (None, profile_name, *model.profiles):
         raise ConfigError(
             f"the model {settings.model!r} of this conversation is not available any more",
             hint="choose another one: /model NAME in the terminal, the settings of the conversation on the page",
         )
-    if settings.temperature is not None and not (settings.model or own):
+    if settings.temperature is not None and not (settings.model or profile_name):
         note = "the temperature of this conversation has no effect: it needs a model that is a profile"
         return replace(settings, temperature=None), note
     return settings, ""

@@ -82,11 +82,11 @@ def from_json(text: str) -> tuple[str, tuple[Message, ...]]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"this is no JSON: {error}", hint="pass an exported conversation") from None
+        raise ConfigError(f"this is not JSON: {error}", hint="pass an exported conversation") from None
     if isinstance(data, list):
         data = {"messages": data}
     if not isinstance(data, dict) or not isinstance(data.get("messages"), list):
-        raise ConfigError("this is no conversation", hint='expected an object with "messages", or a list of them')
+        raise ConfigError("this is not a conversation", hint='expected an object with "messages", or a list of them')
     if data.get("format", _FORMAT) != _FORMAT or data.get("version", _VERSION) != _VERSION:
         raise ConfigError(
             "this conversation has another format", hint=f"expected {_FORMAT} of version {_VERSION}, or a list"

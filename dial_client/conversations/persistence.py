@@ -62,17 +62,17 @@ class TurnPersister(TurnObserver):
         self._stored += len(added)
 
     async def on_ending(self, turn: TurnHandle) -> None:
-        """Store the last messages and release the conversation; if the turn was abandoned, only let the lease expire.
+        """Store the last messages and release the conversation; for an abandoned turn, only end the lease.
 
         Raises as `on_message`.
         """
         if turn.is_abandoned:
             await self._store.renew(turn.conversation_id, turn.id, 0.0)
             return
-        rest = turn.recorder.complete_messages[self._stored :]
+        unstored = turn.recorder.complete_messages[self._stored :]
         details = () if turn.ending is None else (build_turn_entry(turn, turn.ending, self._model),)
         try:
-            await self._store.end(turn.conversation_id, turn.id, (*rest, *details))
+            await self._store.end(turn.conversation_id, turn.id, (*unstored, *details))
         except DialError:
             # Release the conversation, so that the next turn does not have to wait until the lease expires.
             await self._store.end(turn.conversation_id, turn.id)

@@ -71,10 +71,10 @@ def _describe(record: ToolCallRecord) -> dict[str, Any]:
 
 
 def _cut_reasoning(parts: tuple[tuple[int, str], ...]) -> list[dict[str, Any]]:
-    left, found = MAX_REASONING, []
+    remaining, kept_parts = MAX_REASONING, []
     for reply, text in parts:
-        if left <= 0:
+        if remaining <= 0:
             break
-        found.append({"reply": reply, "text": text[:left]})
-        left -= len(text)
-    return found
+        kept_parts.append({"reply": reply, "text": text[:remaining]})
+        remaining -= len(text)
+    return kept_parts

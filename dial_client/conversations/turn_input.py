@@ -46,14 +46,16 @@ class Continuation:
 TurnInput = str | Message | EditedMessage | Regeneration | Continuation
 
 
-def check_turn_input(given: Any) -> None:
+def check_turn_input(turn_input: Any) -> None:
     """Check the type of a turn's input.
 
     Raises:
         TypeError: The input is not a `TurnInput`.
     """
-    message = given.message if isinstance(given, EditedMessage) else given
-    if isinstance(message, str | Message) or (message is given and isinstance(given, Regeneration | Continuation)):
+    message = turn_input.message if isinstance(turn_input, EditedMessage) else turn_input
+    if isinstance(message, str | Message) or (
+        message is turn_input and isinstance(turn_input, Regeneration | Continuation)
+    ):
         return
     hint = ": use Message.from_dict(data)" if isinstance(message, Mapping) else ""
     raise TypeError(f"a conversation continues with a text or a Message, not {type(message).__name__}{hint}")

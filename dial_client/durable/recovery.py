@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 TURN = "dial_client.turn"
-"""The name of the workflow of a turn that the workflow starts (`DurableTurns.submit`)."""
+"""The name of the workflow that starts its turn (`DurableTurns.submit`)."""
 STARTED_TURN = "dial_client.begun"
-"""The name of the workflow of a turn that starts before its workflow (`DurableTurns.start`). Its result is stored in
-the conversation only."""
+"""The name of the workflow of a turn that has started before (`DurableTurns.start`). Its result is stored in the
+conversation only."""
 MAX_RESUMED = 5
 """How often a process resumes the same turn. A turn that is abandoned again and again is given up, because its row is
 probably wrong."""

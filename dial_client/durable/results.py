@@ -51,7 +51,7 @@ def to_error_row(error: DialError) -> dict[str, str]:
 
 
 def to_row_of_stored(stored: Conversation, question: Message) -> dict[str, str]:
-    """Return the row for a turn that ended in another process, with the stored answer to the last such question."""
+    """Return the row for a turn that ended in another process: the stored answer to the latest message `question`."""
     answer = ""
     for message in reversed(stored.messages):
         if message.role is Role.USER and message.content == question.content:

@@ -25,7 +25,7 @@ def write_anthropic(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]
 
     Args:
         data: The message in the form of `Message.to_dict`.
-        notes: A list to which a note on each part that this API cannot represent is added.
+        notes: Receives a note on each part that this API cannot represent.
     """
     role, content = data["role"], data["content"]
     if role == "assistant":
@@ -46,7 +46,7 @@ def read_anthropic(
         data: A message of the Messages API.
         names: The tool name of each earlier call, by the call's id.
         provider: The name of the provider to which thinking and signatures are sent back.
-        notes: A list to which a note on each part that a `Message` cannot represent is added.
+        notes: Receives a note on each part that a `Message` cannot represent.
 
     Raises:
         ValueError: The role is unknown, or a block is of the wrong type.
@@ -81,7 +81,7 @@ def _write_reply(data: Mapping[str, Any], notes: list[str]) -> Any:
     if not calls:
         return content
     if any("unreadable" in call for call in calls):
-        add_note(notes, "arguments of a call that are no JSON object")
+        add_note(notes, "arguments of a call that are not a JSON object")
     uses = [{"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["arguments"]} for call in calls]
     return [*([{"type": "text", "text": content}] if content else []), *uses]
 

@@ -220,8 +220,8 @@ def parse_citations(message: Mapping[str, Any]) -> tuple[Citation, ...]:
         ValueError: A citation has a source, but not the form of `Citation.to_dict`.
     """
     citations = message.get("citations")
-    own = [item for item in (citations if isinstance(citations, list) else ()) if isinstance(item, Mapping)]
-    if found := tuple(Citation.from_dict(item) for item in own if "source" in item):
+    items = [item for item in (citations if isinstance(citations, list) else ()) if isinstance(item, Mapping)]
+    if found := tuple(Citation.from_dict(item) for item in items if "source" in item):
         return found
     annotations = message.get("annotations")
     parsed = map(parse_annotation, annotations if isinstance(annotations, list) else ())

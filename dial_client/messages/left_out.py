@@ -8,9 +8,9 @@ from typing import Any
 from dial_client.text.safe_text import one_line
 
 
-def add_note(notes: list[str], what: str) -> None:
+def add_note(notes: list[str], omitted: str) -> None:
     """Add the note that `what` is left out, unless the notes contain it already."""
-    note = f"left out: {what}"
+    note = f"left out: {omitted}"
     if note not in notes:
         notes.append(note)
 
@@ -24,7 +24,7 @@ def describe_part(part: Mapping[str, Any], notes: list[str]) -> str:
     """
     name = ", ".join(one_line(text, 120) for text in (part.get("name", ""), part["mime_type"]) if text)
     text = f"{part['type']}{f' {name}' if name else ''}, about {max(1, len(part['data']) * 3 // 4000)} kB"
-    add_note(notes, f"a part that is no text ({text})")
+    add_note(notes, f"a part that is not text ({text})")
     return f"[{text}]"
 
 

@@ -396,5 +396,5 @@ def _part_from_json(part: Mapping[str, Any]) -> Part:
             return FilePart(
                 expect_text(part["data"]), expect_text(part["mime_type"]), expect_text(part.get("name", ""))
             )
-        case other:
-            raise ValueError(f"not a content part: {other!r}")
+        case kind:
+            raise ValueError(f"not a content part: {kind!r}")

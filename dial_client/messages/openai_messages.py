@@ -30,7 +30,7 @@ def write_openai(data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
 
     Args:
         data: The message in the form of `Message.to_dict`.
-        notes: A list to which a note on each part that this API cannot represent is added.
+        notes: Receives a note on each part that this API cannot represent.
     """
     role, content = data["role"], data["content"]
     has_media = role == "user"
@@ -57,7 +57,7 @@ def read_openai(data: Mapping[str, Any], provider: str, notes: list[str]) -> dic
     Args:
         data: A message of chat completions.
         provider: The name of the provider to which reasoning and signatures are sent back.
-        notes: A list to which a note on each part that a `Message` cannot represent is added.
+        notes: Receives a note on each part that a `Message` cannot represent.
 
     Raises:
         ValueError: The role is unknown, or a part is of the wrong type.
@@ -162,8 +162,8 @@ def _read_call(call: Mapping[str, Any]) -> dict[str, Any]:
             arguments = json.loads(text or "{}")
         except (ValueError, RecursionError):
             arguments = None
-    own = {"id": call["id"], "name": function["name"], "arguments": arguments}
-    return own if isinstance(arguments, Mapping) else own | {"arguments": {}, "unreadable": str(text)}
+    request = {"id": call["id"], "name": function["name"], "arguments": arguments}
+    return request if isinstance(arguments, Mapping) else request | {"arguments": {}, "unreadable": str(text)}
 
 
 def _get_extra(call: Mapping[str, Any]) -> dict[str, Any]:

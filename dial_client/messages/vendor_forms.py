@@ -26,8 +26,8 @@ class VendorForms:
         """Return the message in the form of chat completions: ``{"role": "user", "content": "…"}``.
 
         Args:
-            notes: A list to which a note is added on each part that the API cannot represent: images in results, marks
-                of untrusted content, the reasoning of another provider.
+            notes: Receives a note on each part that the API cannot represent: images in results, marks of untrusted
+                content, the reasoning of another provider.
         """
         from dial_client.messages.openai_messages import write_openai
 
@@ -40,7 +40,7 @@ class VendorForms:
         """Return the message in the form of the Messages API; the result of a call becomes a message of the user.
 
         Args:
-            notes: A list to which a note is added on each part that the API cannot represent, as for `to_openai`.
+            notes: Receives a note on each part that the API cannot represent, as for `to_openai`.
         """
         from dial_client.messages.anthropic_messages import write_anthropic
 
@@ -75,8 +75,7 @@ class VendorForms:
             data: A dictionary in the API's form (``message.model_dump()`` of the SDK), or a list of dictionaries.
             provider: The provider to which reasoning and signatures are sent back, such as ``dial.model_name``; by
                 default only `to_openai` uses them.
-            notes: A list to which a note is added on each part that a `Message` cannot represent, such as an image that
-                is only a URL.
+            notes: Receives a note on each part that a `Message` cannot represent, such as an image that is only a URL.
 
         Raises:
             ValueError: A dictionary is not a message of chat completions.
@@ -89,10 +88,10 @@ class VendorForms:
         messages = []
         for item in _to_items(data):
             try:
-                own = read_openai(item, provider, notes)
+                message = read_openai(item, provider, notes)
             except (KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f"not a message of chat completions: {error!r}") from error
-            messages.append(cls._read(own, names))
+            messages.append(cls._read(message, names))
         return messages[0] if is_single else messages
 
     @overload
@@ -121,7 +120,7 @@ class VendorForms:
             data: A dictionary in the API's form (``message.model_dump()`` of the SDK), or a list of dictionaries.
             provider: The provider to which thinking and signatures are sent back, such as ``dial.model_name``; by
                 default only `to_anthropic` uses them.
-            notes: A list to which a note is added on each part that a `Message` cannot represent.
+            notes: Receives a note on each part that a `Message` cannot represent.
 
         Raises:
             ValueError: A dictionary is not a message of the Messages API, or a single one has the results of several
@@ -137,7 +136,7 @@ class VendorForms:
                 found = read_anthropic(item, names, provider, notes)
             except (KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f"not a message of the Messages API: {error!r}") from error
-            messages += [cls._read(own, names) for own in found]
+            messages += [cls._read(message, names) for message in found]
         if not isinstance(data, Mapping):
             return messages
         if len(messages) != 1:
@@ -145,12 +144,12 @@ class VendorForms:
         return messages[0]
 
     @classmethod
-    def _read(cls, own: dict[str, Any], names: dict[str, str]) -> Self:
+    def _read(cls, message: dict[str, Any], names: dict[str, str]) -> Self:
         """Return the message; the result of a call gets the name of its tool."""
-        names |= {call["id"]: call["name"] for call in own.get("tool_calls", ())}
-        if own["role"] == "tool" and "name" not in own and own.get("tool_call_id") in names:
-            own["name"] = names[own["tool_call_id"]]
-        return cls.from_dict(own)
+        names |= {call["id"]: call["name"] for call in message.get("tool_calls", ())}
+        if message["role"] == "tool" and "name" not in message and message.get("tool_call_id") in names:
+            message["name"] = names[message["tool_call_id"]]
+        return cls.from_dict(message)
 
 
 def to_openai(messages: Iterable[VendorForms], notes: list[str] | None = None) -> list[dict[str, Any]]:
@@ -158,7 +157,7 @@ def to_openai(messages: Iterable[VendorForms], notes: list[str] | None = None) -
 
     Args:
         messages: The messages; nothing is added or moved to make the conversation valid.
-        notes: A list for notes, as for `Message.to_openai`.
+        notes: Receives notes, as for `Message.to_openai`.
     """
     return [message.to_openai(notes) for message in messages]
 
@@ -168,7 +167,7 @@ def to_anthropic(messages: Iterable[VendorForms], notes: list[str] | None = None
 
     Args:
         messages: The messages; nothing is added or moved to make the conversation valid.
-        notes: A list for notes, as for `Message.to_openai`.
+        notes: Receives notes, as for `Message.to_openai`.
     """
     written: list[dict[str, Any]] = []
     for message in messages:

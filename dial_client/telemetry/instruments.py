@@ -100,7 +100,7 @@ class OpenTelemetryInstruments:
 
         Only the type of an exception is recorded, because its text may contain contents.
         """
-        began = time.monotonic()
+        started_at = time.monotonic()
         span = self._tracer.start_span(name, kind=kind, attributes=attributes)
         try:
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
@@ -114,4 +114,4 @@ class OpenTelemetryInstruments:
         finally:
             span.end()
             recorded: Any = shared
-            self._durations.record(time.monotonic() - began, recorded)
+            self._durations.record(time.monotonic() - started_at, recorded)

@@ -92,9 +92,9 @@ def _check_address(family: int, address: Any) -> None:
     """
     if hasattr(socket, "AF_UNIX") and family == socket.AF_UNIX:
         return
-    host, *rest = address if isinstance(address, tuple) and address else (str(address),)
+    host, *port = address if isinstance(address, tuple) and address else (str(address),)
     if family not in (socket.AF_INET, socket.AF_INET6) or not _is_local(str(host)):
-        raise _refuse(f"{host}:{rest[0]}" if rest else str(host))
+        raise _refuse(f"{host}:{port[0]}" if port else str(host))
 
 
 def _is_address(host: str) -> bool:
@@ -114,8 +114,8 @@ def _is_local(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def _refuse(place: str) -> NetworkBlocked:
+def _refuse(address: str) -> NetworkBlocked:
     return NetworkBlocked(
-        f"the connection to {place} was refused by block_network(): only this machine can be reached in this test;"
+        f"the connection to {address} was refused by block_network(): only this machine can be reached in this test;"
         " use a ScriptedProvider or a recording in place of the model"
     )

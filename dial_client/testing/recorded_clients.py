@@ -85,9 +85,9 @@ class DialRecording:
             AssertionError: The test sent other user messages to the model than the recording has, or passed with fewer
                 requests.
         """
-        for written, place in self._recorded:
+        for written, path in self._recorded:
             if is_passed and written.exists():
-                written.replace(place)
+                written.replace(path)
             else:
                 written.unlink(missing_ok=True)
         for path, provider in self._replayed:
@@ -99,19 +99,19 @@ class DialRecording:
         return self._path if count == 0 else self._path.with_name(f"{self._path.stem}+{count + 1}{self._path.suffix}")
 
     def _add_file(self) -> Path:
-        place = self._get_path(len(self._recorded))
-        place.parent.mkdir(parents=True, exist_ok=True)
-        written = place.with_name(f"{place.name}.new")
+        path = self._get_path(len(self._recorded))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = path.with_name(f"{path.name}.new")
         written.unlink(missing_ok=True)
-        self._recorded.append((written, place))
+        self._recorded.append((written, path))
         return written
 
     def _replay(self, options: ClientOptions) -> DialClient:
-        place = self._get_path(len(self._replayed))
-        if not place.exists():
-            raise ConfigError("there is no recording of this test", hint="run pytest --dial-record", path=str(place))
-        provider = ScriptedProvider.from_file(place)
-        self._replayed.append((place, provider))
+        path = self._get_path(len(self._replayed))
+        if not path.exists():
+            raise ConfigError("there is no recording of this test", hint="run pytest --dial-record", path=str(path))
+        provider = ScriptedProvider.from_file(path)
+        self._replayed.append((path, provider))
         for name in ("base_url", "models", "status_model", "cache_dir", "record"):
             options.pop(name, None)  # type: ignore[misc]  # each is a key of ClientOptions
         return DialClient({}, provider, **options)
@@ -146,9 +146,9 @@ def _check_count(path: Path, provider: ScriptedProvider) -> None:
     Raises:
         AssertionError: The test made fewer requests.
     """
-    made, recorded = len(provider.requests), len(_read_prompts(path))
-    if made < recorded:
-        raise AssertionError(f"{path.name} has {recorded} requests to the model, and the test made {made}: {_HINT}")
+    sent, recorded = len(provider.requests), len(_read_prompts(path))
+    if sent < recorded:
+        raise AssertionError(f"{path.name} has {recorded} requests to the model, and the test made {sent}: {_HINT}")
 
 
 def _is_same(prompt: str, recorded: str) -> bool:
@@ -160,8 +160,8 @@ def _read_prompts(path: Path) -> list[list[str]]:
     messages: list[Message] = []
     prompts = []
     for line in path.read_text(encoding="utf-8").splitlines():
-        asked = json.loads(line).get("asked")
-        if asked is not None:
-            messages = [*messages[: asked["after"]], *map(Message.from_dict, asked["messages"])]
+        request = json.loads(line).get("asked")
+        if request is not None:
+            messages = [*messages[: request["after"]], *map(Message.from_dict, request["messages"])]
             prompts.append([message.text for message in messages if message.role is Role.USER])
     return prompts

@@ -80,8 +80,8 @@ def _find_last_error(lines: Sequence[str]) -> int:
 def _find_exception(lines: Sequence[str]) -> int:
     """Return the index of the line with the exception of the last Python traceback; -1 if there is none."""
     start = max((index for index, line in enumerate(lines) if line == _TRACEBACK), default=len(lines))
-    behind = range(start + 1, len(lines))
-    return next((index for index in behind if lines[index] and not lines[index].startswith(" ")), -1)
+    following = range(start + 1, len(lines))
+    return next((index for index in following if lines[index] and not lines[index].startswith(" ")), -1)
 
 
 def _find_npm_error(lines: Sequence[str]) -> str:

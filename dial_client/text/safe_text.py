@@ -165,9 +165,9 @@ class SafeStream:
     def finish(self) -> str:
         """End the text, and return the rest of it."""
         held, self._held = self._held, ""
-        rest = self._decide(held, is_end=True)
+        remainder = self._decide(held, is_end=True)
         self._before = ""
-        return rest
+        return remainder
 
     def _decide(self, text: str, *, is_end: bool) -> str:
         text = self._undecided + _without_sequences(text)

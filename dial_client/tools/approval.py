@@ -173,7 +173,7 @@ class ApprovalChecker:
         if not spec.server and not why:  # the host's own tools only read content of the conversation and resources
             return Approval(Decision.ONCE, decided_by="the host's own tool")
         if why and self._approve is None:
-            return Approval(Decision.DENY, f"{why}, and there is no approver", NO_APPROVER)
+            return Approval(Decision.DENY, f"{why}, and nobody is there to be asked", NO_APPROVER)
         decided_by = self._find_call_grant(call) if why else self._find_permission(call, verdict)
         if not decided_by:
             return None
@@ -373,6 +373,6 @@ def _deny_changed(spec: ToolSpec) -> Approval:
     log.warning("tool_changed", server=spec.server, tool=spec.tool)
     reason = (
         f"{spec.server!r} has changed the definition of its tool {spec.tool!r} since it was approved, "
-        "and there is no approver"
+        "and nobody is there to be asked about it"
     )
     return Approval(Decision.DENY, reason, "changed definition")

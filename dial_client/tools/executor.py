@@ -139,7 +139,7 @@ class ToolExecutor:
         server, tool = (route.spec.server, route.spec.tool) if route else ("", "")
         await emit(ToolCallStarted(call, server, tool))
         make_attempt = self._attempt_in_middleware if self._middleware.wraps_tool_calls else self._attempt
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
             attempt = (
                 self._refuse_over_limit(call, route)
@@ -149,7 +149,7 @@ class ToolExecutor:
         except anyio.get_cancelled_exc_class():
             # An approver or a middleware may await a cancelled task; the turn continues unless it is cancelled itself.
             await anyio.lowlevel.checkpoint_if_cancelled()
-            attempt = _Attempt(ToolCallResult.failed(call.id, Failure.TOOL, _CANCELLED_TASK), began)
+            attempt = _Attempt(ToolCallResult.failed(call.id, Failure.TOOL, _CANCELLED_TASK), started_at)
         result = self._shorten(attempt.result)
         self.add_taint(result.taint)
         duration = time.monotonic() - attempt.started_at
@@ -174,7 +174,7 @@ class ToolExecutor:
             attempts.append(await self._attempt(request, changed_route, emit, deadline, taint))
             return attempts[-1].result
 
-        began = time.monotonic()
+        started_at = time.monotonic()
         result = ToolCallResult.failed(call.id, Failure.TIMEOUT, _TIME_IS_OVER)
         origin = self.audit.origin
         spec = route.spec if route else None
@@ -186,7 +186,7 @@ class ToolExecutor:
         # A middleware may answer with an earlier result of the tool, or change an untrusted text.
         sources = [attempt.result.taint for attempt in attempts] or [find_taint_source(call, result, route)]
         source = result.taint or next(filter(None, sources), "")
-        last = attempts[-1] if attempts else _Attempt(result, began)
+        last = attempts[-1] if attempts else _Attempt(result, started_at)
         return replace(last, result=replace(result, tool_call_id=call.id, taint=source))
 
     def _audit_answer(self, call: ToolCallRequest, spec: ToolSpec | None, result: ToolCallResult) -> None:
@@ -246,7 +246,7 @@ class ToolExecutor:
             change = difference(definition(route.spec), definition(current.spec)) if current is not route else ""
             if not change:
                 return _Cleared(current, call), None
-        return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool keeps changing.")
+        return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool does not stop changing.")
 
     async def _approve(
         self,

@@ -87,12 +87,12 @@ def _compare(old: str, new: str, before: str, after: str) -> FileChange | None:
     return FileChange(old, f"replaced by {new}", tuple(lines), (new,), _count_left_out(before, after, lines))
 
 
-def find_edits(asked: Mapping[str, Any], edited: Mapping[str, Any]) -> list[FileChange]:
+def find_edits(requested: Mapping[str, Any], edited: Mapping[str, Any]) -> list[FileChange]:
     """Return the arguments that the user has changed, compared with those that the model requested.
 
     Arguments that are too long to be compared are left out.
     """
-    texts = [(name, _to_text(asked[name]), _to_text(value)) for name, value in edited.items() if name in asked]
+    texts = [(name, _to_text(requested[name]), _to_text(value)) for name, value in edited.items() if name in requested]
     compared = ((name, before, after, diff(before, after)) for name, before, after in texts)
     return [
         FileChange(name, "changed by you", tuple(lines), unchanged=_count_left_out(before, after, lines))

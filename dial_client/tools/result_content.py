@@ -59,8 +59,8 @@ def to_part(block: Any) -> Part:
             return TextPart(safe(f"[resource {block.name}: {block.uri}{about}]"))
         case "resource":
             return resource_to_part(block.resource)
-        case other:
-            return TextPart(safe(f"[content of an unknown kind: {other}]"))
+        case kind:
+            return TextPart(safe(f"[content of an unknown kind: {kind}]"))
 
 
 def resource_to_part(resource: Any) -> Part:
@@ -100,15 +100,15 @@ def cut(content: Content, max_chars: int, more: str = "") -> Content:
     """
     if isinstance(content, str):
         return _cut_text(content, max_chars, more)
-    left = max_chars
+    remaining_chars = max_chars
     skipped = 0
     kept: list[Part] = []
     for part in content:
         if not isinstance(part, TextPart):
             kept.append(part)
-        elif left or not part.text:
-            kept.append(replace(part, text=_cut_text(part.text, left, more)))
-            left = max(0, left - len(part.text))
+        elif remaining_chars or not part.text:
+            kept.append(replace(part, text=_cut_text(part.text, remaining_chars, more)))
+            remaining_chars = max(0, remaining_chars - len(part.text))
         else:
             skipped += len(part.text)
     if skipped:

@@ -60,7 +60,7 @@ def find_taint_source(call: ToolCallRequest, result: ToolCallResult, route: Rout
 
 
 def find_taint(
-    messages: Sequence[Message], catalog: Catalog, servers: Iterable[Connection], own: Container[str] = ()
+    messages: Sequence[Message], catalog: Catalog, servers: Iterable[Connection], client_tools: Container[str] = ()
 ) -> Taint:
     """Return the taint of a conversation.
 
@@ -72,7 +72,7 @@ def find_taint(
         messages: The conversation.
         catalog: The current tools.
         servers: The servers of the client.
-        own: The names of client-side tools, whose results are trusted.
+        client_tools: The names of client-side tools, whose results are trusted.
     """
     taint = Taint(message.taint for message in messages if message.taint)
     if not any(is_untrusted(server) for server in servers):
@@ -81,7 +81,7 @@ def find_taint(
     for message in messages:
         call = called.get(message.tool_call_id or "")
         name = message.name or (call.name if call is not None else "")
-        if message.role is not Role.TOOL or message.taint or name in own or _is_from_host(message):
+        if message.role is not Role.TOOL or message.taint or name in client_tools or _is_from_host(message):
             continue
         route = catalog.routes.get(name)
         if route is not None:

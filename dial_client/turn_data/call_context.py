@@ -1,6 +1,7 @@
 """The context of a tool call: the deadlines that pause while the user is asked, and the turn that pays for sampling.
 
-The context is a context variable and not an argument, so that code far below the call can read it.
+A server's request may arrive in the task of the call or in another task, so the context is a context variable and not
+an argument.
 """
 
 from __future__ import annotations

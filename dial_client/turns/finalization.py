@@ -96,7 +96,10 @@ async def _refuse_calls(
 
 
 def _with_stop_notice(context: ConversationContext, reason: StopReason) -> ConversationContext:
-    """Return the context without the empty reply; a notice in its last result, never stored, stops the model."""
+    """Return the context without the empty reply, and with a notice in the last result that asks for an answer.
+
+    The notice is only sent to the model: it is never stored.
+    """
     *before, last, _empty = context.messages
     notice = f"[No more tool calls: {reason.sentence}. {_ANSWER_NOW}]"
     content = f"{last.content}\n\n{notice}" if isinstance(last.content, str) else (*last.content, TextPart(notice))

@@ -232,7 +232,7 @@ class ModelCaller:
 
     async def _receive(self, request: ModelRequest, attempt: _Attempt, listener: ReplyListener) -> ModelReply:
         """Send a request to the model, and return the reply, cut off at the timeout of the turn."""
-        began = time.monotonic()
+        started_at = time.monotonic()
         with self.deadline.scope() as scope:
             async with aclosing(self.model.provider.generate(request)) as deltas:
                 async for delta in deltas:
@@ -254,7 +254,7 @@ class ModelCaller:
             tools=len(request.tools),
             calls=len(listener.calls),
             finish=completion.finish.value,
-            seconds=round(time.monotonic() - began, 4),
+            seconds=round(time.monotonic() - started_at, 4),
         )
         message = _build_message(listener)
         if completion.finish not in _STOP_REASONS and not attempt.is_timed_out:

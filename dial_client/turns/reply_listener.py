@@ -43,29 +43,29 @@ class _EndpointCalls:
     endpoint: str
     emit: Emit
     taint: str = ""
-    _began: dict[str, float] = field(default_factory=dict)
+    _start_times: dict[str, float] = field(default_factory=dict)
     """The start time of each call that has not ended, by `time.monotonic`."""
     _shown: set[str] = field(default_factory=set)
 
     async def add(self, call: ToolCallRequest, result: ToolCallResult | None) -> None:
         """Emit the events of a call: first a status, then the call once its arguments are known, then its result."""
-        is_new = call.id not in self._began
-        began = self._began.setdefault(call.id, time.monotonic())
+        is_new = call.id not in self._start_times
+        started_at = self._start_times.setdefault(call.id, time.monotonic())
         if is_new:
             await self.emit(StatusChanged(status_text.describe_tool(call, None)))
         if call.id not in self._shown and (result is not None or call.arguments):
             self._shown.add(call.id)
             await self.emit(ToolCallStarted(call, self.endpoint, call.name, by_endpoint=True))
         if result is not None:
-            del self._began[call.id]
+            del self._start_times[call.id]
             if result.taint:
                 result = replace(result, taint=f"{self.endpoint}/{result.taint}")
                 self.taint = self.taint or result.taint
-            await self.emit(ToolCallFinished(result, self.endpoint, time.monotonic() - began, by_endpoint=True))
+            await self.emit(ToolCallFinished(result, self.endpoint, time.monotonic() - started_at, by_endpoint=True))
 
     async def end(self) -> None:
         """Emit a failed result for each emitted call that has no result."""
-        for call_id in [call_id for call_id in self._began if call_id in self._shown]:
+        for call_id in [call_id for call_id in self._start_times if call_id in self._shown]:
             failed = ToolCallResult.failed(call_id, Failure.NOT_RUN, _NO_RESULT)
             await self.emit(ToolCallFinished(failed, self.endpoint, 0.0, by_endpoint=True))
 

@@ -139,9 +139,9 @@ class TurnRecorder:
         events: list[Event] = []
         interrupted = f"Interrupted: {why}. It is not known whether the tool did its work."
         ends: dict[str, ToolCallResult] = {}
-        for id_, (started, began) in self._started.items():
+        for id_, (started, started_at) in self._started.items():
             was_run = id_ not in self.awaiting_approval
-            duration = time.monotonic() - began if was_run else 0.0
+            duration = time.monotonic() - started_at if was_run else 0.0
             ends[id_] = ToolCallResult.failed(id_, Failure.NOT_RUN, interrupted if was_run else f"Not run: {why}.")
             events.append(ToolCallFinished(ends[id_], started.server, duration, started.by_endpoint))
         for call, record in self._unanswered():

@@ -161,9 +161,9 @@ NOBODY_THERE = "a server asks a question"
 NOT_STARTED = "a server does not start, or never answers"
 NO_SUCH_FORM = "a schema is recursive, a name is too long or has odd characters"
 OTHER_CONTENT = "a result has no text, but structured content, resources or links"
-FAILING = "a tool fails, and goes on failing"
+FAILING = "a tool keeps failing"
 BAD_ARGUMENTS = "the arguments are incomplete or invalid"
-NOTHING_SAID = "the model answers nothing"
+NOTHING_SAID = "the model returns an empty answer"
 LOST = "ERROR: The server 'awkward' is not available: the call was lost, and may have had its effect: "
 BUSY = {"retry-after-ms": "1"}
 CUT = events({"choices": [{"delta": {"content": "Half an ans"}}]}, done=False, cut=True)
@@ -197,7 +197,7 @@ ROWS: dict[str, Row] = {
     "recursive schema": Row(NO_SUCH_FORM, after(calls("recursive", root={"children": [{}]})), has("recursive ran")),
     "names no provider takes": Row(NO_SUCH_FORM, after(calls(SHORTENED, "a_b_c")), names_fit),
     "2,000,000 characters": Row("a result has 2,000,000 characters", after(calls("huge")), is_bounded),
-    "image": Row("a tool gives an image", after(calls("picture")), is_shown_once, wires=list(Wire)),
+    "image": Row("a tool returns an image", after(calls("picture")), is_shown_once, wires=list(Wire)),
     "structured content only": Row(OTHER_CONTENT, after(calls("structured")), has('{"answer": 42}')),
     "embedded text and a link": Row(
         OTHER_CONTENT,
@@ -241,7 +241,7 @@ ROWS: dict[str, Row] = {
         {"awkward": AWKWARD | {"toolTimeout": 1}},
     ),
     "the process dies in a call, next call to it": Row(
-        "a server dies in a call",
+        "a server dies during a call",
         after(calls("dies"), calls("echo", text="Hi")),
         has(f"{LOST}the server ended with exit code 7; it last said: out of cheese", "Hi"),
     ),

@@ -114,11 +114,11 @@ async def test_a_list_of_messages_is_imported_and_repaired(store: ConversationSt
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
-        ("7", "no conversation"),
-        ('{"title": "x"}', "no conversation"),
-        ('{"messages": {}}', "no conversation"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("7", "not a conversation"),
+        ('{"title": "x"}', "not a conversation"),
+        ('{"messages": {}}', "not a conversation"),
         ('{"format": "else", "messages": []}', "another form"),
         ('{"version": 2, "messages": []}', "another form"),
         ('[{"role": "user", "content": "hi"}, {"role": "wizard"}]', r"messages\[1\]"),

@@ -78,7 +78,7 @@ def test_an_ask_without_an_approver_is_a_denial_with_a_reason() -> None:
     assert known is not None
     assert known.decision is Decision.DENY
     assert known.decided_by == "no approver"
-    assert known.reason == "policy rule 1 asks: somebody should look, and there is no approver"
+    assert known.reason == "policy rule 1 asks: somebody should look, and nobody is there to be asked"
 
 
 # --- arguments --------------------------------------------------------------------------------------

@@ -172,7 +172,7 @@ def test_content_without_a_counterpart_gets_a_warning() -> None:
     }  # fmt: skip
     assert notes == [
         "left out: the mark of untrusted content",
-        "left out: a part that is no text (image image/png, about 1 kB)",
+        "left out: a part that is not text (image image/png, about 1 kB)",
         "left out: the mark of a failed call: only the text of the result says so",
     ]
 
@@ -244,7 +244,7 @@ def test_arguments_that_are_no_json_object_are_kept_as_the_model_wrote_them() ->
     assert message.to_openai() == data
     notes: list[str] = []
     message.to_anthropic(notes)
-    assert notes == ["left out: arguments of a call that are no JSON object"]
+    assert notes == ["left out: arguments of a call that are not a JSON object"]
 
 
 def test_audio_and_text_documents_round_trip() -> None:
