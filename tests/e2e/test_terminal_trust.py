@@ -153,9 +153,7 @@ def test_a_changed_file_is_shown_as_a_difference_and_needs_trust_again(tmp_path:
         assert "raw: " in listed(screen)
     (tmp_path / ".env").write_text("A=2\n")
     with terminal(tmp_path, "tools") as screen:
-        screen.until(
-            "has changed since you trusted it", "env file has changed", str(tmp_path / ".env"), QUESTION
-        )
+        screen.until("has changed since you trusted it", "env file has changed", str(tmp_path / ".env"), QUESTION)
         screen.type("t\r")
         assert "raw: " in listed(screen)
     found(tmp_path, envFile=".env", autoApprove=["*"])

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +29,8 @@ from dial_client.turn_data.events import Finished, RoundStarted
 from dial_client.turns.turn_handle import TurnHandle
 from tests.support.durable_worker import ROUNDS
 from tests.support.program import LONG, start_python
-from tests.support.temporary_stores import database_url, needs_postgres
+from tests.support.temporary_stores import database_url, needs_dbos, needs_postgres
 
-needs_dbos = pytest.mark.skipif(
-    find_spec("dbos") is None, reason="DBOS is not installed: pip install 'dial-client[durable]'"
-)
 pytestmark = [pytest.mark.anyio, needs_dbos]
 
 TURNS = 50

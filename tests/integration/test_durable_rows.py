@@ -20,9 +20,8 @@ from dial_client.durable.results import read_output_type
 from dial_client.durable.serialization import NAME, RowRefused, from_json, to_json
 from dial_client.durable.turn_ids import new_turn_id
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
-from tests.integration.test_durable import needs_dbos
 from tests.support.program import LONG
-from tests.support.temporary_stores import needs_postgres, place
+from tests.support.temporary_stores import needs_dbos, needs_postgres, place
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once, needs_dbos]
 

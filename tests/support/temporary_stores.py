@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,6 +34,9 @@ def _reachable() -> bool:
         return probe.connect_ex((address.hostname or "127.0.0.1", address.port or 5432)) == 0
 
 
+needs_dbos = pytest.mark.skipif(
+    find_spec("dbos") is None, reason="DBOS is not installed: pip install 'dial-client[durable]'"
+)
 needs_postgres = pytest.mark.skipif(
     not _reachable(),
     reason=f"no PostgreSQL at {urlsplit(POSTGRES).hostname}:{urlsplit(POSTGRES).port}; `docker run -p 5432:5432"
