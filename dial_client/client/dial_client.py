@@ -31,7 +31,6 @@ from dial_client.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.recordings.detection import is_recording
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
-from dial_client.schema.output_type import build_output_type
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import ServerManager
@@ -53,6 +52,7 @@ from dial_client.turns import server_instructions, turn_runner
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.mentions import Attached, attach
 from dial_client.turns.model_call import ChatModel
+from dial_client.turns.output_type import build_output_type
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 from dial_client.turns.turn_tasks import TurnTasks
 

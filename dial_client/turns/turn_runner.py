@@ -20,7 +20,6 @@ from dial_client.model import (
 )
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
-from dial_client.schema.output_type import OutputType
 from dial_client.servers.connection import Connection
 from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.catalog import Catalog
@@ -37,6 +36,7 @@ from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.finalization import finish_turn
 from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.model_call import ChatModel, ModelCaller
+from dial_client.turns.output_type import OutputType
 from dial_client.turns.prices import cost_usd
 from dial_client.turns.resolution import resolve
 from dial_client.turns.status_model import StatusModel
