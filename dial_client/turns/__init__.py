@@ -4,6 +4,6 @@
 events and its result, `model_call` is one exchange with the model, `finalization` writes the last message. `mentions`,
 `instructions`, `server_instructions` and `context_window` prepare the request. `output_type`, `answer_format` and
 `typed_answer` are the types of typed answers, their requests and their corrections. `progress_limits` ends turns that
-make no progress, `status_text` and `status_model` describe running calls, `client_tools` returns calls of client-side
-tools to the caller, and `sampling` answers the servers' sampling requests.
+make no progress, `status_text` and `status_model` describe running calls, and `client_tools` returns calls of
+client-side tools to the caller.
 """
