@@ -9,6 +9,7 @@ from typing import Any
 
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages.token_usage import Usage
 from dial_client.middleware import MiddlewareChain, TurnRequest
 from dial_client.model import (
     Instruction,
@@ -29,7 +30,6 @@ from dial_client.tools.taint import find_taint
 from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
 from dial_client.turn_data.events import Emit, Event, MessageCompleted, StatusChanged, ToolCallFinished, ToolCallStarted
 from dial_client.turn_data.limits import Limits, StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turns.answer_format import AnswerFormat
 from dial_client.turns.client_tools import ClientToolCalls, ToolSource
 from dial_client.turns.conversation_context import ConversationContext
