@@ -18,7 +18,7 @@ from dial_client.client.sampling import ModelSampler, by_callback
 from dial_client.errors import ConfigError
 from dial_client.middleware import MiddlewareChain
 from dial_client.model import Provider
-from dial_client.recordings.detection import is_recording
+from dial_client.providers.recording_detection import is_recording
 from dial_client.servers.connection import Connection
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.server_manager import AutoApproved, Connect, ServerManager

@@ -28,7 +28,7 @@ from dial_client.errors import ConfigError
 from dial_client.messages.message import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.middleware import Middleware, MiddlewareChain
 from dial_client.model import Provider, ToolFormat, ToolFormatHandler
-from dial_client.recordings.detection import is_recording
+from dial_client.providers.recording_detection import is_recording
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.client_capabilities import ClientCapabilities
