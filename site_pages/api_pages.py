@@ -54,7 +54,7 @@ def write_testing_page() -> str:
 
 
 def _options(name: str) -> list[str]:
-    inherited = name in ("DialClient", "ConversationManager")
+    inherited = name in ("DialClient", "ClientOptions", "ConversationManager")
     return ["    options:", "      inherited_members: true"] if inherited else []
 
 
