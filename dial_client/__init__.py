@@ -171,7 +171,7 @@ _MODULES = {
     ),
     "stores.memory_store": ("MemoryStore",),
     "stores.sql_store": ("SQLStore",),
-    "turn_data.token_usage": ("Usage",),
+    "messages.token_usage": ("Usage",),
     "tools.approval": (
         "Approval",
         "ApprovalContext",

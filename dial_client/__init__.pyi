@@ -57,6 +57,7 @@ from dial_client.messages.message import TextPart as TextPart
 from dial_client.messages.message import ToolCallRequest as ToolCallRequest
 from dial_client.messages.message import ToolCallResult as ToolCallResult
 from dial_client.messages.message import ToolSpec as ToolSpec
+from dial_client.messages.token_usage import Usage as Usage
 from dial_client.messages.vendor_forms import to_anthropic as to_anthropic
 from dial_client.messages.vendor_forms import to_openai as to_openai
 from dial_client.middleware import CallNext as CallNext
@@ -132,7 +133,6 @@ from dial_client.turn_data.events import ToolCallProgress as ToolCallProgress
 from dial_client.turn_data.events import ToolCallStarted as ToolCallStarted
 from dial_client.turn_data.limits import Limits as Limits
 from dial_client.turn_data.limits import StopReason as StopReason
-from dial_client.turn_data.token_usage import Usage as Usage
 from dial_client.turn_data.turn_result import ToolCallRecord as ToolCallRecord
 from dial_client.turn_data.turn_result import Turn as Turn
 from dial_client.turns.event_log import EventLog as EventLog

@@ -12,10 +12,10 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from dial_client.errors import DialError, MiddlewareError, ProviderError
 from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.token_usage import Usage
 from dial_client.model import FinishReason, ModelInfo, ModelRequest
 from dial_client.runtime.logs import get_logger
 from dial_client.turn_data.limits import Limits, StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 log = get_logger(__name__)

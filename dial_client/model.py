@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from dial_client.messages.citations import Citation
 from dial_client.messages.message import FilePart, ImagePart, Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.turn_data.token_usage import Usage
+from dial_client.messages.token_usage import Usage
 
 
 class ToolFormat(StrEnum):

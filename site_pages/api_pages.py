@@ -8,8 +8,11 @@ from site_pages.example_links import find_examples
 SUBJECTS = {
     "client": ("The client", ("client", "durable", "settings")),
     "conversations": ("Conversations and stores", ("conversations", "stores")),
-    "turns": ("Turns and limits", ("turns", "turn_data.turn_result", "turn_data.limits", "turn_data.token_usage")),
-    "messages": ("Messages, citations and MCP Apps", ("messages",)),
+    "turns": ("Turns and limits", ("turns", "turn_data.turn_result", "turn_data.limits", "messages.token_usage")),
+    "messages": (
+        "Messages, citations and MCP Apps",
+        ("messages.message", "messages.citations", "messages.mcp_apps", "messages.vendor_forms"),
+    ),
     "events": ("Events", ("turn_data.events",)),
     "tools": ("Tools, approval and audit", ("tools", "audit")),
     "servers": ("Servers", ("servers", "callbacks")),
@@ -51,7 +54,7 @@ def write_testing_page() -> str:
 
 
 def _options(name: str) -> list[str]:
-    inherited = name in ("DialClient", "ConversationManager")
+    inherited = name in ("DialClient", "ClientOptions", "ConversationManager")
     return ["    options:", "      inherited_members: true"] if inherited else []
 
 

@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from dial_client.audit.call_audit import TurnAudit
+from dial_client.callbacks.call_context import CallContext
 from dial_client.callbacks.oauth_callbacks import Login
 from dial_client.messages.message import Message
-from dial_client.turn_data.call_context import CallContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def read_schema(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: the file cannot be read, is not JSON, or is not a valid JSON Schema for an answer.
     """
-    from dial_client.schema.output_type import build_output_type
+    from dial_client.turns.output_type import build_output_type
 
     try:
         schema = json.loads(path.read_text(encoding="utf-8-sig"))

@@ -15,11 +15,11 @@ from enum import Enum
 from dial_client.callbacks.approval_request import describe_claims, describe_invisible, quote_name
 from dial_client.callbacks.argument_block import format_argument
 from dial_client.cli.cell_width import cell_width
+from dial_client.client.sampling import SAMPLING
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import visible
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from dial_client.tools.file_changes import FileChange
-from dial_client.turns.sampling import SAMPLING
 
 MAX_LINES = 12
 """The maximum number of lines of one argument, or of a server's text, without "view all"."""

@@ -17,7 +17,7 @@ from dial_client.errors import ConfigError
 from dial_client.model import Provider
 from dial_client.providers import open_provider
 from dial_client.providers.presets import MODELS_OF_KEYS
-from dial_client.recordings.detection import is_recording_name
+from dial_client.providers.recording_detection import is_recording_name
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
 from dial_client.text.safe_text import one_line, safe

@@ -13,13 +13,13 @@ from dial_client.cli.model_catalog import EndpointModels, find_endpoints, list_e
 from dial_client.cli.options import ExitCode, Options
 from dial_client.local.inventory import LocalModel, local_models, memory_bytes
 from dial_client.local.weights import cache_folder
+from dial_client.messages.token_usage import Usage
 from dial_client.model import ModelInfo
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import Settings
 from dial_client.settings.configuration import ConfigFile
 from dial_client.text.safe_text import one_line
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turns import prices
 
 MAX_SHOWN = 12

@@ -21,12 +21,12 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import DialError, OutputError, ProviderError
 from dial_client.messages.message import ImagePart, Message, Role, TextPart
+from dial_client.messages.token_usage import Usage
 from dial_client.model import StructuredOutput
 from dial_client.settings import configuration
 from dial_client.text.safe_text import one_line
 from dial_client.turn_data.events import Finished, TextDelta
 from dial_client.turn_data.limits import Limits
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 TIMEOUT = 90.0

@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.messages.token_usage import Usage
 from dial_client.turn_data.events import Event
-from dial_client.turn_data.token_usage import Usage
 
 
 class TurnSink(Protocol):

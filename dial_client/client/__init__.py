@@ -2,4 +2,5 @@
 
 Its methods are grouped by module: `turn_methods` runs turns, `convenience_methods` has shortcuts, `server_methods`
 reads and changes servers, `function_methods` offers functions as tools, `notebook_methods` shows a client in notebooks.
+`sampling` answers the servers' sampling requests, with the client's model or with a callback.
 """

@@ -18,7 +18,7 @@ from dial_client.middleware import MiddlewareChain
 from dial_client.model import Preparable, Provider, ToolFormat, ToolFormatHandler
 from dial_client.providers import add_fallback_models, open_provider
 from dial_client.providers.fallback_provider import FallbackProvider
-from dial_client.recordings.detection import is_recording
+from dial_client.providers.recording_detection import is_recording
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.config_types import ModelSettings
 from dial_client.turns import prices

@@ -52,26 +52,41 @@ class ApprovalPolicy:
             object.__setattr__(self, name, tuple(patterns))
 
 
-class ClientOptions(TypedDict, total=False):
-    """The keyword arguments of `DialClient`, for functions that pass them on."""
+class ModelOptions(TypedDict, total=False):
+    """The keys of `ClientOptions` for the client's models."""
 
     tool_format: ToolFormat | ToolFormatHandler | str | None
-    limits: Limits | None
-    approve: Approver | None
-    approval: ApprovalPolicy | None
-    callbacks: Callbacks | None
-    audit: AuditRecorder | None
-    cache_dir: Directory
-    on_limit: Literal["answer", "raise"] | None
-    system: str | None
     guidance: str | None
-    status: Literal["template", "model"]
-    status_model: str | Provider | None
     base_url: str | None
     models: Mapping[str, ModelSettings] | None
-    record: str | os.PathLike[str] | None
-    resource_tools: bool
-    tools: Sequence[Function | FunctionTool]
-    middleware: Sequence[Middleware]
     fallback_models: Sequence[str | Provider]
+    status: Literal["template", "model"]
+    status_model: str | Provider | None
+
+
+class ServerOptions(TypedDict, total=False):
+    """The keys of `ClientOptions` for the client's servers."""
+
+    callbacks: Callbacks | None
+    cache_dir: Directory
+    resource_tools: bool
     startup_patience: float
+
+
+class ToolCallOptions(TypedDict, total=False):
+    """The keys of `ClientOptions` for functions as tools, and for the approval and the record of calls."""
+
+    tools: Sequence[Function | FunctionTool]
+    approve: Approver | None
+    approval: ApprovalPolicy | None
+    audit: AuditRecorder | None
+
+
+class ClientOptions(ModelOptions, ServerOptions, ToolCallOptions, total=False):
+    """The keyword arguments of `DialClient`, for functions that pass them on."""
+
+    system: str | None
+    limits: Limits | None
+    on_limit: Literal["answer", "raise"] | None
+    middleware: Sequence[Middleware]
+    record: str | os.PathLike[str] | None

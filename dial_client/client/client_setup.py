@@ -14,10 +14,11 @@ from dial_client.audit.entries import AuditRecorder
 from dial_client.callbacks.server_callbacks import LOG_LEVELS, Callbacks, ClientFeatures, Sampler
 from dial_client.client.argument_types import check_approver, describe_type, is_code
 from dial_client.client.client_options import ApprovalPolicy, Directory
+from dial_client.client.sampling import ModelSampler, by_callback
 from dial_client.errors import ConfigError
 from dial_client.middleware import MiddlewareChain
 from dial_client.model import Provider
-from dial_client.recordings.detection import is_recording
+from dial_client.providers.recording_detection import is_recording
 from dial_client.servers.connection import Connection
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.server_manager import AutoApproved, Connect, ServerManager
@@ -27,7 +28,6 @@ from dial_client.settings.policy_config import policy_from
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.grants import GrantStore
 from dial_client.turn_data.limits import Limits
-from dial_client.turns.sampling import ModelSampler, by_callback
 
 CACHE, STATE = "servers", "approved-tools"
 """Subfolders of the user's cache folder, and of the user's folder for state that cannot be rebuilt."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from threading import Lock
 from types import TracebackType
@@ -16,9 +16,9 @@ from anyio.lowlevel import EventLoopToken, current_token
 from dial_client.client.turn_methods import OutputT, TurnInput, TurnMethods, to_messages
 from dial_client.messages.message import Message
 from dial_client.runtime.background_tasks import BackgroundTasks
-from dial_client.schema.output_type import build_output_type
 from dial_client.turn_data.limits import Limits
 from dial_client.turn_data.turn_result import Turn
+from dial_client.turns.output_type import build_output_type
 
 ResultT = TypeVar("ResultT")
 
@@ -112,29 +112,15 @@ class ConvenienceMethods(TurnMethods):
             raise TypeError("map takes several prompts: give a list, or use `run` for one")
         if concurrency < 1:
             raise ValueError("concurrency must be at least 1")
-        if self._tasks is None:
-            raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
+        self._require_open()
         if output_type is not None:
             build_output_type(output_type)
         conversations = [to_messages(prompt) for prompt in prompts]
-        results: dict[int, Turn[Any] | Exception] = {}
-        waiting = iter(enumerate(conversations))
-
-        async def run_next() -> None:
-            for index, conversation in waiting:
-                try:
-                    results[index] = await self.run(conversation, limits=limits, system=system, output_type=output_type)
-                except Exception as error:  # noqa: BLE001 - an error of one turn is the result of that turn
-                    results[index] = error
-                advance(isinstance(results[index], Exception))
-
+        run = partial(self.run, limits=limits, system=system, output_type=output_type)
         from dial_client.client.progress_bar import show_progress
 
         with show_progress(len(conversations), is_shown=progress) as advance:
-            async with anyio.create_task_group() as group:
-                for _ in range(min(concurrency, len(conversations))):
-                    group.start_soon(run_next)
-        return [results[index] for index in range(len(conversations))]
+            return await _run_each(conversations, run, concurrency, advance)
 
     @overload
     def run_sync(
@@ -187,6 +173,16 @@ class ConvenienceMethods(TurnMethods):
         """Run a turn from synchronous code, and return the answer's text. Arguments and errors as `run_sync`."""
         return self._call_sync("ask", partial(self.ask, question, limits=limits, system=system))
 
+    def _require_open(self) -> BackgroundTasks:
+        """Return the client's background tasks.
+
+        Raises:
+            RuntimeError: The client is not open.
+        """
+        if self._tasks is None:
+            raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
+        return self._tasks
+
     def _call_sync(self, name: str, call: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         if _is_in_event_loop():
             raise RuntimeError(
@@ -207,6 +203,37 @@ class ConvenienceMethods(TurnMethods):
     async def _call_opened(self, call: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         async with self:
             return await call()
+
+
+async def _run_each(
+    conversations: Sequence[TurnInput],
+    run: Callable[[TurnInput], Awaitable[Turn[Any]]],
+    concurrency: int,
+    advance: Callable[[bool], None],
+) -> list[Turn[Any] | Exception]:
+    """Run a turn for each conversation, and return the turns in the same order, or their errors.
+
+    Args:
+        conversations: The conversations.
+        run: Runs one turn.
+        concurrency: The most turns that run at the same time.
+        advance: Called at the end of each turn, with True if the turn failed.
+    """
+    results: dict[int, Turn[Any] | Exception] = {}
+    waiting = iter(enumerate(conversations))
+
+    async def run_next() -> None:
+        for index, conversation in waiting:
+            try:
+                results[index] = await run(conversation)
+            except Exception as error:  # noqa: BLE001 - an error of one turn is the result of that turn
+                results[index] = error
+            advance(isinstance(results[index], Exception))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(min(concurrency, len(conversations))):
+            group.start_soon(run_next)
+    return [results[index] for index in range(len(conversations))]
 
 
 def _is_in_event_loop() -> bool:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self, Unpack
@@ -28,10 +29,9 @@ from dial_client.errors import ConfigError
 from dial_client.messages.message import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.middleware import Middleware, MiddlewareChain
 from dial_client.model import Provider, ToolFormat, ToolFormatHandler
-from dial_client.recordings.detection import is_recording
+from dial_client.providers.recording_detection import is_recording
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
-from dial_client.schema.output_type import build_output_type
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import ServerManager
@@ -53,7 +53,8 @@ from dial_client.turns import server_instructions, turn_runner
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.mentions import Attached, attach
 from dial_client.turns.model_call import ChatModel
-from dial_client.turns.turn_handle import TurnHandle, TurnObserver
+from dial_client.turns.output_type import build_output_type
+from dial_client.turns.turn_handle import TurnHandle, TurnObserver, Work
 from dial_client.turns.turn_tasks import TurnTasks
 
 
@@ -304,28 +305,32 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             RuntimeError: The client is not open.
             TypeError: `messages` is not a conversation, or `output_type` is not a type that JSON can be parsed as.
         """
-        if self._tasks is None:
-            raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
+        self._require_open()
         check_types(limits=(limits, Limits))
         self.model.select(settings).required()
-        chosen, conversation = settings.override(limits, system), to_messages(messages)
+        conversation = to_messages(messages)
         output = None if output_type is None else build_output_type(output_type)
         options = turn_runner.TurnOptions(stream, tuple(client_tools), max_tokens, depth, output)
+        work = partial(self._run_turn, conversation, options, settings.override(limits, system))
+        log = EventLog(is_paced=stream_events)
+        return self._launch(work, log, observers, origin, has_type=output is not None)
 
-        async def work(turn: TurnHandle) -> StopReason:
-            return await self._run_turn(conversation, turn, options, chosen)
-
+    def _launch(
+        self, work: Work, log: EventLog, observers: Sequence[TurnObserver], origin: Origin | None, *, has_type: bool
+    ) -> TurnHandle:
+        """Run a turn in background tasks, and return its handle; `has_type` tells whether the answer has a type."""
         turn = TurnHandle(
             work,
-            EventLog(is_paced=stream_events),
+            log,
             observers,
             origin=origin,
             raise_at_limits=self._on_limit == "raise",
-            require_output=output is not None and self._on_limit != "answer",
+            require_output=has_type and self._on_limit != "answer",
         )
+        tasks = self._require_open()
         if not self._turns.are_running:
-            self._tasks.start_soon(self.model.close_retired)
-        self._turns.start(turn, observers, self._tasks)
+            tasks.start_soon(self.model.close_retired)
+        self._turns.start(turn, tasks)
         return turn
 
     async def call(self, name: str, arguments: Mapping[str, Any], *, origin: Origin | None = None) -> ToolCallResult:
@@ -358,9 +363,9 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
     async def _run_turn(
         self,
         messages: tuple[Message, ...],
-        turn: TurnHandle,
         options: turn_runner.TurnOptions,
         settings: TurnSettings,
+        turn: TurnHandle,
     ) -> StopReason:
         # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
         await self._servers.patience.wait()

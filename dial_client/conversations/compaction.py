@@ -19,10 +19,10 @@ from dial_client.conversations.history_edits import find_shown
 from dial_client.conversations.message_tree import StoredMessage
 from dial_client.errors import ProviderError
 from dial_client.messages.message import Message, Role, TextPart, describe
+from dial_client.messages.token_usage import Usage
 from dial_client.model import Instruction, InstructionSource, ModelInfo, ModelRequest
 from dial_client.stores.conversation_store import Conversation
 from dial_client.text.safe_text import safe
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turns.prices import cost_usd
 from dial_client.turns.text_generation import generate_text
 

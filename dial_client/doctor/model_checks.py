@@ -10,7 +10,6 @@ from dial_client.doctor.endpoint_probe import ModelListing, fetch_models, find_w
 from dial_client.doctor.findings import Finding
 from dial_client.doctor.subject import Subject
 from dial_client.errors import ConfigError, ProviderError
-from dial_client.model import Provider
 from dial_client.providers import open_provider
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider
@@ -41,8 +40,10 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
         yield Finding(code, error.problem, error.hint, error.path, error.line, error.column)
         return
     try:
-        for finding in await _ask(provider):
-            yield finding
+        # Clouds whose requests a vendor's client signs have no list of models at this URL.
+        if isinstance(provider, HttpProvider) and not provider.endpoint.sign_in:
+            for finding in await _ask(provider):
+                yield finding
     finally:
         await provider.aclose()
 
@@ -63,9 +64,7 @@ def _local(name: str) -> Iterator[Finding]:
         yield Finding("DC512", text, "`dial-chat models` lists the models that fit")
 
 
-async def _ask(provider: Provider) -> list[Finding]:
-    if not isinstance(provider, HttpProvider) or provider.endpoint.sign_in:
-        return []  # clouds whose requests a vendor's client signs have no list of models at this URL
+async def _ask(provider: HttpProvider) -> list[Finding]:
     endpoint, model = provider.endpoint, provider.info.model
     try:
         listing = await fetch_models(endpoint)

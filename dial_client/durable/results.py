@@ -10,9 +10,9 @@ from dial_client.durable.serialization import RowRefused
 from dial_client.durable.turn_ids import conversation_of
 from dial_client.errors import ConfigError, DialError
 from dial_client.messages.message import Message, Role
-from dial_client.schema.output_type import build_output_type, to_json_schema
 from dial_client.stores.conversation_store import Conversation
 from dial_client.turn_data.turn_result import Turn
+from dial_client.turns.output_type import build_output_type, to_json_schema
 
 
 @dataclass(frozen=True, slots=True)

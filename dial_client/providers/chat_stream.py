@@ -17,6 +17,7 @@ import jiter
 
 from dial_client.errors import CALL_UNREADABLE
 from dial_client.messages.message import ToolCallRequest
+from dial_client.messages.token_usage import Usage
 from dial_client.model import ArgumentsChunk, CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
 from dial_client.providers.chat_content import ChatContent
 from dial_client.providers.endpoint_profile import EndpointProfile
@@ -25,7 +26,6 @@ from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, t
 from dial_client.providers.usage import parse_usage
 from dial_client.providers.wire_citations import CITATION_FIELDS, ChatCitations
 from dial_client.text.json_fields import to_text
-from dial_client.turn_data.token_usage import Usage
 
 _FINISHES = {
     "stop": FinishReason.STOP,

@@ -28,6 +28,7 @@ from dial_client.local.json_prompt_format import called_tool, is_unknown, parse_
 from dial_client.local.repetition import Repetition
 from dial_client.local.result_check import ResultCheck, find_shown_result
 from dial_client.messages.message import Message, Role
+from dial_client.messages.token_usage import Usage
 from dial_client.model import (
     CallChunk,
     Completion,
@@ -42,7 +43,6 @@ from dial_client.model import (
     ToolChoice,
 )
 from dial_client.runtime.logs import get_logger
-from dial_client.turn_data.token_usage import Usage
 
 log = get_logger(__name__)
 

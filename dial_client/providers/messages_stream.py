@@ -8,6 +8,7 @@ from typing import Any
 
 from dial_client.messages.citations import Citation, parse_block_citation
 from dial_client.messages.message import ToolCallRequest
+from dial_client.messages.token_usage import Usage
 from dial_client.model import (
     ArgumentsChunk,
     CallChunk,
@@ -23,7 +24,6 @@ from dial_client.providers.http.provider_errors import StreamedError, require_ob
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
 from dial_client.providers.usage import first_number
 from dial_client.text.json_fields import to_text
-from dial_client.turn_data.token_usage import Usage
 
 _FINISHES = {
     "end_turn": FinishReason.STOP,

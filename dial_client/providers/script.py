@@ -8,9 +8,9 @@ from typing import Any
 
 from dial_client.errors import ProviderError
 from dial_client.messages.message import ToolCallRequest
+from dial_client.messages.token_usage import Usage
 from dial_client.model import FinishReason
 from dial_client.settings.config_types import Wire
-from dial_client.turn_data.token_usage import Usage
 
 
 @dataclass(frozen=True, slots=True)

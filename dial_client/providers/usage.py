@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.turn_data.token_usage import Usage
+from dial_client.messages.token_usage import Usage
 
 _MAX_COUNT = 2**53
 """The limit of token counts; larger numbers are ignored as invalid."""

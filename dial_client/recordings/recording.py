@@ -52,8 +52,8 @@ from dial_client.model import (
     TextChunk,
 )
 from dial_client.providers.http.response_stream import RawBody, Recordable
+from dial_client.providers.recording_detection import is_recording
 from dial_client.providers.script_format import VERSION
-from dial_client.recordings.detection import is_recording
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection

@@ -9,13 +9,13 @@ from typing import Any
 import anyio.to_thread
 
 from dial_client.callbacks.approval_request import count_unseen_arguments, quote_name, to_claims
+from dial_client.client.sampling import SAMPLING
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.serve.http_responses import HttpError
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.approval import ApprovalContext
 from dial_client.tools.file_changes import find_changes, names_same_file
-from dial_client.turns.sampling import SAMPLING
 
 
 async def describe_call(

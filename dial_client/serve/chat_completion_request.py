@@ -23,8 +23,8 @@ from dial_client.messages.message import (
     ToolSpec,
 )
 from dial_client.schema import provider_schema
-from dial_client.schema.output_type import build_output_type
 from dial_client.serve.http_responses import HttpError
+from dial_client.turns.output_type import build_output_type
 
 MAX_TOOLS = 128
 """Tools per request, as in OpenAI's API."""

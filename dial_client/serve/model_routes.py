@@ -11,11 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
+from dial_client.messages.token_usage import Usage
 from dial_client.model import ModelInfo
 from dial_client.serve.http_responses import json_response
 from dial_client.serve.served_model import ServedModel
 from dial_client.settings.config_types import ModelSettings
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turns.prices import cost_usd, find_context_window
 
 _MILLION = 1_000_000

@@ -25,6 +25,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.errors import OutputError
 from dial_client.messages.citations import to_annotations
 from dial_client.messages.message import ImagePart, Role, ToolCallRequest
+from dial_client.messages.token_usage import Usage
 from dial_client.serve.chat_completion_request import parse_request
 from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.http_responses import HttpError, json_response, to_http_error
@@ -37,7 +38,6 @@ from dial_client.sinks.sse_encoder import DONE, to_json
 from dial_client.stores.mailbox import Mailbox
 from dial_client.turn_data.events import Event, Finished, RoundStarted, TextDelta
 from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
 

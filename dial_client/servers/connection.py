@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from dial_client.callbacks import call_context
+from dial_client.callbacks.call_context import CallContext
 from dial_client.errors import ServerError, ServerGone
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
@@ -27,8 +29,6 @@ from dial_client.servers.session_errors import CallNotRun
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.servers.supervisor import Supervisor
 from dial_client.settings.config_types import ServerSettings
-from dial_client.turn_data import call_context
-from dial_client.turn_data.call_context import CallContext
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -16,6 +16,8 @@ import anyio
 
 from dial_client.audit.call_audit import new_id, record
 from dial_client.audit.entries import AuditEntry, common_origin
+from dial_client.callbacks import call_context
+from dial_client.callbacks.call_context import CallContext
 from dial_client.callbacks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
 from dial_client.callbacks.server_callbacks import ClientFeatures, Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.errors import ServerError
@@ -23,8 +25,6 @@ from dial_client.runtime.logs import get_logger
 from dial_client.servers import sdk_mapping
 from dial_client.servers.observable import Observable
 from dial_client.text.safe_text import clean, one_line, removed_note
-from dial_client.turn_data import call_context
-from dial_client.turn_data.call_context import CallContext
 
 if TYPE_CHECKING:
     from mcp import MCPError

@@ -19,6 +19,7 @@ import anyio
 from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.messages.citations import Citation, format_source_list
 from dial_client.messages.message import Message, Role, TextPart, describe
+from dial_client.messages.token_usage import Usage
 from dial_client.sinks.call_description import describe_arguments, describe_name
 from dial_client.sinks.question_pause import MAX_LINE, QuestionPause, format_log
 from dial_client.sinks.turn_clock import TurnClock
@@ -37,7 +38,6 @@ from dial_client.turn_data.events import (
     ToolCallStarted,
 )
 from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 MAX_STATUS = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dial_client.turn_data.token_usage import Usage
+from dial_client.messages.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from dial_client.errors import ProviderError
 from dial_client.messages.message import Content, Message, Role, TextPart, ToolCallResult, describe
+from dial_client.messages.token_usage import Usage
 from dial_client.middleware import ModelReply, ToolCall, TurnRequest
 from dial_client.model import ModelInfo, ModelRequest
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 Attributes = dict[str, str | int | float | bool | list[str]]

@@ -15,6 +15,8 @@ import anyio.lowlevel
 
 from dial_client.audit.call_audit import CallAudit, TurnAudit
 from dial_client.audit.entries import Origin
+from dial_client.callbacks import call_context
+from dial_client.callbacks.call_context import CallContext, Spend
 from dial_client.messages.message import NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.middleware import MiddlewareChain, ToolCall
 from dial_client.runtime.deadline import Deadline
@@ -29,8 +31,6 @@ from dial_client.tools.changed_arguments import add_note_of_changes
 from dial_client.tools.server_calls import find_app, make_call
 from dial_client.tools.taint import Taint, find_taint_source
 from dial_client.tools.tool_selection import Keep, shorten
-from dial_client.turn_data import call_context
-from dial_client.turn_data.call_context import CallContext, Spend
 from dial_client.turn_data.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.turn_data.limits import Limits
 

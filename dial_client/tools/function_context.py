@@ -9,11 +9,11 @@ from anyio import from_thread
 
 from dial_client.audit.call_audit import new_id, record
 from dial_client.audit.entries import AuditEntry, Origin
+from dial_client.callbacks import call_context
+from dial_client.callbacks.call_context import CallContext
 from dial_client.callbacks.elicitation_form import Form
 from dial_client.callbacks.server_callbacks import ClientFeatures, Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.servers.session_calls import OnProgress
-from dial_client.turn_data import call_context
-from dial_client.turn_data.call_context import CallContext
 
 FUNCTIONS = "functions"
 """The server name of functions in events, in approval patterns and in the audit log."""

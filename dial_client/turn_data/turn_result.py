@@ -18,9 +18,9 @@ from dial_client.messages.message import (
     content_to_json,
     describe,
 )
+from dial_client.messages.token_usage import Usage
 from dial_client.text.value_summary import ValueSummary
 from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.token_usage import Usage
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -27,8 +27,8 @@ from dial_client.model import (
     ToolFormat,
     ToolFormatHandler,
 )
-from dial_client.schema.output_type import InvalidOutput, OutputType
 from dial_client.turn_data.events import Emit, Event, MessageCompleted, OutputDelta, TextDelta
+from dial_client.turns.output_type import InvalidOutput, OutputType
 from dial_client.turns.resolution import CallTools
 
 TOOL_NAME = "final_answer"

@@ -18,6 +18,7 @@ from dial_client.turns.event_log import MAX_UNREAD, EventLog
 from dial_client.turns.turn_recorder import TurnRecorder
 
 Work = Callable[["TurnHandle"], Awaitable[StopReason]]
+"""Runs a turn, and returns why it ended."""
 
 
 class TurnObserver:

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.messages.token_usage import Usage
 from dial_client.turn_data.events import (
     Event,
     MessageCompleted,
@@ -20,7 +21,6 @@ from dial_client.turn_data.events import (
     ToolCallStarted,
 )
 from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import ToolCallRecord, Turn
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages.token_usage import Usage
 from dial_client.middleware import MiddlewareChain, TurnRequest
 from dial_client.model import (
     Instruction,
@@ -20,7 +21,6 @@ from dial_client.model import (
 )
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
-from dial_client.schema.output_type import OutputType
 from dial_client.servers.connection import Connection
 from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.catalog import Catalog
@@ -30,13 +30,13 @@ from dial_client.tools.taint import find_taint
 from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
 from dial_client.turn_data.events import Emit, Event, MessageCompleted, StatusChanged, ToolCallFinished, ToolCallStarted
 from dial_client.turn_data.limits import Limits, StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turns.answer_format import AnswerFormat
 from dial_client.turns.client_tools import ClientToolCalls, ToolSource
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.finalization import finish_turn
 from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.model_call import ChatModel, ModelCaller
+from dial_client.turns.output_type import OutputType
 from dial_client.turns.prices import cost_usd
 from dial_client.turns.resolution import resolve
 from dial_client.turns.status_model import StatusModel

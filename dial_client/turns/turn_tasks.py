@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.status import ServerStatus
 from dial_client.turn_data.events import ServerChanged
-from dial_client.turns.turn_handle import TurnHandle, TurnObserver
+from dial_client.turns.turn_handle import TurnHandle
 
 
 class TurnTasks:
@@ -16,11 +14,11 @@ class TurnTasks:
     def __init__(self) -> None:
         self._turns: set[TurnHandle] = set()
 
-    def start(self, turn: TurnHandle, observers: Iterable[TurnObserver], tasks: BackgroundTasks) -> None:
+    def start(self, turn: TurnHandle, tasks: BackgroundTasks) -> None:
         """Start a turn and its observers, each in a background task."""
         self._turns.add(turn)
         tasks.start_soon(self._run, turn)
-        for observer in observers:
+        for observer in turn.observers:
             tasks.start_soon(observer.run_beside, turn)
 
     @property

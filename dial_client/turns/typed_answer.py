@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dial_client.messages.message import TextPart
-from dial_client.schema.output_type import InvalidOutput
 from dial_client.text.safe_text import safe
 from dial_client.turn_data.events import Emit, OutputDelta, StatusChanged, TextDelta
 from dial_client.turn_data.limits import StopReason
@@ -13,6 +12,7 @@ from dial_client.turns import status_text
 from dial_client.turns.answer_format import AnswerFormat
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.model_call import ModelCaller
+from dial_client.turns.output_type import InvalidOutput
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
 

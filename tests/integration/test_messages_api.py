@@ -9,9 +9,9 @@ import pytest
 
 from dial_client.errors import ProviderError
 from dial_client.messages.message import Message, ToolCallRequest
+from dial_client.messages.token_usage import Usage
 from dial_client.model import FinishReason
 from dial_client.settings.config_types import Wire
-from dial_client.turn_data.token_usage import Usage
 from tests.support.model_endpoint import (
     Answer,
     Heard,

@@ -13,12 +13,12 @@ import pytest
 
 from dial_client.errors import ProviderError
 from dial_client.messages.message import ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.token_usage import Usage
 from dial_client.model import ModelRequest, ToolChoice
 from dial_client.providers import open_provider
 from dial_client.providers.presets import PRESETS
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.settings.config_types import ModelSettings, Wire
-from dial_client.turn_data.token_usage import Usage
 from tests.integration.test_schema_dialects import check_gemini, check_openai
 from tests.support.model_endpoint import (
     Answer,

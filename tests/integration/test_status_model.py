@@ -11,9 +11,9 @@ from mcp.server import MCPServer
 from dial_client import ConfigError, DialClient, Finished, Message, ScriptedProvider, StatusChanged, StopReason
 from dial_client.errors import ProviderError
 from dial_client.messages.message import ToolCallRequest, ToolCallResult
+from dial_client.messages.token_usage import Usage
 from dial_client.model import Completion, FinishReason, ModelInfo, TextChunk
 from dial_client.turn_data.events import Emit, ToolCallFinished, ToolCallStarted
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turns.prices import cost_usd
 from dial_client.turns.status_model import MAX_TOKENS, StatusModel
 from tests.support.fakes import Heard, Model, virtual_time

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
+from dial_client.messages.token_usage import Usage
 from dial_client.sinks.question_pause import PATIENCE
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.turn_data.events import (
@@ -30,7 +31,6 @@ from dial_client.turn_data.events import (
     ToolCallStarted,
 )
 from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 from tests.support.fakes import virtual_time
 

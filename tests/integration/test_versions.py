@@ -9,10 +9,10 @@ import pytest
 from dial_client.conversations.turn_input import Continuation, EditedMessage, Regeneration
 from dial_client.errors import ConfigError, ConversationBusy, ProviderError
 from dial_client.messages.message import Message, Role
+from dial_client.messages.token_usage import Usage
 from dial_client.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, ReasoningChunk, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import ConversationStore
-from dial_client.turn_data.token_usage import Usage
 from tests.support.managed_conversations import ADD, Calculator, Echo, managed
 
 pytestmark = pytest.mark.anyio

@@ -12,10 +12,10 @@ from prompt_toolkit.utils import get_cwidth
 
 from dial_client.callbacks.approval_request import format_arguments, quote_name, to_claims
 from dial_client.cli.approval_prompt import BAR, MAX_MARKS, Again, explain, lines_of, parse_answer, question
+from dial_client.client.sampling import SAMPLING
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import count_unseen
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
-from dial_client.turns.sampling import SAMPLING
 from tests.support.fakes import unhurried
 
 FORGED = "echo\nraw wants to run time\nRun time of raw? [y]es  [n]o: "

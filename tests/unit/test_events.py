@@ -11,6 +11,7 @@ import pytest
 
 from dial_client.messages.mcp_apps import App
 from dial_client.messages.message import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
+from dial_client.messages.token_usage import Usage
 from dial_client.turn_data import events
 from dial_client.turn_data.events import (
     AppOpened,
@@ -32,7 +33,6 @@ from dial_client.turn_data.events import (
     type_name,
 )
 from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import ToolCallRecord, Turn
 
 CALL = ToolCallRequest("call_1", "add", {"a": 1, "b": [2]})

@@ -25,8 +25,8 @@ from dial_client.messages.message import (
     describe,
     text_of,
 )
+from dial_client.messages.token_usage import Usage
 from dial_client.text.media_types import media_type
-from dial_client.turn_data.token_usage import Usage
 from tests.support.fakes import unhurried
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from dial_client.errors import ProviderError
 from dial_client.formats import XMLFormatHandler
 from dial_client.messages.message import Echo, Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages.token_usage import Usage
 from dial_client.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk, ToolChoice
 from dial_client.turn_data.events import MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
 from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turns import model_call, status_text
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.resolution import Reply, resolve

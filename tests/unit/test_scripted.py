@@ -11,9 +11,9 @@ import pytest
 
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.messages.message import Message, ToolCallRequest
+from dial_client.messages.token_usage import Usage
 from dial_client.model import FinishReason, ModelRequest, TextChunk, ToolChoice
 from dial_client.providers.scripted import ScriptedProvider, ScriptedReply
-from dial_client.turn_data.token_usage import Usage
 from tests.support.model_endpoint import hear
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from dial_client.errors import ConversationNotFound, DialError, LimitReached, ProviderError, ServerStartError
 from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
+from dial_client.messages.token_usage import Usage
 from dial_client.sinks.sse_encoder import DONE, encode
 from dial_client.turn_data.events import (
     Event,
@@ -32,7 +33,6 @@ from dial_client.turn_data.events import (
     ToolCallStarted,
 )
 from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 pytestmark = pytest.mark.anyio

@@ -15,11 +15,11 @@ from anyio.abc import TaskStatus
 from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.cli.terminal_approver import TerminalApprover
 from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.messages.token_usage import Usage
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from dial_client.tools.file_changes import MAX_BYTES, diff, find_changes
 from dial_client.turn_data.events import Event
-from dial_client.turn_data.token_usage import Usage
 from tests.support.typed_screen import TypedScreen
 
 pytestmark = pytest.mark.anyio

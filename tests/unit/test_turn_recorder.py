@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.messages.token_usage import Usage
 from dial_client.turn_data.events import (
     Event,
     Finished,
@@ -24,7 +25,6 @@ from dial_client.turn_data.events import (
     ToolCallStarted,
 )
 from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 from dial_client.turns.turn_recorder import TurnRecorder
 from tests.support.fakes import unhurried

@@ -24,8 +24,8 @@ from dial_client.errors import (
     ServerGone,
 )
 from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
+from dial_client.messages.token_usage import Usage
 from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import ToolCallRecord, Turn
 from tests.support.fakes import unhurried
 from tests.unit.test_messages import ANY_TEXT, CALLS, JSON, MESSAGES, RESULTS

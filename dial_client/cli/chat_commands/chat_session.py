@@ -16,12 +16,12 @@ from dial_client.conversations.compaction import Compaction
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.errors import ConfigError, DialError
 from dial_client.messages.message import Message
+from dial_client.messages.token_usage import Usage
 from dial_client.settings.configuration import Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 from dial_client.text.safe_text import safe
 from dial_client.turn_data.events import Event, Finished, StatusChanged
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 MODEL_SETTINGS = ("model", "temperature")

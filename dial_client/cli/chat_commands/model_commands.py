@@ -15,8 +15,8 @@ from dial_client.cli.chat_commands.pick import pick
 from dial_client.cli.client_start import set_profiles
 from dial_client.cli.options import Format
 from dial_client.errors import ConfigError
+from dial_client.messages.token_usage import Usage
 from dial_client.text.safe_text import one_line, safe
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turns import prices
 
 _KEYS = {

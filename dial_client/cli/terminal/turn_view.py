@@ -21,6 +21,7 @@ from dial_client.cli.terminal.screen import Screen
 from dial_client.messages.citations import format_source_list
 from dial_client.messages.message import Content, FilePart, Message, Role, ToolCallRequest
 from dial_client.messages.message import describe as describe_part
+from dial_client.messages.token_usage import Usage
 from dial_client.sinks.call_description import describe, describe_arguments
 from dial_client.sinks.question_pause import QuestionPause, format_log
 from dial_client.sinks.turn_clock import TurnClock
@@ -39,7 +40,6 @@ from dial_client.turn_data.events import (
     ToolCallStarted,
 )
 from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turn_data.turn_result import Turn
 
 ANSWER_THRESHOLD = (5_000, 10, 10)

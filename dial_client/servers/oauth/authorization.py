@@ -24,6 +24,7 @@ from mcp.shared.auth import (
 )
 from pydantic import BaseModel, ValidationError
 
+from dial_client.callbacks import call_context
 from dial_client.callbacks.oauth_callbacks import Login, LoginRequest
 from dial_client.errors import LoginFailed
 from dial_client.runtime.logs import get_logger
@@ -32,7 +33,6 @@ from dial_client.servers.oauth.url_policy import TRUST_IT, UrlPolicy, origin, to
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
 from dial_client.text.safe_text import one_line
-from dial_client.turn_data import call_context
 
 log = get_logger(__name__)
 

@@ -12,18 +12,18 @@ import anyio
 
 from dial_client.audit.call_audit import new_id, record
 from dial_client.audit.entries import AuditEntry, AuditRecorder, common_origin
+from dial_client.callbacks import call_context
+from dial_client.callbacks.call_context import CallContext
 from dial_client.callbacks.server_callbacks import Sample, Sampler, SamplingReply, SamplingRequest
 from dial_client.messages.message import TextPart, ToolCallRequest, ToolSpec, describe
+from dial_client.messages.token_usage import Usage
 from dial_client.middleware import MiddlewareChain
 from dial_client.model import FinishReason, Instruction, InstructionSource, ModelInfo, ModelRequest, Provider
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.tool_patterns import matches
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
-from dial_client.turn_data import call_context
-from dial_client.turn_data.call_context import CallContext
 from dial_client.turn_data.limits import Limits
-from dial_client.turn_data.token_usage import Usage
 from dial_client.turns.prices import cost_usd
 from dial_client.turns.text_generation import generate_text
 

@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from dial_client.audit.entries import Origin
+from dial_client.messages.token_usage import Usage
 from dial_client.runtime.deadline import Deadline
-from dial_client.turn_data.token_usage import Usage
 
 Spend = Callable[[Usage, float | None], None]
 """Receives the tokens that were used, and their price in US dollars; None if the price is unknown."""
