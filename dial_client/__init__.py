@@ -12,6 +12,7 @@ _MODULES = {
     "audit.entries": (
         "AuditEntry",
         "AuditRecorder",
+        "Origin",
     ),
     "audit.log_writer": ("AuditLog",),
     "callbacks.oauth_callbacks": (
@@ -36,6 +37,7 @@ _MODULES = {
         "ApprovalPolicy",
         "ClientOptions",
     ),
+    "client.turn_settings": ("TurnSettings",),
     "conversations.compaction": ("Compaction",),
     "conversations.conversation_manager": ("ConversationManager",),
     "conversations.conversation_view": (
@@ -47,6 +49,8 @@ _MODULES = {
         "EditedMessage",
         "Regeneration",
     ),
+    "durable.results": ("DurableResult",),
+    "durable.timings": ("DurableTimings",),
     "durable.workflows": ("DurableTurns",),
     "errors": (
         "ConfigError",
@@ -120,13 +124,17 @@ _MODULES = {
         "AnswerConstraining",
         "ArgumentsChunk",
         "CallChunk",
+        "CommentaryChunk",
         "Completion",
         "Delta",
+        "EndpointCallChunk",
         "FinishReason",
         "Instruction",
         "InstructionSource",
+        "MediaChunk",
         "ModelInfo",
         "ModelRequest",
+        "OnWait",
         "OutputFormat",
         "Preparable",
         "Provider",
@@ -155,6 +163,8 @@ _MODULES = {
     ),
     "settings.config_types": (
         "ModelSettings",
+        "OAuthGrant",
+        "OAuthSettings",
         "ServerSettings",
         "Transport",
         "Wire",

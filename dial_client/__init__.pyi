@@ -1,5 +1,6 @@
 from dial_client.audit.entries import AuditEntry as AuditEntry
 from dial_client.audit.entries import AuditRecorder as AuditRecorder
+from dial_client.audit.entries import Origin as Origin
 from dial_client.audit.log_writer import AuditLog as AuditLog
 from dial_client.callbacks.oauth_callbacks import Login as Login
 from dial_client.callbacks.oauth_callbacks import LoginRequest as LoginRequest
@@ -17,6 +18,7 @@ from dial_client.client.client_options import ApprovalPolicy as ApprovalPolicy
 from dial_client.client.client_options import ClientOptions as ClientOptions
 from dial_client.client.dial_client import DialClient as DialClient
 from dial_client.client.turn_methods import TurnInput as TurnInput
+from dial_client.client.turn_settings import TurnSettings as TurnSettings
 from dial_client.conversations.compaction import Compaction as Compaction
 from dial_client.conversations.conversation_manager import ConversationManager as ConversationManager
 from dial_client.conversations.conversation_view import ConversationView as ConversationView
@@ -24,6 +26,8 @@ from dial_client.conversations.conversation_view import Versions as Versions
 from dial_client.conversations.turn_input import Continuation as Continuation
 from dial_client.conversations.turn_input import EditedMessage as EditedMessage
 from dial_client.conversations.turn_input import Regeneration as Regeneration
+from dial_client.durable.results import DurableResult as DurableResult
+from dial_client.durable.timings import DurableTimings as DurableTimings
 from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.errors import ConfigError as ConfigError
 from dial_client.errors import ConversationBusy as ConversationBusy
@@ -69,13 +73,17 @@ from dial_client.middleware import refuse as refuse
 from dial_client.model import AnswerConstraining as AnswerConstraining
 from dial_client.model import ArgumentsChunk as ArgumentsChunk
 from dial_client.model import CallChunk as CallChunk
+from dial_client.model import CommentaryChunk as CommentaryChunk
 from dial_client.model import Completion as Completion
 from dial_client.model import Delta as Delta
+from dial_client.model import EndpointCallChunk as EndpointCallChunk
 from dial_client.model import FinishReason as FinishReason
 from dial_client.model import Instruction as Instruction
 from dial_client.model import InstructionSource as InstructionSource
+from dial_client.model import MediaChunk as MediaChunk
 from dial_client.model import ModelInfo as ModelInfo
 from dial_client.model import ModelRequest as ModelRequest
+from dial_client.model import OnWait as OnWait
 from dial_client.model import OutputFormat as OutputFormat
 from dial_client.model import Preparable as Preparable
 from dial_client.model import Provider as Provider
@@ -96,6 +104,8 @@ from dial_client.servers.resources import ResourceTemplate as ResourceTemplate
 from dial_client.servers.status import ServerState as ServerState
 from dial_client.servers.status import ServerStatus as ServerStatus
 from dial_client.settings.config_types import ModelSettings as ModelSettings
+from dial_client.settings.config_types import OAuthGrant as OAuthGrant
+from dial_client.settings.config_types import OAuthSettings as OAuthSettings
 from dial_client.settings.config_types import ServerSettings as ServerSettings
 from dial_client.settings.config_types import Transport as Transport
 from dial_client.settings.config_types import Wire as Wire
@@ -158,6 +168,7 @@ __all__ = [
     "Callbacks",
     "Citation",
     "ClientOptions",
+    "CommentaryChunk",
     "Completion",
     "ConfigError",
     "Content",
@@ -173,12 +184,15 @@ __all__ = [
     "Delta",
     "DialClient",
     "DialError",
+    "DurableResult",
+    "DurableTimings",
     "DurableTurns",
     "Echo",
     "Elicit",
     "Elicitation",
     "ElicitationAction",
     "ElicitationAnswer",
+    "EndpointCallChunk",
     "Event",
     "EventLog",
     "Failure",
@@ -196,6 +210,7 @@ __all__ = [
     "Login",
     "LoginFailed",
     "LoginRequest",
+    "MediaChunk",
     "MemoryStore",
     "Message",
     "MessageCompleted",
@@ -206,7 +221,11 @@ __all__ = [
     "ModelRequest",
     "ModelSettings",
     "NativeFormatHandler",
+    "OAuthGrant",
+    "OAuthSettings",
     "OnLog",
+    "OnWait",
+    "Origin",
     "Page",
     "Part",
     "PolicyRule",
@@ -259,6 +278,7 @@ __all__ = [
     "TurnInput",
     "TurnObserver",
     "TurnRequest",
+    "TurnSettings",
     "Usage",
     "XMLFormatHandler",
     "refuse",

@@ -293,6 +293,9 @@ class MiddlewareChain:
     ) -> None:
         if isinstance(middleware, Middleware):
             raise TypeError(f"middleware takes a list: middleware=[{type(middleware).__name__}(…)]")
+        given: Any = middleware  # callers without a type checker may pass any type
+        if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+            raise TypeError(f"middleware takes a list of Middleware objects, not {type(given).__name__}")
         members = [(_check(member), type(member)) for member in middleware]
         self._turns = tuple(
             _Layer(kind.__name__, member.around_turn)

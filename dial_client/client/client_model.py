@@ -9,7 +9,13 @@ from typing import Literal
 import anyio
 from anyio import to_thread
 
-from dial_client.client.argument_types import check_model
+from dial_client.client.argument_types import (
+    check_fallback_models,
+    check_model,
+    check_models,
+    check_tool_format,
+    check_types,
+)
 from dial_client.client.turn_settings import TurnSettings
 from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
@@ -60,13 +66,16 @@ class ModelSelection:
 
         Raises:
             ConfigError: The model is unknown, or its profile is wrong.
-            TypeError: The model, or a fallback model, is neither a name nor a `Provider`.
+            TypeError: The model, a fallback model, a profile or another option has the wrong type.
         """
+        check_models(self.models)
+        check_types(guidance=(self.guidance, str), base_url=(self.base_url, str))
         model, models = self.model, self.models or {}
         # A recording replays its own errors. A model that `ClientModel.switch` keeps already has its fallback models.
         fallbacks = () if is_recording(model) or isinstance(model, FallbackProvider) else self.fallback_models
-        for candidate in (*([] if model is None else [model]), *([] if isinstance(fallbacks, str) else fallbacks)):
-            check_model(candidate)
+        if model is not None:
+            check_model(model)
+        check_fallback_models(fallbacks)
         if isinstance(model, str):
             return open_provider(model, models=models, base_url=self.base_url, fallback_models=fallbacks)
         return add_fallback_models(model, fallbacks, models) if model is not None else None
@@ -76,7 +85,10 @@ class ModelSelection:
 
         Raises:
             ConfigError: The value of `status` or the model is unknown.
+            TypeError: The model is neither a name nor a `Provider`.
         """
+        if self.status_model is not None:
+            check_model(self.status_model)
         if self.status not in ("template", "model"):
             raise ConfigError(f"unknown status {self.status!r}", hint='expected "template" or "model"')
         model, models = self.status_model, self.models or {}
@@ -107,6 +119,7 @@ class ClientModel:
         self._configure(selection)
 
     def _configure(self, selection: ModelSelection) -> None:
+        check_tool_format(selection.tool_format)
         provider = selection.open()
         profile = selection.profile
         info = provider.info if provider is not None else None

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from dial_client.audit.entries import AuditRecorder
 from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.client.argument_types import check_folders, check_items
 from dial_client.middleware import Middleware
 from dial_client.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.settings.config_types import ModelSettings
@@ -27,7 +28,7 @@ class ApprovalPolicy:
     """Which tool calls run without approval, which never run, and where the approver's answers are stored.
 
     Raises:
-        TypeError: `allow` or `deny` is a string instead of a list of patterns.
+        TypeError: `allow` or `deny` is no list of patterns, or another field has the wrong type.
     """
 
     allow: Iterable[str] = ()
@@ -49,7 +50,10 @@ class ApprovalPolicy:
         for name, patterns in (("allow", self.allow), ("deny", self.deny)):
             if isinstance(patterns, str):
                 raise TypeError(f"{name} takes a list of patterns, not a string: {name}=[{patterns!r}]")
-            object.__setattr__(self, name, tuple(patterns))
+            given: Any = patterns  # callers without a type checker may pass any type
+            object.__setattr__(self, name, tuple(given) if isinstance(given, Iterable) else given)
+        check_items(allow=(self.allow, str), deny=(self.deny, str))
+        check_folders(grants=self.grants, tool_pins=self.tool_pins)
 
 
 class ModelOptions(TypedDict, total=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,18 +13,26 @@ from typing import Any, Protocol
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.audit.entries import AuditRecorder
 from dial_client.callbacks.server_callbacks import LOG_LEVELS, Callbacks, ClientFeatures, Sampler
-from dial_client.client.argument_types import check_approver, describe_type, is_code
+from dial_client.client.argument_types import (
+    check_callbacks,
+    check_folders,
+    check_functions,
+    check_members,
+    describe_type,
+    is_code,
+)
 from dial_client.client.client_options import ApprovalPolicy, Directory
 from dial_client.client.sampling import ModelSampler, by_callback
 from dial_client.errors import ConfigError
 from dial_client.middleware import MiddlewareChain
 from dial_client.model import Provider
-from dial_client.providers.recording_detection import is_recording
+from dial_client.providers.recording_detection import is_recorded_server, is_recording
 from dial_client.servers.connection import Connection
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.server_manager import AutoApproved, Connect, ServerManager
 from dial_client.servers.tool_pins import ToolPins
 from dial_client.settings import configuration
+from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import policy_from
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.grants import GrantStore
@@ -40,17 +49,29 @@ def server_target(name: str, entry: Any) -> Any:
         ConfigError: The entry is wrong, or the name contains a ``/``.
         TypeError: An object of this type cannot be a server.
     """
+    given: Any = name  # callers without a type checker may pass any type
+    if not isinstance(given, str):
+        raise TypeError(f"the name of a server is a string, not {describe_type(given)}")
     if isinstance(entry, Mapping):
         return configuration.server_from_mapping(name, entry)
     if "/" in name:
         raise ConfigError(f"{name!r}: a server's name cannot contain /", "patterns of tools are SERVER/TOOL")
-    if entry is None or isinstance(entry, str | bytes | int | float | list | tuple | set) or is_code(entry):
+    if not _is_target(entry):
         hint = f": functions are tools, DialClient(…, tools=[{entry.__name__}])" if inspect.isroutine(entry) else ""
         raise TypeError(
             f"server {name!r}: expected an entry as in servers.json, a ServerSettings or an mcp.server.MCPServer, "
             f"not {describe_type(entry)}{hint}"
         )
     return entry
+
+
+def _is_target(entry: Any) -> bool:
+    """Return True for an entry that was read, a recorded server, a server of the SDK, or a transport of the SDK."""
+    if is_code(entry):
+        return False
+    is_of_sdk = any(base.__module__.split(".")[0] == "mcp" for base in type(entry).__mro__)
+    # A transport is a context manager.
+    return isinstance(entry, ServerSettings | AbstractAsyncContextManager) or is_of_sdk or is_recorded_server(entry)
 
 
 def _holds_code(entry: Any) -> bool:
@@ -80,7 +101,7 @@ def recording_setup(
 
     Raises:
         ConfigError: An entry is wrong, or `record` is set and the provider replays a recording.
-        TypeError: `servers` is not a mapping, or an object of an entry's type cannot be a server.
+        TypeError: `servers` is not a mapping, an object of an entry's type cannot be a server, or `record` is no path.
     """
     entries: Any = servers  # callers without a type checker may pass any type
     if not isinstance(entries, Mapping):
@@ -95,6 +116,9 @@ def recording_setup(
         targets, connect = {**mock_servers, **targets}, replay.connect
     if record is None:
         return RecordingSetup(provider, targets, approve, connect)
+    path: Any = record
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"record takes the path of a file, not {describe_type(path)}")
     from dial_client.recordings.recording import Recording
 
     recording = Recording(record, targets, provider, tool_format)
@@ -113,9 +137,14 @@ def open_cache(directory: Directory, name: str) -> JsonCache | None:
     return JsonCache(Path(parent("dial-client"), name))
 
 
-def open_tool_cache(directory: Directory, *, is_recorded: bool) -> JsonCache | None:
-    """Return the cache of the servers' tools; None while recording: a recording needs every server to be started."""
-    return open_cache(False if is_recorded else directory, CACHE)
+def open_tool_cache(cache_dir: Directory, *, is_recorded: bool) -> JsonCache | None:
+    """Return the cache of the servers' tools; None while recording: a recording needs every server to be started.
+
+    Raises:
+        TypeError: `cache_dir` is neither a path nor True or False.
+    """
+    check_folders(cache_dir=cache_dir)
+    return open_cache(False if is_recorded else cache_dir, CACHE)
 
 
 def open_grants(directory: Directory) -> GrantStore | None:
@@ -132,9 +161,9 @@ def approval_checker(servers: ServerManager, approve: Approver | None, approval:
 
     Raises:
         ConfigError: The rules cannot be read, or a rule is wrong.
-        TypeError: `approve` is not callable.
+        TypeError: `approve` is a class, or cannot be called.
     """
-    check_approver(approve)
+    check_functions(approve=approve)
     rules = PolicyRules(tuple(approval.allow), tuple(approval.deny), AutoApproved(servers), policy_from(approval.rules))
     pins = open_cache(approval.tool_pins, STATE)
     return ApprovalChecker(
@@ -173,9 +202,14 @@ def client_features(
     """Return the features that the client offers to its servers.
 
     Raises:
-        ConfigError: The log level is unknown, or ``sample="model"`` is set without a model.
+        ConfigError: The log level or a text in place of `Callbacks.sample` is unknown, or ``sample="model"`` is set
+            without a model.
+        TypeError: A callback has the wrong type, or `audit` is no `AuditRecorder`.
     """
+    if audit is not None:
+        check_members(audit, AuditRecorder, "an AuditRecorder, such as AuditLog(…)")
     callbacks = callbacks or Callbacks()
+    check_callbacks(callbacks)
     level = callbacks.log_level or ("info" if callbacks.on_log is not None else None)
     if level not in (None, *LOG_LEVELS):
         raise ConfigError(f"unknown log level {level!r}", hint=f"one of {', '.join(LOG_LEVELS)}")

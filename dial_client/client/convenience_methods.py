@@ -13,6 +13,7 @@ import anyio
 from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
+from dial_client.client.argument_types import check_types
 from dial_client.client.turn_methods import OutputT, TurnInput, TurnMethods, to_messages
 from dial_client.messages.message import Message
 from dial_client.runtime.background_tasks import BackgroundTasks
@@ -105,14 +106,16 @@ class ConvenienceMethods(TurnMethods):
 
         Raises:
             RuntimeError: The client is not open.
-            TypeError: A prompt is not a conversation, or `output_type` is not a type; no turn has started.
+            TypeError: An argument has the wrong type, such as a prompt that is not a conversation; no turn has started.
             ValueError: `concurrency` is less than 1.
         """
-        if isinstance(prompts, str | Message):
+        given: Any = prompts  # callers without a type checker may pass any type
+        if isinstance(given, str | Message) or not isinstance(given, Iterable):
             raise TypeError("map takes several prompts: give a list, or use `run` for one")
         if concurrency < 1:
             raise ValueError("concurrency must be at least 1")
         self._require_open()
+        check_types(limits=(limits, Limits), system=(system, str))
         if output_type is not None:
             build_output_type(output_type)
         conversations = [to_messages(prompt) for prompt in prompts]

@@ -16,7 +16,7 @@ import anyio
 from dial_client.audit.entries import AuditRecorder, Origin
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client import client_setup
-from dial_client.client.argument_types import check_on_limit, check_types
+from dial_client.client.argument_types import check_items, check_on_limit, check_seconds, check_types
 from dial_client.client.client_model import ClientModel, ModelSelection
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory
 from dial_client.client.convenience_methods import ConvenienceMethods
@@ -105,7 +105,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
 
     Raises:
         ConfigError: An entry, the model's name or an option is wrong.
-        TypeError: An object in `servers` cannot be a server, or a function cannot be a tool.
+        TypeError: An argument has the wrong type, such as an object that cannot be a server, a model or a tool.
     """
 
     _tasks: BackgroundTasks | None = None
@@ -146,6 +146,8 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         startup_patience: float = STARTUP_PATIENCE,
     ) -> None:
         check_types(limits=(limits, Limits), approval=(approval, ApprovalPolicy), callbacks=(callbacks, Callbacks))
+        check_types(system=(system, str))
+        check_seconds(startup_patience=startup_patience)
         check_on_limit(on_limit)
         approval, self.limits = approval or ApprovalPolicy(), limits or Limits()
         self._sync_lock = Lock()
@@ -190,6 +192,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             ConfigError: The file is missing or wrong, the profile is unknown, or neither `model` nor ``defaultModel``
                 names a model.
         """
+        check_types(profile=(profile, str))
         settings = configuration.load(path, profile=profile)
         model = model if model is not None else settings.default_model
         if model is None:
@@ -303,10 +306,12 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         Raises:
             ConfigError: The client has no model, or not that of `settings`, or `output_type` is an invalid JSON Schema.
             RuntimeError: The client is not open.
-            TypeError: `messages` is not a conversation, or `output_type` is not a type that JSON can be parsed as.
+            TypeError: An argument has the wrong type, such as `messages` that are not a conversation, or an
+                `output_type` that is not a type that JSON can be parsed as.
         """
         self._require_open()
-        check_types(limits=(limits, Limits))
+        check_types(limits=(limits, Limits), system=(system, str), settings=(settings, TurnSettings))
+        check_items(observers=(observers, TurnObserver), client_tools=(client_tools, ToolSpec))
         self.model.select(settings).required()
         conversation = to_messages(messages)
         output = None if output_type is None else build_output_type(output_type)

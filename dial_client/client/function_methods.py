@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any, Unpack, overload
 
 from dial_client.callbacks.server_callbacks import ClientFeatures
+from dial_client.client.argument_types import check_types
 from dial_client.errors import ConfigError
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import ServerManager
@@ -64,8 +65,9 @@ def open_tools(
 
     Raises:
         ConfigError: A server has the name ``functions``, which is reserved for functions.
-        TypeError: A function cannot be a tool.
+        TypeError: A function cannot be a tool, or `resource_tools` is neither True nor False.
     """
+    check_types(resource_tools=(resource_tools, bool))
     function_tools = FunctionTools(functions, features)
     if function_tools.tools:
         check_name(FunctionTools.name, servers)

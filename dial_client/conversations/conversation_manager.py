@@ -41,7 +41,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypedDict
 
 from dial_client.audit.entries import Origin
-from dial_client.client.argument_types import check_members
+from dial_client.client.argument_types import check_members, check_seconds, check_types, describe_type
 from dial_client.client.client_model import ClientModel
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations import export
@@ -100,6 +100,10 @@ class ConversationManager(ChatMethods, VersionMethods):
         will_be_resumed: Returns True if a process will resume the conversation's interrupted turn. Other turns of the
             conversation then wait. By default no turn is resumed.
         locked_settings: The names of settings that conversations cannot change (`conversation_settings.KEYS`).
+
+    Raises:
+        ConfigError: An option has an invalid value.
+        TypeError: An argument has the wrong type, such as a `store` without a method of `ConversationStore`.
     """
 
     def __init__(  # noqa: PLR0913 - the options of a manager, all but two by name
@@ -116,6 +120,12 @@ class ConversationManager(ChatMethods, VersionMethods):
     ) -> None:
         if when_busy not in ("wait", "refuse"):
             raise ConfigError(f"unknown when_busy {when_busy!r}", hint='expected "wait" or "refuse"')
+        given: Any = dial  # callers without a type checker may pass any type
+        if not isinstance(given, DialClient):
+            raise TypeError(f"expected a DialClient(…), not {describe_type(given)}")
+        check_seconds(patience=patience, lease=lease)
+        if compact_at is not None and not 0 <= compact_at <= 1:
+            raise ConfigError(f"compact_at must be from 0 to 1, not {compact_at}")
         hint = f": SQLStore({store!r}) opens a database" if isinstance(store, str) else ""
         check_members(store, ConversationStore, "a ConversationStore", hint)
         self._dial = dial
@@ -140,6 +150,7 @@ class ConversationManager(ChatMethods, VersionMethods):
 
     async def create(self, title: str | None = None) -> Conversation:
         """Create a conversation, and return it. The default title is the first words of its first message."""
+        check_types(title=(title, str))
         return await self._store.create(title or "")
 
     async def get(self, conversation_id: str) -> Conversation:

@@ -1,4 +1,4 @@
-"""Tells whether a model replays a recording, without importing the code for replays, which few programs need."""
+"""Tells whether a model or a server is part of a recording, without the import of the code for replays."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ def is_recording(model: str | Provider | None) -> bool:
         return is_recording_name(model)
     scripted = sys.modules.get("dial_client.providers.scripted")  # if it is not loaded, no instance can exist
     return scripted is not None and isinstance(model, scripted.ScriptedProvider) and model.servers is not None
+
+
+def is_recorded_server(target: object) -> bool:
+    """Return True if a server is a recorded server of `replay.load_recording`."""
+    script = sys.modules.get("dial_client.providers.script")
+    return script is not None and isinstance(target, script.RecordedServer)
 
 
 def is_recording_name(model: str) -> bool:

@@ -47,7 +47,8 @@ class FunctionTools:
         self._features = features or ClientFeatures()
         self._definitions: dict[str, FunctionDefinition] = {}
         self._threads = CapacityLimiter(MAX_THREADS)
-        if callable(functions):
+        given: Any = functions  # callers without a type checker may pass any type
+        if callable(given) or not isinstance(given, Iterable) or isinstance(given, str | Mapping):
             raise TypeError("tools takes a list of functions: tools=[…]")
         for function in functions:
             self.add(function)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from dial_client import (
     ApprovalPolicy,
+    AuditLog,
+    Callbacks,
     ClientOptions,
     ConfigError,
     ConversationManager,
@@ -20,6 +23,7 @@ from dial_client import (
     Message,
     ModelInfo,
     ModelRequest,
+    ReActFormatHandler,
     ScriptedProvider,
     StopReason,
 )
@@ -50,11 +54,18 @@ def add(a: int, b: int) -> int:
         (42, "int"),
         ("mcp-server-time", "str"),
         (Message, "the class Message"),
+        (Message.user("Hi"), "Message"),
     ],
 )
 def test_an_invalid_server_is_a_type_error(server: Any, kind: str) -> None:
     with pytest.raises(TypeError, match=f"server 'it': expected an entry as in servers.json, .* not {kind}$"):
         DialClient({"it": server})
+
+
+def test_the_name_of_a_server_is_a_string() -> None:
+    servers: Any = {3: {"command": "mcp-server-time"}}
+    with pytest.raises(TypeError, match="the name of a server is a string, not int"):
+        DialClient(servers)
 
 
 class Silent:
@@ -110,17 +121,98 @@ def test_an_approver_that_is_not_a_function_is_a_type_error() -> None:
         DialClient({}, ScriptedProvider([]), approve=approve)
 
 
+def wrong_callbacks(**callbacks: Any) -> Callbacks:
+    return Callbacks(**callbacks)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         ({"limits": {"timeout": 1}}, r"limits takes Limits\(…\), not dict"),
         ({"approval": ["*"]}, r"approval takes ApprovalPolicy\(…\), not list"),
         ({"callbacks": print}, r"callbacks takes Callbacks\(…\), not the function print"),
+        ({"callbacks": wrong_callbacks(elicit=True)}, "elicit takes an asynchronous function, not bool"),
+        ({"callbacks": wrong_callbacks(sample=True)}, "sample takes an asynchronous function, not bool"),
+        ({"callbacks": wrong_callbacks(login=Message)}, "login takes an asynchronous function, not the class Message"),
+        ({"callbacks": wrong_callbacks(on_log="x")}, "on_log takes a function, not str"),
+        ({"callbacks": wrong_callbacks(apps=1)}, "apps takes True or False, not int"),
+        ({"callbacks": wrong_callbacks(roots="/home/ada")}, "roots takes a list of folders, not str"),
+        ({"approve": Message}, "approve takes an asynchronous function, not the class Message"),
+        ({"system": Message.system("Be brief.")}, "system takes a string, not Message"),
+        ({"guidance": ["Be brief."]}, "guidance takes a string, not list"),
+        ({"base_url": b"http://host"}, "base_url takes a string, not bytes"),
+        ({"resource_tools": "yes"}, "resource_tools takes True or False, not str"),
+        ({"cache_dir": 3}, "cache_dir takes the path of a folder, True or False, not int"),
+        ({"record": True}, "record takes the path of a file, not bool"),
+        ({"startup_patience": timedelta(seconds=3)}, "startup_patience takes a number of seconds, not timedelta"),
+        ({"startup_patience": True}, "startup_patience takes a number of seconds, not bool"),
+        ({"audit": True}, r"expected an AuditRecorder, such as AuditLog\(…\), not bool"),
+        ({"audit": AuditLog}, r"not the class AuditLog: pass an instance, AuditLog\(…\)"),
+        ({"tool_format": 3}, "expected the name of a tool format, or a ToolFormatHandler, not int"),
+        ({"tool_format": []}, "expected the name of a tool format, or a ToolFormatHandler, not list"),
+        (
+            {"tool_format": ReActFormatHandler},
+            r"the class ReActFormatHandler: pass an instance, \w+\(…\)",
+        ),
+        ({"status_model": 3}, "expected the name of a model, or a Provider, not int"),
+        ({"models": ["qwen"]}, "models takes a mapping of names to ModelSettings, not list"),
+        ({"models": {"qwen": {"model": "qwen3.5"}}}, "model 'qwen': expected a ModelSettings, not dict"),
+        ({"fallback_models": 3}, "fallback_models takes a list of models, not int"),
+        ({"fallback_models": {"a": 1}}, "fallback_models takes a list of models, not dict"),
+        ({"fallback_models": [None]}, "expected the name of a model, or a Provider, not NoneType"),
+        ({"tools": 3}, r"tools takes a list of functions: tools=\[…\]"),
+        ({"tools": {"add": add}}, r"tools takes a list of functions: tools=\[…\]"),
+        ({"middleware": 3}, "middleware takes a list of Middleware objects, not int"),
     ],
 )
 def test_an_option_of_the_wrong_type_is_a_type_error(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(TypeError, match=f"{problem}$"):
         DialClient({}, ScriptedProvider([]), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"allow": 3}, "allow takes a list, not int"),
+        ({"deny": [3]}, "deny takes a list of strings, but an item is int"),
+        ({"grants": 3}, "grants takes the path of a folder, True or False, not int"),
+        ({"tool_pins": b"pins"}, "tool_pins takes the path of a folder, True or False, not bytes"),
+    ],
+)
+def test_a_field_of_an_approval_policy_of_the_wrong_type_is_a_type_error(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(TypeError, match=f"{problem}$"):
+        ApprovalPolicy(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"startup_patience": -1}, "startup_patience must be at least 0 seconds, not -1"),
+        ({"startup_patience": float("nan")}, "startup_patience must be at least 0 seconds, not nan"),
+        ({"callbacks": wrong_callbacks(sample="yes")}, "unknown sample 'yes'"),
+    ],
+)
+def test_an_invalid_value_of_an_option_is_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        DialClient({}, ScriptedProvider([]), **options)
+
+
+@pytest.mark.anyio
+async def test_arguments_of_a_turn_of_the_wrong_type_are_type_errors() -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"system": Message.system("Be brief.")}, "system takes a string, not Message"),
+        ({"observers": [print]}, "observers takes a list of TurnObservers, but an item is the function print"),
+        ({"client_tools": [{"name": "add"}]}, "client_tools takes a list of ToolSpecs, but an item is dict"),
+        ({"client_tools": 3}, "client_tools takes a list, not int"),
+        ({"settings": {"model": "x"}}, r"settings takes TurnSettings\(…\), not dict"),
+    ]
+    async with DialClient({}, ScriptedProvider([])) as dial:
+        for options, problem in wrong:
+            with pytest.raises(TypeError, match=f"{problem}$"):
+                dial.start("Hi", **options)
+        for options, problem in [wrong[0], ({"limits": {"timeout": 1}}, "limits takes Limits")]:
+            with pytest.raises(TypeError, match=problem):
+                await dial.map(["Hi"], **options)
 
 
 @pytest.mark.anyio
@@ -194,6 +286,21 @@ async def test_an_invalid_message_is_neither_stored_nor_answered(given: Any) -> 
 def test_an_invalid_store_is_a_type_error(store: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=f"expected a ConversationStore, not .*{problem}$"):
         ConversationManager(DialClient({}, ScriptedProvider([])), store)
+
+
+@pytest.mark.anyio
+async def test_other_arguments_of_a_manager_of_the_wrong_type_are_errors() -> None:
+    dial: Any = DialClient({}, ScriptedProvider([]))
+    no_client: Any = "sqlite:///talk.db"
+    messages: Any = [Message.system("Be brief.")]
+    with pytest.raises(TypeError, match=r"expected a DialClient\(…\), not str"):
+        ConversationManager(no_client, MemoryStore())
+    with pytest.raises(TypeError, match="patience takes a number of seconds, not str"):
+        ConversationManager(dial, MemoryStore(), patience=no_client)
+    with pytest.raises(ConfigError, match="compact_at must be from 0 to 1, not 80"):
+        ConversationManager(dial, MemoryStore(), compact_at=80)
+    with pytest.raises(TypeError, match="title takes a string, not list"):
+        await ConversationManager(dial, MemoryStore()).create(messages)
 
 
 @pytest.mark.anyio

@@ -25,6 +25,13 @@ def test_every_public_name_exists() -> None:
     assert [name for name in dial_client.__all__ if getattr(dial_client, name, None) is None] == []
 
 
+def test_the_members_of_public_unions_are_public() -> None:
+    unions = [dial_client.Delta, dial_client.Event, dial_client.Part, dial_client.TurnInput]
+    members = {member for union in unions for member in union.__args__ if isinstance(member, type)}
+    ours = {member for member in members if member.__module__.startswith("dial_client.")}
+    assert [member.__name__ for member in ours if getattr(dial_client, member.__name__, None) is not member] == []
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         dial_client.Nothing  # type: ignore[attr-defined]  # noqa: B018 - the access is the test
