@@ -11,6 +11,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 # A pinned package whose index lists no hash of a platform's wheel must not be taken: --require-hashes refuses it.
 # Python compiles what is imported, which is a part of what is installed.
 INSTALL = $(PIP) install --no-compile --require-hashes -r
+READY = $(VENV)/pip.installed
 DEMO = $(VENV)/demo.installed
 TEST = $(VENV)/test.installed
 DOCS = $(VENV)/docs.installed
@@ -71,7 +72,7 @@ page-pictures: $(TEST)  ## draw the pictures of the page in docs/page, from a re
 release-check: $(TEST)  ## what a release needs, with nothing published: builds, checks, installations; PYTHONS="python3.11 python3.13"
 	$(BIN)/python -m release.release_check $(PYTHONS)
 
-lowest: | $(BIN)/python  ## the unit tests on the lowest versions that pyproject.toml admits
+lowest: | $(READY)  ## the unit tests on the lowest versions that pyproject.toml admits
 	$(PYTHON) -m venv build/lowest && build/lowest/$(notdir $(BIN))/python -m pip --disable-pip-version-check --quiet install 'uv>=0.9'
 	build/lowest/$(notdir $(BIN))/uv pip compile --resolution lowest-direct --extra local --extra demo --extra test --quiet \
 	  --no-emit-index-url pyproject.toml --output-file build/lowest/requirements.txt
@@ -104,22 +105,22 @@ eval-speed: $(DEMO)  ## tokens a second of the embedded model through this host 
 	$(BIN)/python -m evals.speed
 
 # The pip that older Pythons bring along takes twice the time.
-$(BIN)/python: requirements-pip.lock
+$(READY): requirements-pip.lock
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) requirements-pip.lock
 	@touch $@
 
-$(DEMO): requirements-demo.lock pyproject.toml | $(BIN)/python
+$(DEMO): requirements-demo.lock pyproject.toml | $(READY)
 	$(INSTALL) requirements-demo.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(TEST): requirements-test.lock pyproject.toml | $(BIN)/python
+$(TEST): requirements-test.lock pyproject.toml | $(READY)
 	$(INSTALL) requirements-test.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(DOCS): requirements-docs.lock pyproject.toml | $(BIN)/python
+$(DOCS): requirements-docs.lock pyproject.toml | $(READY)
 	$(INSTALL) requirements-docs.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -151,7 +152,7 @@ $(ATTACK): benchmarks/attack/requirements.txt | $(TEST)
 	$(PIP) install --require-hashes --no-deps --target build/attack/packages -r benchmarks/attack/requirements.txt
 	@touch $@
 
-lock: | $(BIN)/python  ## pin the dependencies anew, for every platform and Python
+lock: | $(READY)  ## pin the dependencies anew, for every platform and Python
 	$(PIP) install 'uv>=0.9'
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  requirements-pip.in --output-file requirements-pip.lock --quiet --no-emit-index-url --no-emit-find-links --upgrade
