@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dial_client.errors import ConfigError
 from dial_client.model import Delta, ModelInfo, ModelRequest
@@ -124,6 +124,14 @@ class OpenAIProvider(ClientProvider):
         )
 
 
+@runtime_checkable
+class _MessagesClient(Protocol):
+    """A client with an API of messages; that of an asynchronous client of `anthropic` is an ``AsyncMessages``."""
+
+    @property
+    def messages(self) -> object: ...
+
+
 class AnthropicProvider(ClientProvider):
     """A model that is asked through a client of the SDK `anthropic`, for Anthropic itself or for a cloud.
 
@@ -150,7 +158,8 @@ class AnthropicProvider(ClientProvider):
     ) -> None:
         from anthropic.resources.messages import AsyncMessages
 
-        if not isinstance(getattr(client, "messages", None), AsyncMessages):
+        given: object = client  # callers without a type checker may pass any type
+        if not (isinstance(given, _MessagesClient) and isinstance(given.messages, AsyncMessages)):
             raise ConfigError(
                 f"AnthropicProvider: {type(client).__name__} is not a supported client",
                 hint="pass an anthropic.AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex or "

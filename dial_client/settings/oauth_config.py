@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings
 from dial_client.settings.jsonc import Node, did_you_mean, one_of
+
+
+@runtime_checkable
+class _HttpAuth(Protocol):
+    """An ``httpx2.Auth``, or an object of the same form; settings do not import the package."""
+
+    def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]: ...
 
 
 def oauth(node: Node) -> OAuthSettings:
@@ -18,7 +25,7 @@ def oauth(node: Node) -> OAuthSettings:
     """
     if node.value == "oauth" or node.value is True:
         return OAuthSettings()
-    if hasattr(node.value, "async_auth_flow"):
+    if isinstance(node.value, _HttpAuth):
         return OAuthSettings(auth=node.value)
     found, unknown = node.known(OAUTH_KEYS, OAUTH_ALIASES)
     for key, child in unknown.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import anyio
 import anyio.to_thread
@@ -127,7 +127,7 @@ class Database:
             raise self._to_dial_error(error) from error
 
     def _to_dial_error(self, error: Exception) -> DialError:
-        cause = getattr(error, "orig", None) or error
+        cause = _find_cause(error)
         text = str(cause).partition("\n")[0]
         if isinstance(cause, OSError):
             return DialError(f"the database of conversations cannot be reached ({text or type(cause).__name__})")
@@ -140,12 +140,35 @@ class Database:
         return DialError(f"the database of conversations failed: {_FAILED.get(kind, type(cause).__name__)} ({text})")
 
 
+@runtime_checkable
+class _PostgresError(Protocol):
+    """An error of asyncpg, or of SQLAlchemy's adapter to it."""
+
+    sqlstate: str | None
+
+
+@runtime_checkable
+class _SQLiteError(Protocol):
+    """An error of SQLite; an error of Python's module `sqlite3` itself, such as a closed connection, has no name."""
+
+    sqlite_errorname: str
+
+
+def _find_cause(error: Exception) -> BaseException:
+    """Return the driver's error inside an error of SQLAlchemy, or the error itself."""
+    from sqlalchemy.exc import StatementError
+
+    return (error.orig or error) if isinstance(error, StatementError) else error
+
+
 def _error_class(cause: BaseException) -> str:
-    """Return the name of SQLite's primary error code, or the class of PostgreSQL's SQLSTATE."""
-    if state := getattr(cause, "sqlstate", None):
-        return str(state)[:2]
-    # Extended error codes have further words: SQLITE_READONLY_DIRECTORY.
-    return str(getattr(cause, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]
+    """Return the name of SQLite's primary error code, or the class of PostgreSQL's SQLSTATE; empty for neither."""
+    if isinstance(cause, _PostgresError) and cause.sqlstate:
+        return cause.sqlstate[:2]
+    if isinstance(cause, _SQLiteError):
+        # Extended error codes have further words: SQLITE_READONLY_DIRECTORY.
+        return cause.sqlite_errorname.removeprefix("SQLITE_").partition("_")[0]
+    return ""
 
 
 def _driver_errors() -> tuple[type[Exception], ...]:

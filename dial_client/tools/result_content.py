@@ -13,7 +13,7 @@ from dial_client.text.media_types import IMAGE_TYPES, PDF, media_type
 from dial_client.text.safe_text import safe
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult
+    from mcp_types import BlobResourceContents, CallToolResult, TextResourceContents
 
 
 def to_content(result: CallToolResult, remark: str = "") -> Content:
@@ -58,23 +58,33 @@ def to_part(block: Any) -> Part:
             about = f", {block.mime_type}" if block.mime_type else ""
             return TextPart(safe(f"[resource {block.name}: {block.uri}{about}]"))
         case "resource":
-            return resource_to_part(block.resource)
+            return _resource_to_part(block.resource)
         case kind:
             return TextPart(safe(f"[content of an unknown kind: {kind}]"))
 
 
-def resource_to_part(resource: Any) -> Part:
-    """Convert the contents of a resource (with `uri`, `mime_type`, and `text` or `blob`) to a part, like `to_part`."""
-    text = getattr(resource, "text", None)
-    if text is not None:
-        return TextPart(safe(f"[resource {resource.uri}]\n{text}"))
-    kind = media_type(resource.mime_type or "")
+def _resource_to_part(resource: TextResourceContents | BlobResourceContents) -> Part:
+    from mcp_types import TextResourceContents
+
+    if isinstance(resource, TextResourceContents):
+        return TextPart(safe(f"[resource {resource.uri}]\n{resource.text}"))
+    return blob_to_part(resource.uri, resource.mime_type or "", resource.blob)
+
+
+def blob_to_part(uri: str, mime_type: str, blob: str) -> Part:
+    """Convert the binary contents of a resource to a part: an image or a PDF document, or a line that describes it.
+
+    Args:
+        uri: The URI of the resource.
+        mime_type: The media type that the server states; empty for none.
+        blob: The contents in base64.
+    """
+    kind = media_type(mime_type)
     if kind in IMAGE_TYPES:
-        return ImagePart(resource.blob, kind)
+        return ImagePart(blob, kind)
     if kind == PDF:
-        return FilePart(resource.blob, kind, _name(str(resource.uri)))
-    mime_type = resource.mime_type or "binary"
-    return TextPart(safe(f"[resource {resource.uri}, {mime_type}, {_size(resource.blob)}: it cannot be shown here]"))
+        return FilePart(blob, kind, _name(uri))
+    return TextPart(safe(f"[resource {uri}, {mime_type or 'binary'}, {_size(blob)}: it cannot be shown here]"))
 
 
 def _name(uri: str) -> str:

@@ -157,7 +157,7 @@ def _is_mentioned(resource: Resource, text: str) -> bool:
 
 def _to_part(mention: Mention, content: ResourceContent) -> Part:
     if content.text is None:
-        part = result_content.resource_to_part(content)
+        part = result_content.blob_to_part(content.uri, content.mime_type or "", content.blob or "")
         return replace(part, foreign=True) if isinstance(part, TextPart) else part
     kind = f", {content.mime_type}" if content.mime_type else ""
     header = f"[resource {content.uri} of the server {mention.server}{kind}; the user attached it]"

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import anyio
 from mcp.client import Transport
@@ -255,6 +256,13 @@ class _Stream:
         await self.aclose()
 
 
+@runtime_checkable
+class _ContextStream(Protocol):
+    """A stream of the SDK that has the context in which its last message was sent."""
+
+    last_context: Context | None
+
+
 class _Reader(_Stream):
     def __init__(
         self, inner: Any, repairer: ResponseRepairer, limiter: RateLimiter, on_end: Callable[[], None]
@@ -264,8 +272,8 @@ class _Reader(_Stream):
         self._on_end = on_end
 
     @property
-    def last_context(self) -> Any:
-        return getattr(self._inner, "last_context", None)
+    def last_context(self) -> Context | None:
+        return self._inner.last_context if isinstance(self._inner, _ContextStream) else None
 
     async def receive(self) -> SessionMessage | Exception:
         while True:
