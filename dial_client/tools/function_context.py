@@ -11,7 +11,7 @@ from dial_client.audit.call_audit import new_id, record
 from dial_client.audit.entries import AuditEntry, Origin
 from dial_client.callbacks.elicitation_form import Form
 from dial_client.callbacks.server_callbacks import ClientFeatures, Elicitation, ElicitationAction, ElicitationAnswer
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.turn_data import call_context
 from dial_client.turn_data.call_context import CallContext
 
@@ -34,7 +34,7 @@ class Context:
         features: The callbacks of the client.
     """
 
-    def __init__(self, tool: str, on_progress: OnProgress, features: ClientFeatures) -> None:
+    def __init__(self, tool: str, on_progress: OnCallProgress, features: ClientFeatures) -> None:
         self.tool = tool
         """The name of the tool."""
         self._on_progress = on_progress
