@@ -57,6 +57,10 @@ OnWait = Callable[[str, float], Awaitable[None]]
 """Called with the reason for a retry (``was busy``) and the wait in seconds; called with 0 seconds after the wait."""
 
 
+OnDownload = Callable[[int, int, str], None]
+"""Called during the download of a model: the bytes so far, the bytes in total, and the name of the current step."""
+
+
 class StructuredOutput(StrEnum):
     """Whether an endpoint makes answers conform to a JSON Schema (`ModelRequest.output_format`)."""
 

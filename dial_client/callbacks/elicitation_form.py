@@ -20,7 +20,7 @@ _SHOWN = ("title", "description", "enumNames")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FieldChoice:
     """One of the permitted values of a field."""
 
     value: str
@@ -37,7 +37,7 @@ class FormField:
     kind: str
     """``string``, ``integer``, ``number``, ``boolean``, or ``array`` for any number of `choices`."""
     is_required: bool
-    choices: tuple[Choice, ...]
+    choices: tuple[FieldChoice, ...]
     """The permitted values; empty if any value is permitted."""
     schema: Mapping[str, Any]
 
@@ -124,17 +124,17 @@ def _field(name: str, about: Any, is_required: bool) -> FormField:  # noqa: FBT0
     )
 
 
-def _choices(schema: Mapping[str, Any]) -> tuple[Choice, ...]:
+def _choices(schema: Mapping[str, Any]) -> tuple[FieldChoice, ...]:
     """Return the values of an enumeration, in any of the four forms that the protocol's revisions define."""
     titled = next((schema[key] for key in ("oneOf", "anyOf") if isinstance(schema.get(key), list)), None)
     if titled is not None:
         options = [option for option in titled if isinstance(option, Mapping) and isinstance(option.get("const"), str)]
-        return tuple(Choice(option["const"], str(option.get("title") or option["const"])) for option in options)
+        return tuple(FieldChoice(option["const"], str(option.get("title") or option["const"])) for option in options)
     values, titles = schema.get("enum"), schema.get("enumNames")
     texts = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
     if not isinstance(titles, list) or len(titles) != len(texts):
         titles = texts
-    return tuple(Choice(value, str(title)) for value, title in zip(texts, titles, strict=True))
+    return tuple(FieldChoice(value, str(title)) for value, title in zip(texts, titles, strict=True))
 
 
 def is_web_url(url: str) -> bool:

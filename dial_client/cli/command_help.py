@@ -116,7 +116,7 @@ def _paragraph(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
-class ChatCommand(TyperCommand):
+class ChatTyperCommand(TyperCommand):
     """The chat command, whose help groups the options by subject."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the signature of Typer

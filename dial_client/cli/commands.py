@@ -19,13 +19,13 @@ from dial_client.cli import (  # noqa: F401 - they register commands
     trust_command,
 )
 from dial_client.cli import options as o
-from dial_client.cli.command_help import ChatCommand
+from dial_client.cli.command_help import ChatTyperCommand
 from dial_client.cli.command_line import is_bare_word, name_choice, split_command
 from dial_client.cli.plain_values import build_command
 from dial_client.cli.typer_apps import SETTINGS, more, run_command, talk
 
 
-@talk.command(cls=ChatCommand, context_settings=SETTINGS)
+@talk.command(cls=ChatTyperCommand, context_settings=SETTINGS)
 def chat(
     prompt: Annotated[
         str | None, typer.Argument(help="The question. Without one, hold a conversation in the terminal.")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from dial_client.cli.cell_width import cell_width
 from dial_client.errors import ConfigError
-from dial_client.settings.config_outline import Entry, Outline, is_enabled
+from dial_client.settings.config_outline import Outline, OutlineEntry, is_enabled
 from dial_client.settings.config_trust import EnvFiles
 from dial_client.settings.jsonc import Node
 from dial_client.settings.variables import env_file, references
@@ -26,14 +26,14 @@ _MARK = "> "
 _LEAST_WIDTH = 20
 
 
-class Row(NamedTuple):
+class SummaryRow(NamedTuple):
     """One line of the summary: an action, and its object."""
 
     label: str
     value: str = ""
 
 
-def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
+def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
     """Yield the rows about the effects of the configuration: its default model, models, servers and other keys.
 
     Args:
@@ -42,21 +42,21 @@ def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
         folder: The folder that relative paths start from.
     """
     if outline.default_model is not None:
-        yield Row("Model, unless -m is given", _shown(outline.default_model.value))
+        yield SummaryRow("Model, unless -m is given", _shown(outline.default_model.value))
     for name, entry in outline.models.items():
-        yield Row(f"Model {_quoted(name)}")
+        yield SummaryRow(f"Model {_quoted(name)}")
         yield from _model_rows(entry)
     for name, entry in outline.servers.items():
-        yield Row(f"Server {_quoted(name)}{'' if is_enabled(entry) else ' (disabled: not used)'}")
+        yield SummaryRow(f"Server {_quoted(name)}{'' if is_enabled(entry) else ' (disabled: not used)'}")
         yield from _server_rows(entry, env_files, folder)
     for key, node in outline.unknown.items():
         if key == "policy":
             yield from _listed("Decides calls by rules", _parts(node.value))
             continue
-        yield Row(f"Key {_quoted(key)}")
-        yield Row("  says", _shown(node.value))
+        yield SummaryRow(f"Key {_quoted(key)}")
+        yield SummaryRow("  says", _shown(node.value))
     if not outline.servers and not outline.models:
-        yield Row("It names no server and no model.")
+        yield SummaryRow("It names no server and no model.")
 
 
 def in_all(outline: Outline) -> str:
@@ -74,7 +74,7 @@ def in_all(outline: Outline) -> str:
     return f"In all: {'; '.join(f'{what}: {count:,}' for what, count in counts.items() if count) or 'nothing'}."
 
 
-def rendered(lines: Iterable[Row], width: int | None) -> str:
+def rendered(lines: Iterable[SummaryRow], width: int | None) -> str:
     """Return the rows as text, no line wider than `width` cells; None for any width."""
     return "\n".join(line for row in lines for line in _wrapped(row, width))
 
@@ -82,7 +82,7 @@ def rendered(lines: Iterable[Row], width: int | None) -> str:
 def numbered(text: str, width: int | None) -> str:
     """Return a whole file with line numbers."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
-    return rendered((Row(f"{number:>5} |", escaped(line)) for number, line in enumerate(lines, 1)), width)
+    return rendered((SummaryRow(f"{number:>5} |", escaped(line)) for number, line in enumerate(lines, 1)), width)
 
 
 def escaped(text: str) -> str:
@@ -116,60 +116,60 @@ def _hidden(value: Any) -> str:
     return f"= *** with {expanded}" if expanded else "= ***"
 
 
-def _server_rows(entry: Entry, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
+def _server_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
     words = [entry[key] for key in ("command", "args") if key in entry]
     yield from _listed("  runs", (part for node in words for part in _parts(node.value)))
     if _fetches_the_newest([word for node in words for word in _strings(node.value)]):
-        yield Row("", "(!) the program is downloaded from a package registry, in its newest version")
+        yield SummaryRow("", "(!) the program is downloaded from a package registry, in its newest version")
     if "url" in entry:
-        yield Row("  connects to", _shown(entry["url"].value))
+        yield SummaryRow("  connects to", _shown(entry["url"].value))
     if "cwd" in entry:
-        yield Row("  in the folder", _shown(entry["cwd"].value))
+        yield SummaryRow("  in the folder", _shown(entry["cwd"].value))
     yield from _variable_rows(entry, env_files, folder)
     yield from _hidden_rows("  sends the header", entry.get("headers"))
     yield from _login_rows(entry.get("oauth"))
     if "autoApprove" in entry:
         yield from _listed("  runs without asking", _parts(entry["autoApprove"].value))
     if "trusted" in entry and entry["trusted"].value is not False:
-        yield Row("  is believed", "when it declares tools read-only, or safe to repeat")
+        yield SummaryRow("  is believed", "when it declares tools read-only, or safe to repeat")
     if "instructions" not in entry or entry["instructions"].value is not False:
-        yield Row("  tells the model", "its instructions")
+        yield SummaryRow("  tells the model", "its instructions")
     yield from _further_rows(entry, _SPOKEN)
     names = sorted({name for key, node in entry.items() for name in _references(node.value)})
     yield from _listed("  reads the variable", (escaped(name) for name in names))
 
 
-def _variable_rows(entry: Entry, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
+def _variable_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
     yield from _hidden_rows("  sets the variable", entry.get("env"), warn=True)
     if "envFile" not in entry:
         return
     node = entry["envFile"]
-    yield Row("  sets variables from", _shown(node.value))
+    yield SummaryRow("  sets variables from", _shown(node.value))
     data = env_files.peek(node.value, folder) if isinstance(node.value, str) else None
     try:
         names = env_file(node, data)
     except ConfigError:
-        yield Row("", "(the names are not known: the file is outside of the folder, missing or invalid)")
+        yield SummaryRow("", "(the names are not known: the file is outside of the folder, missing or invalid)")
         return
-    yield from (Row("", f"{_quoted(name)} = ***{_danger(name)}") for name in names)
+    yield from (SummaryRow("", f"{_quoted(name)} = ***{_danger(name)}") for name in names)
 
 
-def _hidden_rows(label: str, node: Node | None, *, warn: bool = False) -> Iterator[Row]:
+def _hidden_rows(label: str, node: Node | None, *, warn: bool = False) -> Iterator[SummaryRow]:
     if node is None:
         return
     if not isinstance(node.value, dict):
-        yield Row(label, "***")
+        yield SummaryRow(label, "***")
         return
     values = (f"{_quoted(name)} {_hidden(value)}{_danger(name) if warn else ''}" for name, value in node.value.items())
     yield from _listed(label, values)
 
 
-def _login_rows(node: Node | None) -> Iterator[Row]:
+def _login_rows(node: Node | None) -> Iterator[SummaryRow]:
     """Yield the login settings of the server: URLs and names in full, possible secrets hidden."""
     if node is None:
         return
     if not isinstance(node.value, dict):
-        yield Row("  logs in with", _shown(node.value))
+        yield SummaryRow("  logs in with", _shown(node.value))
         return
     values = (
         f"{_quoted(name)} {_hidden(value)}" if _SECRET.search(name) else f"{_quoted(name)} = {_shown(value)}"
@@ -178,29 +178,29 @@ def _login_rows(node: Node | None) -> Iterator[Row]:
     yield from _listed("  logs in with", values)
 
 
-def _model_rows(entry: Entry) -> Iterator[Row]:
+def _model_rows(entry: OutlineEntry) -> Iterator[SummaryRow]:
     address = _shown(entry["base_url"].value) if "base_url" in entry else "its usual address"
-    yield Row("  is asked at", address)
+    yield SummaryRow("  is asked at", address)
     key = entry["api_key"].value if "api_key" in entry else None
     if key is None:
-        yield Row("  sends there", "no key from the file; a vendor's own address gets your key for that vendor")
+        yield SummaryRow("  sends there", "no key from the file; a vendor's own address gets your key for that vendor")
     elif isinstance(key, str) and references(key):
         yield from _listed("  sends there", (f"your key ${{{escaped(name)}}}" for name in references(key)))
     else:
-        yield Row("  sends there", "a key that is written in the file")
+        yield SummaryRow("  sends there", "a key that is written in the file")
     yield from _hidden_rows("  sends the header", entry.get("headers"))
     yield from _further_rows(entry, {"base_url", "api_key", "headers"})
     names = sorted({name for node in entry.values() for name in _references(node.value)})
     yield from _listed("  reads the variable", (escaped(name) for name in names))
 
 
-def _further_rows(entry: Entry, shown: set[str]) -> Iterator[Row]:
-    yield from (Row(f"  {_quoted(key)}", _shown(node.value)) for key, node in entry.items() if key not in shown)
+def _further_rows(entry: OutlineEntry, shown: set[str]) -> Iterator[SummaryRow]:
+    yield from (SummaryRow(f"  {_quoted(key)}", _shown(node.value)) for key, node in entry.items() if key not in shown)
 
 
-def _listed(label: str, values: Iterable[str]) -> Iterator[Row]:
+def _listed(label: str, values: Iterable[str]) -> Iterator[SummaryRow]:
     for number, value in enumerate(values):
-        yield Row("" if number else label, value)
+        yield SummaryRow("" if number else label, value)
 
 
 def _parts(value: Any) -> list[str]:
@@ -231,7 +231,7 @@ def _danger(name: str) -> str:
     return "  (!) it changes which code programs run, or which hosts they trust" if _DANGEROUS.fullmatch(name) else ""
 
 
-def _wrapped(row: Row, width: int | None) -> Iterator[str]:
+def _wrapped(row: SummaryRow, width: int | None) -> Iterator[str]:
     label = f"{row.label:<{_LABEL}}" if row.value and row.label[:1].strip() == "" else row.label
     text = f"{label} {row.value}".rstrip()
     if width is None:

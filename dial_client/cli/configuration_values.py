@@ -27,7 +27,7 @@ _REFERENCE = re.compile(r"(\$\{[^{}]*\})")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ValuePlace:
     """The file, line and column of a value."""
 
     path: str
@@ -45,7 +45,7 @@ class WrittenValue:
     keys: tuple[str, ...]
     """The path to the value. The path of a server begins with ``mcpServers``, whatever key the file uses."""
     value: Any
-    origin: Origin
+    origin: ValuePlace
 
 
 def written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
@@ -147,9 +147,9 @@ def _parts(keys: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...],
         yield keys, node
 
 
-def _place(node: Node) -> Origin:
+def _place(node: Node) -> ValuePlace:
     keys: Keys = node.keys
-    return Origin(node.source.path, *node.source.place(keys, at_name=True))
+    return ValuePlace(node.source.path, *node.source.place(keys, at_name=True))
 
 
 def _masked(keys: tuple[str, ...], value: Any) -> Any:

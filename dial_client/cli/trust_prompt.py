@@ -9,7 +9,7 @@ from typing import TextIO
 
 from anyio import lowlevel
 
-from dial_client.cli.config_summary import Row, escaped, in_all, numbered, rendered, rows
+from dial_client.cli.config_summary import SummaryRow, escaped, in_all, numbered, rendered, rows
 from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration
@@ -96,14 +96,14 @@ def trust_now(found: FoundFile, env_files: EnvFiles) -> TrustedFile:
         raise ConfigError(f"your trust in this file cannot be stored: {error.strerror}", path=str(found.path)) from None
 
 
-def changes_since(trusted: TrustedFile, found: FoundFile, env_files: EnvFiles) -> list[Row]:
+def changes_since(trusted: TrustedFile, found: FoundFile, env_files: EnvFiles) -> list[SummaryRow]:
     """Return the changes of a file and of its env files since they were trusted; empty if nothing changed.
 
     The env files are read only if the file itself is unchanged.
     """
     if trusted.matches(found):
         return list(_env_changes(trusted.env_files, _digests(found, env_files)))
-    moved = [] if trusted.target == found.target else [Row(f"  it is now a link to: {escaped(found.target)}")]
+    moved = [] if trusted.target == found.target else [SummaryRow(f"  it is now a link to: {escaped(found.target)}")]
     return moved if trusted.digest == found.digest else [*moved, *_diff(trusted.text, found.text)]
 
 
@@ -121,25 +121,25 @@ def _digests(found: FoundFile, env_files: EnvFiles) -> dict[str, str]:
     return env_files.digests(configuration.outline(found.data, str(found.path)), names)
 
 
-def _env_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Row]:
+def _env_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[SummaryRow]:
     for path in sorted(before.keys() | now.keys()):
         old, new = before.get(path, UNREADABLE), now.get(path, UNREADABLE)
         if old != new:
             word = "is new" if old == UNREADABLE else "is missing" if new == UNREADABLE else "has changed"
-            yield Row(f"  the env file {word}: {escaped(path)}")
+            yield SummaryRow(f"  the env file {word}: {escaped(path)}")
 
 
-def _diff(before: str, after: str) -> Iterator[Row]:
+def _diff(before: str, after: str) -> Iterator[SummaryRow]:
     from difflib import unified_diff
 
     old, new = (text.replace("\r\n", "\n").replace("\r", "\n").split("\n") for text in (before, after))
     if len(old) + len(new) > _MOST_LINES:
-        yield Row("  (too many lines to be compared here)")
+        yield SummaryRow("  (too many lines to be compared here)")
         return
     lines = list(unified_diff(old, new, "trusted", "now", lineterm=""))
-    yield from (Row(f"  | {escaped(line)}") for line in lines)
+    yield from (SummaryRow(f"  | {escaped(line)}") for line in lines)
     if not lines:
-        yield Row("  (only the encoding, the line ends, or bytes that are not text)")
+        yield SummaryRow("  (only the encoding, the line ends, or bytes that are not text)")
 
 
 def terminal_width(stream: TextIO) -> int | None:

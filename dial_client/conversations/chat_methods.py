@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar, overload
 
-from dial_client.conversations.turn_input import TurnInput, check_turn_input
+from dial_client.conversations.turn_input import ConversationInput, check_turn_input
 from dial_client.turn_data.events import Event
 from dial_client.turn_data.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
@@ -22,7 +22,7 @@ class ChatMethods(ABC):
     async def _start(
         self,
         conversation_id: str,
-        message: TurnInput | None,
+        message: ConversationInput | None,
         *,
         stream: bool,
         stream_events: bool = False,
@@ -32,12 +32,14 @@ class ChatMethods(ABC):
         """Start the next turn; if `message` is None, resume the interrupted turn."""
 
     @overload
-    async def chat(self, conversation_id: str, message: TurnInput, *, output_type: type[OutputT]) -> Turn[OutputT]: ...
+    async def chat(
+        self, conversation_id: str, message: ConversationInput, *, output_type: type[OutputT]
+    ) -> Turn[OutputT]: ...
 
     @overload
-    async def chat(self, conversation_id: str, message: TurnInput, *, output_type: Any = None) -> Turn[Any]: ...
+    async def chat(self, conversation_id: str, message: ConversationInput, *, output_type: Any = None) -> Turn[Any]: ...
 
-    async def chat(self, conversation_id: str, message: TurnInput, *, output_type: Any = None) -> Turn[Any]:
+    async def chat(self, conversation_id: str, message: ConversationInput, *, output_type: Any = None) -> Turn[Any]:
         """Send a message in a conversation, and wait for the answer. Raises as `stream_chat`."""
         check_turn_input(message)
         turn = await self._start(conversation_id, message, stream=False, output_type=output_type)
@@ -49,7 +51,7 @@ class ChatMethods(ABC):
     async def stream_chat(
         self,
         conversation_id: str,
-        message: TurnInput,
+        message: ConversationInput,
         *,
         stream: bool = True,
         on_started: Callable[[TurnHandle], None] | None = None,

@@ -55,7 +55,7 @@ from dial_client.conversations.history_editor import HistoryEditor
 from dial_client.conversations.history_edits import build_removal, find_edit, find_last_exchange
 from dial_client.conversations.message_tree import StoredMessage, build_tree
 from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
-from dial_client.conversations.turn_input import CONTINUE, Continuation, TurnInput, check_turn_input
+from dial_client.conversations.turn_input import CONTINUE, Continuation, ConversationInput, check_turn_input
 from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
 from dial_client.conversations.version_methods import VersionMethods
 from dial_client.errors import ConfigError
@@ -298,7 +298,7 @@ class ConversationManager(ChatMethods, VersionMethods):
     async def start(
         self,
         conversation_id: str,
-        message: TurnInput,
+        message: ConversationInput,
         *,
         stream: bool = True,
         turn_id: str | None = None,
@@ -346,7 +346,7 @@ class ConversationManager(ChatMethods, VersionMethods):
     async def _start(
         self,
         conversation_id: str,
-        message: TurnInput | None,
+        message: ConversationInput | None,
         *,
         stream: bool,
         stream_events: bool = False,

@@ -43,14 +43,14 @@ class Continuation:
     """A request for the rest of the last answer, which was cut off."""
 
 
-TurnInput = str | Message | EditedMessage | Regeneration | Continuation
+ConversationInput = str | Message | EditedMessage | Regeneration | Continuation
 
 
 def check_turn_input(turn_input: Any) -> None:
     """Check the type of a turn's input.
 
     Raises:
-        TypeError: The input is not a `TurnInput`.
+        TypeError: The input is not a `ConversationInput`.
     """
     message = turn_input.message if isinstance(turn_input, EditedMessage) else turn_input
     if isinstance(message, str | Message) or (
@@ -61,7 +61,7 @@ def check_turn_input(turn_input: Any) -> None:
     raise TypeError(f"a conversation continues with a text or a Message, not {type(message).__name__}{hint}")
 
 
-def find_question(turn_input: TurnInput | None) -> Message | None:
+def find_question(turn_input: ConversationInput | None) -> Message | None:
     """Return the user's message that a turn with this input adds to its conversation; None for none."""
     match turn_input:
         case str(text) | EditedMessage(message=str(text)):
@@ -74,7 +74,7 @@ def find_question(turn_input: TurnInput | None) -> Message | None:
             return None
 
 
-def build_first_messages(stored: Conversation, turn_input: TurnInput) -> tuple[Message, ...]:
+def build_first_messages(stored: Conversation, turn_input: ConversationInput) -> tuple[Message, ...]:
     """Return the messages that a turn with this input stores before the model is asked.
 
     Raises:

@@ -23,7 +23,7 @@ from dial_client.conversations.history import (
 )
 from dial_client.conversations.history_edits import apply_edits
 from dial_client.conversations.message_tree import build_tree, extend
-from dial_client.conversations.turn_input import TurnInput, build_first_messages, find_question
+from dial_client.conversations.turn_input import ConversationInput, build_first_messages, find_question
 from dial_client.errors import ConversationBusy, DialError
 from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
@@ -81,7 +81,7 @@ class TurnQueue:
         self._slots: WeakValueDictionary[str, _Slot] = WeakValueDictionary()
         self._ended: OrderedDict[str, TurnHandle] = OrderedDict()
 
-    async def start_next(self, origin: Origin, turn_input: TurnInput | None, start: Start) -> TurnHandle:
+    async def start_next(self, origin: Origin, turn_input: ConversationInput | None, start: Start) -> TurnHandle:
         """Wait for the earlier turns, store the user's message, and start the turn.
 
         Args:
@@ -124,7 +124,9 @@ class TurnQueue:
         if slot is not None and slot.turn is not None:
             slot.turn.cancel()
 
-    async def _reserve(self, slot: _Slot, origin: Origin, turn_input: TurnInput | None, deadline: float) -> _Beginning:
+    async def _reserve(
+        self, slot: _Slot, origin: Origin, turn_input: ConversationInput | None, deadline: float
+    ) -> _Beginning:
         """Wait for the slot of this process and the lease in the store; return the turn's history and settings."""
         while True:
             if not await slot.acquire(deadline):
@@ -139,7 +141,7 @@ class TurnQueue:
             slot.release()  # the task that resumes the interrupted turn needs it
             await anyio.sleep(POLL_INTERVAL)
 
-    async def _begin(self, origin: Origin, turn_input: TurnInput | None, deadline: float) -> _Beginning | None:
+    async def _begin(self, origin: Origin, turn_input: ConversationInput | None, deadline: float) -> _Beginning | None:
         """Store the message once no other process runs a turn; None if an interrupted turn must be resumed first.
 
         Raises:
@@ -180,7 +182,7 @@ class TurnQueue:
     async def _has_to_be_resumed(self, stored: Conversation) -> bool:
         return bool(stored.turn) and not stored.running and await self._will_be_resumed(stored)
 
-    async def _prepare(self, stored: Conversation, turn_input: TurnInput | None) -> tuple[Message, ...]:
+    async def _prepare(self, stored: Conversation, turn_input: ConversationInput | None) -> tuple[Message, ...]:
         """Return the messages to store before the model is asked.
 
         Raises:

@@ -54,12 +54,12 @@ CHECKS = (
     Check("folders", Group.FILES, storage_checks.check_folders),
 )
 
-OnProgress = Callable[[int, int, str], None]
+OnCheck = Callable[[int, int, str], None]
 """Called with the number of completed checks, the number of all checks, and the name of the last completed check."""
 
 
 async def inspect(
-    subject: Subject, only: Collection[Group] = tuple(Group), on_progress: OnProgress | None = None
+    subject: Subject, only: Collection[Group] = tuple(Group), on_progress: OnCheck | None = None
 ) -> list[Finding]:
     """Run the checks concurrently, and return their findings, sorted by place and then by code.
 

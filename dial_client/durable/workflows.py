@@ -16,7 +16,7 @@ from anyio import to_thread
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager, ManagerOptions
 from dial_client.conversations.conversation_view import ConversationView
-from dial_client.conversations.turn_input import TurnInput, check_turn_input
+from dial_client.conversations.turn_input import ConversationInput, check_turn_input
 from dial_client.durable import results
 from dial_client.durable.dbos_database import to_dbos_url
 from dial_client.durable.execution import TurnExecution
@@ -146,7 +146,7 @@ class DurableTurns:
         return turn_id
 
     async def start(
-        self, conversation_id: str, message: TurnInput, *, stream: bool = True, output_type: Any = None
+        self, conversation_id: str, message: ConversationInput, *, stream: bool = True, output_type: Any = None
     ) -> TurnHandle:
         """Send a message in a conversation, and return the turn that answers it, which runs in this process.
 

@@ -47,7 +47,7 @@ from dial_client.local.argument_values import (
 )
 from dial_client.local.call_score import CODE_THRESHOLD, LOOK_UP_THRESHOLD, DecisionScore
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
-from dial_client.local.decision_step import Step, decision_request
+from dial_client.local.decision_step import DecisionStep, decision_request
 from dial_client.local.follow_up import find_follow_up, find_sums
 from dial_client.local.missing_arguments import find_missing
 from dial_client.local.provenance import (
@@ -110,7 +110,7 @@ class CallPolicy:
         self._first_call: ToolCallRequest | None = None
         self._deferred = 0
         self._is_unknown = self._is_forced = self._is_narrowed = False
-        self.step: Step | None = self._begin()
+        self.step: DecisionStep | None = self._begin()
 
     @property
     def reply(self) -> str:
@@ -125,7 +125,7 @@ class CallPolicy:
             return fixed_replies.NO_TOOL_FITS if self._request.tools else fixed_replies.NOT_CONNECTED
         return ""
 
-    def request(self, step: Step) -> ModelRequest:
+    def request(self, step: DecisionStep) -> ModelRequest:
         """Return the request for a decision, with the grammar of the step."""
         # If the model sees a failed call, it repeats it, or calls another tool with the same arguments.
         hidden = frozenset(completed.call.id for completed in self._completed if completed.failed)
@@ -152,7 +152,7 @@ class CallPolicy:
             self._is_forced = True
             self.step = replace(step, tools=tools, may_answer=False)
         else:
-            self.step = Step()
+            self.step = DecisionStep()
 
     def take(self, tool: str, call: ToolCallRequest | None, score: DecisionScore | None = None) -> None:
         """Accept the decision for a call or an answer.
@@ -186,13 +186,13 @@ class CallPolicy:
         arguments = correct_arguments(call.arguments, tool, self._conversation)
         return replace(call, arguments=correct_conversion(arguments, tool, self._question))
 
-    def _begin(self) -> Step | None:
+    def _begin(self) -> DecisionStep | None:
         completed = self._completed
         is_over = len(completed) >= MAX_ROUNDS or any(entry.denied for entry in completed)
         if self._request.tool_choice is ToolChoice.NONE or is_over:
             return None
         if not completed:
-            return Step(find_named_by_verb(self._question, self._request.tools) or self._request.tools)
+            return DecisionStep(find_named_by_verb(self._question, self._request.tools) or self._request.tools)
         if not completed[-1].failed:
             return self._begin_next()
         self.call = self._call_in_allowed_folder()
@@ -211,7 +211,7 @@ class CallPolicy:
             return None
         return ToolCallRequest(f"call_{uuid.uuid4().hex}", last.call.name, arguments)
 
-    def _begin_retry(self) -> Step | None:
+    def _begin_retry(self) -> DecisionStep | None:
         """Return the step for a call that replaces the failed one, if a tool has a word that the failed tool lacks."""
         failed = [entry.call.name for entry in self._completed if entry.failed]
         called = {entry.call.name for entry in self._completed}
@@ -223,9 +223,9 @@ class CallPolicy:
             for tool in self._request.tools
             if tool.name not in called and not acts(tool) and not words_of(tool).isdisjoint(subject)
         )
-        return Step(tools, may_answer=False, is_retry=True) if tools and len(failed) < MAX_FAILURES else None
+        return DecisionStep(tools, may_answer=False, is_retry=True) if tools and len(failed) < MAX_FAILURES else None
 
-    def _begin_next(self) -> Step | None:
+    def _begin_next(self) -> DecisionStep | None:
         """Return the step for the call that has to follow a successful call, if any."""
         good = [entry for entry in self._completed if not entry.failed]
         succeeded = {entry.call.name for entry in good}
@@ -234,10 +234,16 @@ class CallPolicy:
         next_tool = self._completed[-1].next_tool or next(unmet, "")
         if next_tool in self._tools:
             tool = self._tools[next_tool]
-            return Step((tool,), may_answer=False, values=find_sums(tool, self._question, self._completed[-1].result))
+            return DecisionStep(
+                (tool,), may_answer=False, values=find_sums(tool, self._question, self._completed[-1].result)
+            )
         called, results = [entry.call.name for entry in good], [entry.result for entry in good]
         follow_up = find_follow_up(self._question, self._request.tools, called, results)
-        return Step((follow_up.tool,), may_answer=False, values=follow_up.values) if follow_up is not None else None
+        return (
+            DecisionStep((follow_up.tool,), may_answer=False, values=follow_up.values)
+            if follow_up is not None
+            else None
+        )
 
     def _may_decline(self) -> bool:
         """True if the step may end without a tool call."""
@@ -273,15 +279,15 @@ class CallPolicy:
         else:
             self.step = self._second_decision(step)
 
-    def _second_decision(self, step: Step | None) -> Step | None:
+    def _second_decision(self, step: DecisionStep | None) -> DecisionStep | None:
         """Return the step that decides again without tools, for a question that names a file.
 
         Among many tools, the model treats the content of "README.md" as something it knows.
         """
         is_first = step is not None and bool(step.tools) and not self._completed
-        return Step() if is_first and names_file(self._question) else None
+        return DecisionStep() if is_first and names_file(self._question) else None
 
-    def _defer(self, step: Step, tool: str, call: ToolCallRequest | None) -> None:
+    def _defer(self, step: DecisionStep, tool: str, call: ToolCallRequest | None) -> None:
         """Ask for a call of another tool instead; if there is none, make the first call that was deferred."""
         sources = self._find_sources(call)
         alternatives = sources or self._alternatives(candidate for candidate in step.tools if candidate.name != tool)
@@ -310,7 +316,7 @@ class CallPolicy:
         else:
             self.call = replace(call, arguments={**call.arguments, **fallbacks})
 
-    def _is_good(self, step: Step, call: ToolCallRequest) -> bool:
+    def _is_good(self, step: DecisionStep, call: ToolCallRequest) -> bool:
         if self._is_repeated(call):
             return False
         if self._deferred or step.is_retry:

@@ -20,7 +20,7 @@ from dial_client.local.call_policy import MAX_ROUNDS
 from dial_client.local.call_score import DecisionScore
 from dial_client.local.clauses import find_open, find_sibling, repeats_request, split_clauses
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
-from dial_client.local.decision_step import Step, decision_request
+from dial_client.local.decision_step import DecisionStep, decision_request
 from dial_client.local.follow_up import find_follow_up
 from dial_client.local.missing_arguments import find_missing
 from dial_client.local.provenance import is_description, is_made_up, is_no_address, occurs_in
@@ -42,7 +42,7 @@ class _Ask:
 
     clause: int | None
     """The index of the clause; None for a name that is joined with a value."""
-    step: Step
+    step: DecisionStep
 
 
 class ClausePolicy:
@@ -70,7 +70,7 @@ class ClausePolicy:
         self._asks = self._open_asks()
 
     @property
-    def step(self) -> Step | None:
+    def step(self) -> DecisionStep | None:
         """The next decision of the model; None if none is left."""
         return self._asks[0].step if self._asks and self.call is None else None
 
@@ -83,7 +83,7 @@ class ClausePolicy:
             sentences.append(_NOT_CONVERTED.format(unit=found.unit, target=found.target_name))
         return " ".join(sentences)
 
-    def request(self, step: Step) -> ModelRequest:
+    def request(self, step: DecisionStep) -> ModelRequest:
         """Return the request for a decision, in which the clause is the user's last message."""
         ask = self._asks[0]
         earlier, turn = self._request.messages[: self._start], self._request.messages[self._start + 1 :]
@@ -126,7 +126,7 @@ class ClausePolicy:
         elif call is not None and self._is_grounded(call, spec):
             self.call = call
         elif not ask.step.values and (values := self._values(spec)):
-            step = Step((spec,), may_answer=False, values=values)
+            step = DecisionStep((spec,), may_answer=False, values=values)
             self._asks = [replace(ask, step=step), *self._asks[1:]]
         else:
             self._close(is_unmet=True)
@@ -174,7 +174,7 @@ class ClausePolicy:
         asks = list(self._sibling_asks())
         if len(self._clauses) > 1:
             unserved, self._served = find_open(self._clauses, self._request.tools, self._calls)
-            asks += [_Ask(at, Step(self._tools_for(self._clauses[at]))) for at in unserved]
+            asks += [_Ask(at, DecisionStep(self._tools_for(self._clauses[at]))) for at in unserved]
         return asks
 
     def _tools_for(self, clause: str) -> tuple[ToolSpec, ...]:
@@ -187,7 +187,7 @@ class ClausePolicy:
             if tool is None or len(_text_arguments(tool)) != 1:
                 continue
             if name := find_sibling(self._question, entry.call, self._calls):
-                return [_Ask(None, Step((tool,), may_answer=False, values=(name,)))]
+                return [_Ask(None, DecisionStep((tool,), may_answer=False, values=(name,)))]
         return []
 
     def _is_grounded(self, call: ToolCallRequest, tool: ToolSpec) -> bool:

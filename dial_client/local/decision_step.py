@@ -15,7 +15,7 @@ MAX_TOKENS = 384
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DecisionStep:
     """A decision that the model has to make."""
 
     tools: tuple[ToolSpec, ...] = ()
@@ -30,7 +30,7 @@ class Step:
 
 
 def decision_request(
-    request: ModelRequest, step: Step, tools: Sequence[ToolSpec], conversation: Sequence[Message]
+    request: ModelRequest, step: DecisionStep, tools: Sequence[ToolSpec], conversation: Sequence[Message]
 ) -> ModelRequest:
     """Return the request for a decision, with the grammar of a step.
 
@@ -52,7 +52,7 @@ def decision_request(
     )
 
 
-def _restrict_values(step: Step) -> tuple[ToolSpec, ...]:
+def _restrict_values(step: DecisionStep) -> tuple[ToolSpec, ...]:
     """Return the tools of a step, with schemas that allow only the step's values."""
     return tuple(_with_values(tool, step.values) for tool in step.tools) if step.values else step.tools
 

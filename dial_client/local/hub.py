@@ -19,8 +19,9 @@ from typing import Any
 import anyio
 
 from dial_client.errors import ConfigError, ProviderError
-from dial_client.local.weight_downloads import OnProgress, Weights
+from dial_client.local.weight_downloads import Weights
 from dial_client.local.weights import ensure
+from dial_client.model import OnDownload
 
 ANSWER_TIMEOUT = 60.0
 """Timeout in seconds for the list of a repository's files."""
@@ -59,7 +60,7 @@ def parse_name(name: str) -> tuple[str, str]:
     return "/".join(parts[:2]), file
 
 
-async def fetch(name: str, models: Path, on_progress: OnProgress) -> Path:
+async def fetch(name: str, models: Path, on_progress: OnDownload) -> Path:
     """Return the path of a file of the hub; download it first if necessary.
 
     Args:

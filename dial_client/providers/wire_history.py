@@ -91,7 +91,7 @@ class AssistantStep:
     """The ids of the calls in the model's reply, which are also in the echo."""
 
 
-Step = UserStep | AssistantStep
+HistoryStep = UserStep | AssistantStep
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ def normalize(
     notes: list[str] | None = None,
     *,
     in_results: bool = True,
-) -> list[Step]:
+) -> list[HistoryStep]:
     """Return the conversation in steps. The last step asks the model for a reply.
 
     Args:
@@ -122,7 +122,7 @@ def normalize(
     drafts = _pair_results(messages)
     ids = _CallIds(re.compile(id_pattern))
     results_profile = profile if in_results else replace(profile, images=False, documents=False)
-    steps: list[Step] = []
+    steps: list[HistoryStep] = []
     for draft in drafts:
         message = draft.message
         if message.role is Role.USER:
@@ -155,7 +155,7 @@ def _pair_results(messages: Iterable[Message]) -> list[_Draft]:
     return drafts
 
 
-def _expire_media(steps: list[Step]) -> list[Step]:
+def _expire_media(steps: list[HistoryStep]) -> list[HistoryStep]:
     """Replace the oldest images and documents by descriptions if there are too many for one request."""
     visible = [part for step in steps for part in _list_parts(step) if not isinstance(part, TextPart)]
     descriptions = {
@@ -176,11 +176,11 @@ def _expire_media(steps: list[Step]) -> list[Step]:
     ]
 
 
-def _list_parts(step: Step) -> Iterable[Part]:
+def _list_parts(step: HistoryStep) -> Iterable[Part]:
     return step.parts if isinstance(step, UserStep) else (part for result in step.results for part in result.parts)
 
 
-def _note_hidden_media(steps: Sequence[Step], notes: list[str]) -> None:
+def _note_hidden_media(steps: Sequence[HistoryStep], notes: list[str]) -> None:
     """Add a note for each hidden image or document since the last user message that follows an assistant message."""
     start = 0
     for at, (step, following) in enumerate(pairwise(steps), 1):

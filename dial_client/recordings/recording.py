@@ -59,7 +59,7 @@ from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.secret_detection import find_secrets
 from dial_client.servers.session import Target
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.servers.status import OnChange, ServerState, ServerStatus
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
 from dial_client.tools.catalog import is_enabled
@@ -350,7 +350,7 @@ class _RecordingConnection(Connection):
 
         return record
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None) -> Any:
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress | None = None) -> Any:
         """Call a tool, and write the call and its outcome to the recording."""
         outcome: dict[str, Any] = {"cancelled": True}
         try:

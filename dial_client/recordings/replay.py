@@ -24,7 +24,7 @@ from dial_client.providers.scripted import ScriptedProvider
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.session import Target
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 
 _DECIDED_BY = "the recording"
@@ -101,7 +101,7 @@ class _MockConnection(Connection):
             if "denied" not in call:
                 self._outcomes[_key(**call["called"])].append(call)
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None) -> Any:  # noqa: ARG002 - progress is not recorded
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress | None = None) -> Any:  # noqa: ARG002 - progress is not recorded
         """Return the recorded result of a call.
 
         Raises:

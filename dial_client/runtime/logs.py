@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 
-class EventLog:
+class Logger:
     """The log of one module."""
 
     def __init__(self, name: str) -> None:
@@ -48,9 +48,9 @@ def _find_trace_ids() -> dict[str, str]:
     return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
 
 
-def get_logger(name: str) -> EventLog:
+def get_logger(name: str) -> Logger:
     """Return the log of a module; call it with ``__name__``."""
-    return EventLog(name)
+    return Logger(name)
 
 
 logging.getLogger("dial_client").addHandler(logging.NullHandler())

@@ -17,14 +17,14 @@ MAX_CONTEXT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class AppContext:
+class ModelContext:
     """The text that an app of a server adds to a message."""
 
     server: str
     text: str
 
 
-def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[AppContext, ...]:
+def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[ModelContext, ...]:
     """Return the contexts in the body of a chat request.
 
     Raises:
@@ -36,7 +36,7 @@ def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[Ap
     return tuple(_read_context(context, servers) for context in contexts)
 
 
-def add_app_contexts(message: Message, contexts: tuple[AppContext, ...]) -> Message:
+def add_app_contexts(message: Message, contexts: tuple[ModelContext, ...]) -> Message:
     """Return a user's message with the contexts as further parts, marked as text from their servers."""
     if not contexts:
         return message
@@ -47,19 +47,19 @@ def add_app_contexts(message: Message, contexts: tuple[AppContext, ...]) -> Mess
     return replace(message, content=(*message_parts, *parts), taint=", ".join(sources))
 
 
-def _format_context(context: AppContext) -> str:
+def _format_context(context: ModelContext) -> str:
     return safe(
         f"[context from an app of the server {context.server}; the app wrote it]\n{context.text}\n[end of context]"
     )
 
 
-def _read_context(context: Any, servers: Container[str]) -> AppContext:
+def _read_context(context: Any, servers: Container[str]) -> ModelContext:
     server, text = (context.get("server"), context.get("text")) if isinstance(context, dict) else (None, None)
     if not isinstance(server, str) or server not in servers:
         raise _invalid("a context must name a server")
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_CONTEXT:
         raise _invalid(f"a context must have a text of at most {MAX_CONTEXT:,} characters")
-    return AppContext(server, text)
+    return ModelContext(server, text)
 
 
 def _invalid(message: str) -> HttpError:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.conversations.turn_input import EditedMessage, TurnInput
+from dial_client.conversations.turn_input import ConversationInput, EditedMessage
 from dial_client.durable import DurableTurns
 from dial_client.messages.message import Content, TextPart, text_of
 from dial_client.serve.app_contexts import add_app_contexts, read_app_contexts
@@ -146,7 +146,7 @@ class ConversationRoutes:
         return await self._start_turn(_read_id(request), turn_input, stream=bool(stream), notes=mentions.notes)
 
     async def _start_turn(
-        self, conversation_id: str, turn_input: TurnInput, *, stream: bool, notes: Sequence[str] = ()
+        self, conversation_id: str, turn_input: ConversationInput, *, stream: bool, notes: Sequence[str] = ()
     ) -> Any:
         """Start a turn; return a stream of its events, or without `stream` its result."""
         with self._turns.reserve():

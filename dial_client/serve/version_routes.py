@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.conversation_view import ConversationView
-from dial_client.conversations.turn_input import Continuation, Regeneration, TurnInput
+from dial_client.conversations.turn_input import Continuation, ConversationInput, Regeneration
 from dial_client.serve.conversation_json import view_to_dict
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.request_bodies import read_json
@@ -25,7 +25,7 @@ ReadView = Callable[[str], Awaitable[ConversationView]]
 class StartTurn(Protocol):
     """Starts a turn of a conversation."""
 
-    def __call__(self, conversation_id: str, turn_input: TurnInput, *, stream: bool) -> Awaitable[Response]:
+    def __call__(self, conversation_id: str, turn_input: ConversationInput, *, stream: bool) -> Awaitable[Response]:
         """Return the response: a stream of the turn's events, or without `stream` the turn's result."""
         ...
 

@@ -24,7 +24,7 @@ from dial_client.servers.observable_status import ObservableStatus
 from dial_client.servers.restart_policy import jittered
 from dial_client.servers.server_cache import ServerCache
 from dial_client.servers.session import ServerContext, ServerSession, Target, startup_seconds
-from dial_client.servers.session_calls import FRESH_SECONDS, Answer, OnProgress
+from dial_client.servers.session_calls import FRESH_SECONDS, Answer, OnCallProgress
 from dial_client.servers.session_errors import CallNotRun
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.servers.supervisor import Supervisor
@@ -153,7 +153,7 @@ class Connection:
         self._status.add_note(note)
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None
+        self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress | None = None
     ) -> CallToolResult:
         """Call a tool by the server's own name for it, from any task.
 

@@ -12,7 +12,8 @@ from dial_client.errors import ServerError
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
 from dial_client.servers.notifications import Listing
-from dial_client.servers.tool_listing import LIST_SECONDS, Note
+from dial_client.servers.status import AddNote
+from dial_client.servers.tool_listing import LIST_SECONDS
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -78,7 +79,7 @@ class ListCache(Generic[Item]):
         self,
         connections: Mapping[str, Connection],
         listing: Listing,
-        read: Callable[[str, Client, Note], Awaitable[tuple[Item, ...]]],
+        read: Callable[[str, Client, AddNote], Awaitable[tuple[Item, ...]]],
     ) -> None:
         self._connections = connections
         self._listing = listing

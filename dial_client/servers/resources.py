@@ -10,7 +10,8 @@ from dial_client.messages.icons import Icon, icons_of
 from dial_client.servers.connection import Connection
 from dial_client.servers.list_cache import MAX_DESCRIPTION, ListCache, find_connection, wait_for_connection
 from dial_client.servers.notifications import Listing, Subscription
-from dial_client.servers.tool_listing import Note, read_all_pages
+from dial_client.servers.status import AddNote
+from dial_client.servers.tool_listing import read_all_pages
 from dial_client.text.safe_text import safe
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ def _to_content(content: mcp_types.TextResourceContents | mcp_types.BlobResource
     return ResourceContent(content.uri, content.mime_type, blob=content.blob)
 
 
-async def _read_resources(server: str, client: Client, note: Note) -> tuple[Resource, ...]:
+async def _read_resources(server: str, client: Client, note: AddNote) -> tuple[Resource, ...]:
     async def page(cursor: str | None) -> tuple[Sequence[Resource], str | None]:
         read = await client.list_resources(cursor=cursor)
         found = [
@@ -263,7 +264,7 @@ async def _read_resources(server: str, client: Client, note: Note) -> tuple[Reso
     return await read_all_pages("resources", page, lambda resource: resource.uri, note)
 
 
-async def _read_templates(server: str, client: Client, note: Note) -> tuple[ResourceTemplate, ...]:
+async def _read_templates(server: str, client: Client, note: AddNote) -> tuple[ResourceTemplate, ...]:
     async def page(cursor: str | None) -> tuple[Sequence[ResourceTemplate], str | None]:
         read = await client.list_resource_templates(cursor=cursor)
         found = [

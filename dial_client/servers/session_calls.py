@@ -28,7 +28,7 @@ _REOPENED = "it sends requests of its own, which only the older protocol has: th
 _SESSION_LOST = "the server has forgotten the session; was it restarted?"
 
 Answer = TypeVar("Answer")
-OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+OnCallProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 class SessionCalls:
@@ -49,7 +49,12 @@ class SessionCalls:
         self._in_flight: Observable[frozenset[anyio.CancelScope]] = Observable(frozenset())
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None, *, is_own_session: bool = False
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        on_progress: OnCallProgress | None,
+        *,
+        is_own_session: bool = False,
     ) -> CallToolResult:
         """Call a tool of the server. There is no timeout; cancelling the call notifies the server.
 

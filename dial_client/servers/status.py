@@ -9,6 +9,9 @@ from typing import Any
 
 from dial_client.callbacks.server_callbacks import ServerLog
 
+AddNote = Callable[[str], None]
+"""Adds a note for the user to the status of a server."""
+
 MAX_REASON_CHARS = 400
 """Maximum characters of an error in a server's status; texts written by servers are unbounded."""
 

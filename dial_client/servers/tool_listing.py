@@ -12,6 +12,7 @@ from dial_client.runtime.logs import get_logger
 from dial_client.servers.notifications import Listing, Notifications, find_changed_list
 from dial_client.servers.observable import Observable
 from dial_client.servers.protocol_versions import is_modern
+from dial_client.servers.status import AddNote
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -30,11 +31,10 @@ LISTEN_PAUSE = 1.0
 """Seconds before a lost notification stream is opened again; doubled up to `LISTEN_PAUSE_MAX`."""
 LISTEN_PAUSE_MAX = 60.0
 
-Note = Callable[[str], None]
 Item = TypeVar("Item")
 
 
-async def list_tools(client: Client, note: Note) -> tuple[Tool, ...]:
+async def list_tools(client: Client, note: AddNote) -> tuple[Tool, ...]:
     """Read all pages of ``tools/list`` with `read_all_pages`."""
 
     async def page(cursor: str | None) -> tuple[Sequence[Tool], str | None]:
@@ -48,7 +48,7 @@ async def read_all_pages(
     kind: str,
     read_page: Callable[[str | None], Awaitable[tuple[Sequence[Item], str | None]]],
     key: Callable[[Item], str],
-    note: Note,
+    note: AddNote,
 ) -> tuple[Item, ...]:
     """Read all pages of a list, in the server's order; return an empty list if the server has no such list.
 
@@ -103,7 +103,7 @@ class ToolWatch:
     client opens. Changes of other lists are recorded in `notifications`.
     """
 
-    def __init__(self, note: Note, notifications: Notifications) -> None:
+    def __init__(self, note: AddNote, notifications: Notifications) -> None:
         self._note = note
         self._notifications = notifications
         self._has_read = False

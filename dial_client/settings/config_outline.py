@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from dial_client.settings.jsonc import Node
 
-Entry = Mapping[str, Node]
+OutlineEntry = Mapping[str, Node]
 """The members of an object: known keys under their canonical names, unknown keys unchanged."""
 
 
@@ -18,14 +18,14 @@ Entry = Mapping[str, Node]
 class Outline:
     """The entries of a configuration, in the order of the file."""
 
-    servers: Mapping[str, Entry]
-    models: Mapping[str, Entry]
+    servers: Mapping[str, OutlineEntry]
+    models: Mapping[str, OutlineEntry]
     default_model: Node | None = None
-    unknown: Entry = field(default_factory=dict)
+    unknown: OutlineEntry = field(default_factory=dict)
     """The top-level members that are not in the other fields."""
 
 
-def is_enabled(entry: Entry) -> bool:
+def is_enabled(entry: OutlineEntry) -> bool:
     """Return True if the server of an entry is enabled."""
     on, off = (entry[key].value if key in entry else None for key in ("enabled", "disabled"))
     return on is not False and off is not True

@@ -27,7 +27,7 @@ MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class JsoncSource:
     """A file with the places of all its values. Values made in Python have an empty source, and no place."""
 
     path: str = ""
@@ -64,7 +64,7 @@ class Node:
 
     value: Any = field(repr=False)
     keys: Keys = ()
-    source: Source = field(default_factory=Source, repr=False)
+    source: JsoncSource = field(default_factory=JsoncSource, repr=False)
 
     def error(self, problem: str, hint: str = "", *, at_name: bool = False) -> ConfigError:
         """Return an error about this value or its key; the caller raises it."""
@@ -275,7 +275,7 @@ class _Scanner:
         self.values: dict[Keys, int] = {}
         self.names: dict[Keys, int] = {}
         lines = [0, *(end.end() for end in re.finditer("\n", text))]
-        self.source = Source(path, lines, self.values, self.names)
+        self.source = JsoncSource(path, lines, self.values, self.names)
 
     def document(self) -> Node:
         if half := _SURROGATE.search(self.text):

@@ -96,7 +96,12 @@ def _add_notes(connection: Connection) -> None:
 _ENTRIES = ("ALTER TABLE conversations ADD COLUMN entry_count INTEGER NOT NULL DEFAULT 0",)
 """A new schema version, because older releases would show the messages of all versions: they refuse a newer schema."""
 
-Step = str | Callable[["Connection"], None]
+MigrationStep = str | Callable[["Connection"], None]
 
-MIGRATIONS: tuple[Sequence[Step], ...] = (_CONVERSATIONS, (*_TURNS, *_SEARCH, _fill_words), (_add_notes,), _ENTRIES)
+MIGRATIONS: tuple[Sequence[MigrationStep], ...] = (
+    _CONVERSATIONS,
+    (*_TURNS, *_SEARCH, _fill_words),
+    (_add_notes,),
+    _ENTRIES,
+)
 """The steps from each version of the schema to the next; the first group creates version 1."""

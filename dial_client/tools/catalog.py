@@ -20,7 +20,7 @@ from dial_client.messages.mcp_apps import is_for_app, is_for_model, parse_app_ur
 from dial_client.messages.message import ToolCallResult, ToolSpec
 from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import ArgumentCheck
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.settings.config_types import ServerSettings
 from dial_client.text.safe_text import clean, one_line
 from dial_client.tools.function_definition import FunctionDefinition
@@ -61,7 +61,7 @@ class ToolBackend(Protocol):
         ...
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress
+        self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress
     ) -> CallToolResult | ToolCallResult:
         """Call a tool by its own name, and return its result; a `ToolCallResult` has an empty call id."""
         ...

@@ -13,7 +13,7 @@ from dial_client.callbacks import call_context
 from dial_client.callbacks.call_context import CallContext
 from dial_client.callbacks.elicitation_form import Form
 from dial_client.callbacks.server_callbacks import ClientFeatures, Elicitation, ElicitationAction, ElicitationAnswer
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 
 FUNCTIONS = "functions"
 """The server name of functions in events, in approval patterns and in the audit log."""
@@ -34,7 +34,7 @@ class Context:
         features: The callbacks of the client.
     """
 
-    def __init__(self, tool: str, on_progress: OnProgress, features: ClientFeatures) -> None:
+    def __init__(self, tool: str, on_progress: OnCallProgress, features: ClientFeatures) -> None:
         self.tool = tool
         """The name of the tool."""
         self._on_progress = on_progress

@@ -12,7 +12,7 @@ from anyio import CapacityLimiter, get_cancelled_exc_class, lowlevel, to_thread
 from dial_client.callbacks.server_callbacks import ClientFeatures
 from dial_client.messages.message import Failure, ToolCallResult
 from dial_client.runtime.logs import get_logger
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.text.safe_text import safe
 from dial_client.tools import function_results
 from dial_client.tools.function_context import FUNCTIONS, Context
@@ -77,7 +77,7 @@ class FunctionTools:
             )
         self._definitions[definition.name] = definition
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> ToolCallResult:
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:
         """Call a function, and return its result without an id; an exception in the function is a failure."""
         definition = self._definitions[tool]
         context = Context(tool, on_progress, self._features)

@@ -12,7 +12,8 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.list_cache import ListCache, wait_for_connection
 from dial_client.servers.notifications import Listing
 from dial_client.servers.resources import clean_text, completions, read_timeout_of
-from dial_client.servers.tool_listing import Note, read_all_pages
+from dial_client.servers.status import AddNote
+from dial_client.servers.tool_listing import read_all_pages
 from dial_client.tools import result_content
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _message(role: str, block: Any) -> Message:
     return Message(Role.USER, (part,)) if role == Role.USER else Message.assistant(f"[{describe(part)}]")
 
 
-async def _read_prompts(server: str, client: Client, note: Note) -> tuple[Prompt, ...]:
+async def _read_prompts(server: str, client: Client, note: AddNote) -> tuple[Prompt, ...]:
     async def page(cursor: str | None) -> tuple[Sequence[Prompt], str | None]:
         read = await client.list_prompts(cursor=cursor)
         return [_to_prompt(server, prompt) for prompt in read.prompts], read.next_cursor

@@ -13,7 +13,7 @@ from dial_client.errors import ServerError
 from dial_client.messages.message import ToolSpec
 from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resource, Resources, ResourceTemplate
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.servers.status import ServerState
 from dial_client.text.safe_text import one_line
 from dial_client.tools.catalog import LIST_RESOURCES, READ_RESOURCE, Route
@@ -62,7 +62,7 @@ class ResourceTools:
         settings = {name: self._connections[name].settings for name in names}
         return [name for name, entry in settings.items() if entry is not None and entry.untrusted]
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:  # noqa: ARG002
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:  # noqa: ARG002
         """Run a call of one of the tools.
 
         Raises:

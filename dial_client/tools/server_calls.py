@@ -9,7 +9,7 @@ from dial_client.errors import ServerError
 from dial_client.messages.mcp_apps import App
 from dial_client.messages.message import NO_OUTPUT, Failure, ToolCallRequest, ToolCallResult, text_of
 from dial_client.runtime.logs import get_logger
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.servers.session_errors import to_tool_error
 from dial_client.tools import result_content
 from dial_client.tools.catalog import Route
@@ -29,7 +29,7 @@ def find_app(call: ToolCallRequest, route: Route) -> App | None:
 
 
 async def make_call(
-    call: ToolCallRequest, route: Route, on_progress: OnProgress, app: App | None = None
+    call: ToolCallRequest, route: Route, on_progress: OnCallProgress, app: App | None = None
 ) -> ToolCallResult:
     """Return the result of a call; an error of the server or of its connection becomes a failed result."""
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.message import Content, Message, Role, ToolSpec, text_of
 from dial_client.servers.server_manager import ServerManager
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.tools import result_content
 from dial_client.tools.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Key, Route, build_catalog
 from dial_client.tools.function_tools import FunctionTools
@@ -228,7 +228,7 @@ class TurnTools:
         self._can_read_results = self._can_read_results or key is not None
         return key
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:  # noqa: ARG002
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:  # noqa: ARG002
         """Run a call of one of the host's own tools, as `Connection.call` runs a call of a server's tool."""
         from mcp_types import CallToolResult, TextContent
 

@@ -39,7 +39,7 @@ class InvalidOutput(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Output(Generic[T]):
+class TypedOutput(Generic[T]):
     """A valid answer."""
 
     value: T
@@ -63,7 +63,7 @@ class OutputType(Generic[T]):
     validate_partial: Callable[[Any], T] = field(repr=False)
     """Does the same as `validate` for a value that may be incomplete at its end."""
 
-    def parse(self, text: str) -> Output[T]:
+    def parse(self, text: str) -> TypedOutput[T]:
         """Return the answer in a text: JSON, perhaps in a code fence or surrounded by other text.
 
         Raises:
@@ -86,7 +86,7 @@ class OutputType(Generic[T]):
         """The schema of the wrapped value, with its definitions."""
         return {**self.schema["properties"][RESULT], "$defs": self.schema.get("$defs", {})}
 
-    def check(self, value: Any) -> Output[T]:
+    def check(self, value: Any) -> TypedOutput[T]:
         """Convert a value, with or without the wrapping object, to the type.
 
         Raises:
@@ -97,7 +97,7 @@ class OutputType(Generic[T]):
         wrapped = {RESULT: value} if self.is_wrapped and not _is_wrapper(value) else value
         coerced = coerce(wrapped, self.schema)
         plain = coerced[RESULT] if self.is_wrapped else coerced
-        return Output(self.validate(plain), plain)
+        return TypedOutput(self.validate(plain), plain)
 
     def parse_partial(self, text: str) -> T:
         """Return the value in the beginning of an answer, as far as it is complete.

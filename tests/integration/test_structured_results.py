@@ -10,7 +10,7 @@ from mcp_types import CallToolResult
 from dial_client import DialClient, Message, ScriptedProvider
 from dial_client.messages.message import ToolCallRequest, ToolCallResult
 from dial_client.runtime.deadline import Deadline
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.tools.approval import ApprovalChecker, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
@@ -24,7 +24,7 @@ COUNT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required":
 
 
 async def result_of(schema: Any, *, text: str = "three", structured: Any = None, fails: bool = False) -> ToolCallResult:
-    async def call(tool: str, arguments: Any, on_progress: OnProgress) -> CallToolResult:
+    async def call(tool: str, arguments: Any, on_progress: OnCallProgress) -> CallToolResult:
         result = {"content": [{"type": "text", "text": text}] if text else [], "isError": fails}
         return CallToolResult.model_validate(result | ({} if structured is None else {"structuredContent": structured}))
 

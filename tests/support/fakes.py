@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from dial_client.model import Delta, ModelInfo, ModelRequest
 from dial_client.servers.connection import Connection
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.settings.config_types import ServerSettings
 from dial_client.turn_data.events import Event
 
@@ -58,10 +58,10 @@ class Model:
         """Nothing to let go of."""
 
 
-Behaviour = Callable[[str, Mapping[str, Any], OnProgress], Awaitable[CallToolResult]]
+Behaviour = Callable[[str, Mapping[str, Any], OnCallProgress], Awaitable[CallToolResult]]
 
 
-async def says_its_name(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+async def says_its_name(tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:
     return text_result(f"{tool} ran")
 
 

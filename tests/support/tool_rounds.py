@@ -10,7 +10,7 @@ from mcp_types import CallToolResult
 from dial_client.messages.message import ToolCallRequest, ToolCallResult
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.connection import Connection
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
@@ -46,7 +46,7 @@ def call(name: str, /, *, id_: str = "1", **arguments: Any) -> ToolCallRequest:
 def runs(behaviour: Callable[[], Awaitable[object]], result: str = "done") -> Behaviour:
     """Make a server's behaviour of something that takes neither a name nor arguments."""
 
-    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:
         await behaviour()
         return text_result(result)
 
@@ -54,7 +54,7 @@ def runs(behaviour: Callable[[], Awaitable[object]], result: str = "done") -> Be
 
 
 def fails(error: Exception) -> Behaviour:
-    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:
         raise error
 
     return answer

@@ -15,7 +15,7 @@ from dial_client.formats.format_selection import ActiveFormat
 from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason
 from dial_client.runtime.deadline import Deadline
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
@@ -63,7 +63,7 @@ class Pipeline:
         self.executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), approve), self.limits)
         self.offered = catalog.tools
 
-    async def _call(self, tool: str, _arguments: Mapping[str, Any], _on_progress: OnProgress) -> CallToolResult:
+    async def _call(self, tool: str, _arguments: Mapping[str, Any], _on_progress: OnCallProgress) -> CallToolResult:
         if tool in self.tools:
             await self.tools[tool]()
         return text_result(f"{tool} ran")

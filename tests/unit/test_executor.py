@@ -12,7 +12,7 @@ from mcp_types import CallToolResult
 from dial_client.errors import ServerGone
 from dial_client.messages.message import Failure, ImagePart, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.runtime.deadline import Deadline
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.settings.policy_config import policy_from
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, PolicyRules
 from dial_client.turn_data.events import ToolCallFinished, ToolCallStarted
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def returns_content(*blocks: dict[str, Any], is_error: bool = False, structured: Any = None) -> Behaviour:
-    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:
         about = {"content": blocks, "isError": is_error, "structuredContent": structured}
         return CallToolResult.model_validate(about)
 
@@ -47,7 +47,7 @@ class UnreachedServer:
 async def test_a_call_is_sent_to_its_server_with_the_tools_own_name() -> None:
     seen: list[object] = []
 
-    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:
         seen.extend((tool, arguments))
         return text_result("noon")
 
@@ -304,7 +304,7 @@ def approves_with(**arguments: Any) -> Approver:
 async def test_arguments_changed_by_a_person_are_sent_to_the_tool_and_reported_to_the_model() -> None:
     received: list[Mapping[str, Any]] = []
 
-    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:
         received.append(arguments)
         return text_result("done")
 

@@ -12,7 +12,7 @@ from mcp_types import CallToolResult
 
 from dial_client.errors import ServerError, ServerGone
 from dial_client.messages.message import Failure
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.tools.approval import PolicyRules
 from dial_client.turn_data.events import ToolCallFinished, ToolCallStarted
 from tests.support.fakes import server, text_result, tool_named
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 async def test_results_are_in_the_order_of_the_calls() -> None:
     last_done = anyio.Event()
 
-    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:
         if tool == "last":
             last_done.set()
         else:

@@ -13,7 +13,7 @@ from mcp_types import CallToolResult
 
 from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec
 from dial_client.servers.connection import Connection
-from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_calls import OnCallProgress
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.approval import Approval, ApprovalContext, PolicyRules
 from dial_client.turn_data.events import ToolCallFinished, ToolCallProgress
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 def reports(*steps: tuple[float, float | None, str | None], pause: float = 0) -> Behaviour:
-    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:
         for step in steps:
             await anyio.sleep(pause)
             await on_progress(*step)
@@ -52,9 +52,9 @@ async def test_progress_values_that_are_not_finite_are_not_reported() -> None:
 
 
 async def test_progress_after_the_end_of_a_call_is_not_reported() -> None:
-    kept: list[OnProgress] = []
+    kept: list[OnCallProgress] = []
 
-    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> CallToolResult:
         kept.append(on_progress)
         return text_result("done")
 

@@ -102,6 +102,26 @@ def test_module_names_are_unique() -> None:
     assert [stem for stem, count in stems.items() if count > 1] == []
 
 
+def type_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of the classes and type aliases of a module, without type variables and options of commands."""
+    for node in tree.body:
+        match node:
+            case ast.ClassDef():
+                yield node.name
+            case ast.Assign(targets=[ast.Name(id=bound)], value=value) if re.match(r"[A-Z]\w*[a-z]", bound):
+                if not re.match(r"TypeVar\(|Annotated\[", ast.unparse(value)):
+                    yield bound
+
+
+def test_public_types_have_unique_names() -> None:
+    modules: dict[str, list[str]] = {}
+    for path, tree in trees().items():
+        for bound in type_names(tree):
+            if not bound.startswith("_"):
+                modules.setdefault(bound, []).append(name(path))
+    assert {bound: files for bound, files in modules.items() if len(files) > 1} == {}
+
+
 def test_a_module_is_named_by_a_noun() -> None:
     offenders = [
         name(path)

@@ -9,7 +9,7 @@ from dial_client.cli.markdown.formula import to_unicode
 from dial_client.cli.markdown.highlighter import Highlighter
 from dial_client.cli.markdown.inline_markup import parse_spans
 from dial_client.cli.markdown.table_layout import Table
-from dial_client.cli.markdown.text_layout import Row, Span, chop, columns_of, to_ansi, wrap
+from dial_client.cli.markdown.text_layout import Span, TextRow, chop, columns_of, to_ansi, wrap
 from dial_client.cli.markdown.themes import Theme
 
 MIN_COLUMNS = 20
@@ -64,7 +64,7 @@ class BlockRenderer:
                 yield text if block.kind is Kind.CODE_LINE else text.rstrip(" ")
                 first = rest
 
-    def _rows(self, block: Block, used: int) -> Iterator[Row]:
+    def _rows(self, block: Block, used: int) -> Iterator[TextRow]:
         """Yield the rows of a block without its prefix, which takes `used` columns."""
         room = max(MIN_COLUMNS // 2, self.columns - used)
         theme = self._theme
@@ -90,7 +90,7 @@ class BlockRenderer:
             case Kind.TABLE | Kind.TABLE_ROW:
                 yield from self._table_rows(block, room)
 
-    def _table_rows(self, block: Block, room: int) -> Iterator[Row]:
+    def _table_rows(self, block: Block, room: int) -> Iterator[TextRow]:
         is_first = block.kind is Kind.TABLE or self._table is None
         if is_first:
             self._table = Table.fit(block.rows, block.alignment, self._theme, room)
@@ -101,7 +101,7 @@ class BlockRenderer:
     def _style_of(self, block: Block) -> str:
         return self._theme.quote if any(container.marker is None for container in block.containers) else ""
 
-    def _prefixes(self, block: Block) -> tuple[Row, Row]:
+    def _prefixes(self, block: Block) -> tuple[TextRow, TextRow]:
         """Return the prefix of the first row of a block, and the prefix of its other rows."""
         is_code = block.kind in (Kind.CODE_START, Kind.CODE_LINE, Kind.CODE_END)
         if is_code and block.new == len(block.containers):
@@ -118,7 +118,7 @@ class BlockRenderer:
             first, rest = first[1:], rest[1:]
         return first, rest
 
-    def _bars(self, containers: Iterable[Container]) -> Row:
+    def _bars(self, containers: Iterable[Container]) -> TextRow:
         """Return the prefix of lines without a list marker."""
         return [
             Span("│ ", self._theme.marker)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dial_client.cli.markdown.inline_markup import parse_spans
-from dial_client.cli.markdown.text_layout import Row, Span, plain, width_of, wrap
+from dial_client.cli.markdown.text_layout import Span, TextRow, plain, width_of, wrap
 from dial_client.cli.markdown.themes import Theme
 
 MIN_COLUMN = 4
@@ -48,13 +48,13 @@ class Table:
         room = columns - len(_BAR) * (len(head) - 1)
         return cls(head, alignment, _share(natural, words, room), theme, columns)
 
-    def begin(self) -> Iterator[Row]:
+    def begin(self) -> Iterator[TextRow]:
         """Yield the rows of the head."""
         if self.widths:
             yield from self._lines([_cell(text, self.theme, self.theme.strong) for text in self.head])
             yield [Span(_CROSS.join("─" * width for width in self.widths), self.theme.faint)]
 
-    def rows(self, rows: Iterable[tuple[str, ...]], *, is_first: bool = True) -> Iterator[Row]:
+    def rows(self, rows: Iterable[tuple[str, ...]], *, is_first: bool = True) -> Iterator[TextRow]:
         """Yield terminal rows for rows of the body. A line precedes each row with wrapped cells, except the first."""
         for row in rows:
             cells = [_cell(text, self.theme) for text in row]
@@ -71,19 +71,19 @@ class Table:
             cell.width > width or "\n" in plain(cell.spans) for cell, width in zip(cells, self.widths, strict=True)
         )
 
-    def _lines(self, cells: list[_Cell]) -> Iterator[Row]:
+    def _lines(self, cells: list[_Cell]) -> Iterator[TextRow]:
         """Yield one table row as terminal rows."""
         columns = [wrap(cell.spans, width) for cell, width in zip(cells, self.widths, strict=True)]
         bar = Span(_BAR, self.theme.faint)
         for at in range(max(map(len, columns))):
-            line: Row = []
+            line: TextRow = []
             for column, (lines, width) in enumerate(zip(columns, self.widths, strict=True)):
                 content = lines[at] if at < len(lines) else []
                 line += [bar] if column else []
                 line += _aligned(content, width, self.alignment[column])
             yield line
 
-    def _list(self, cells: list[_Cell], *, is_first: bool) -> Iterator[Row]:
+    def _list(self, cells: list[_Cell], *, is_first: bool) -> Iterator[TextRow]:
         """Yield a table row as a list: for each cell the name of its column, and its content."""
         if not is_first:
             yield [Span("─" * min(20, self.columns), self.theme.faint)]
@@ -100,7 +100,7 @@ def _cell(text: str, theme: Theme, style: str = "") -> _Cell:
     return _Cell(spans, max(map(width_of, lines)), max((width_of([Span(word)]) for word in words), default=0))
 
 
-def _aligned(content: Row, width: int, alignment: str) -> Row:
+def _aligned(content: TextRow, width: int, alignment: str) -> TextRow:
     free = max(0, width - width_of(content))
     left = {"<": 0, ">": free, "^": free // 2}[alignment]
     return [Span(" " * left), *content, Span(" " * (free - left))]

@@ -28,7 +28,7 @@ class Span:
     """The URL that the text links to; empty for no link."""
 
 
-Row = list[Span]
+TextRow = list[Span]
 
 
 @lru_cache(4_096)
@@ -64,9 +64,9 @@ class _Word:
     """Whether this is a line break."""
 
 
-def wrap(spans: Iterable[Span], columns: int) -> list[Row]:
+def wrap(spans: Iterable[Span], columns: int) -> list[TextRow]:
     """Return spans as rows no wider than `columns`; wider words are broken."""
-    rows: list[Row] = [[]]
+    rows: list[TextRow] = [[]]
     used = 0
     for word in _words(spans):
         if word.breaks:
@@ -86,16 +86,16 @@ def wrap(spans: Iterable[Span], columns: int) -> list[Row]:
     return rows
 
 
-def chop(row: Row, columns: int) -> list[Row]:
+def chop(row: TextRow, columns: int) -> list[TextRow]:
     """Return a row as rows no wider than `columns`, broken at any letter."""
-    rows: list[Row] = [[]]
+    rows: list[TextRow] = [[]]
     _place(
         rows, _Word(tuple(Span(span.text.expandtabs(4), span.style) for span in row), width_of(row), "", None), columns
     )
     return rows
 
 
-def _place(rows: list[Row], word: _Word, columns: int) -> int:
+def _place(rows: list[TextRow], word: _Word, columns: int) -> int:
     """Put a word at the start of a row, on several rows if it is too wide; return the used columns of the last row."""
     if word.width <= columns:
         rows[-1] += word.spans

@@ -26,7 +26,7 @@ from dial_client.cli.printed_streams import redirect_prints
 from dial_client.cli.terminal import live_area
 from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.question_line import Question, QuestionLine
-from dial_client.cli.terminal.screen_application import Keys, build_application, paint_above, resume_drawing
+from dial_client.cli.terminal.screen_application import KeyActions, build_application, paint_above, resume_drawing
 from dial_client.cli.word_wrap import break_line, break_words
 from dial_client.text.safe_text import safe
 
@@ -254,7 +254,7 @@ class Screen:
         return results[0]
 
     def _make_application(self) -> Any:
-        keys = Keys(self._interrupt, lambda: self._send(None), self._take_back, self._drop, self._enter_empty)
+        keys = KeyActions(self._interrupt, lambda: self._send(None), self._take_back, self._drop, self._enter_empty)
         application = build_application(
             lambda: self._live_text, self._input_line, self._question, keys, colour=self._colour
         )

@@ -26,7 +26,7 @@ _STYLE = {"question": "bold", "hint": "italic", "validation-toolbar": "noinherit
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class KeyActions:
     """The actions of the screen's keys, in addition to those of the input line."""
 
     interrupt: Callable[[], None]
@@ -40,7 +40,7 @@ class Keys:
 
 
 def build_application(
-    live_text: Callable[[], str], input_line: Any, question: QuestionLine, keys: Keys, *, colour: bool
+    live_text: Callable[[], str], input_line: Any, question: QuestionLine, keys: KeyActions, *, colour: bool
 ) -> LiveApplication:
     """Return the application, which shows the live area and, below it, the input line or a question."""
     from prompt_toolkit.filters import Condition
@@ -137,7 +137,7 @@ def _line_settings(input_line: Any) -> dict[str, Any]:
     return {} if input_line is None else {"editing_mode": input_line.editing_mode, "cursor": input_line.cursor}
 
 
-def _bindings(input_line: Any, question: QuestionLine, keys: Keys) -> KeyBindings:
+def _bindings(input_line: Any, question: QuestionLine, keys: KeyActions) -> KeyBindings:
     from prompt_toolkit.filters import Condition, has_completions, is_searching
     from prompt_toolkit.key_binding import KeyBindings
 

@@ -54,7 +54,7 @@ def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, Tu
     """Return a screen, and the view that shows turns on it."""
     screen = Screen(choose_theme(options.theme, os.environ), has_input=has_input)
 
-    def new_stream() -> AnswerStream:
+    def new_stream() -> AnswerRenderer:
         from dial_client.cli.markdown.markdown_stream import MarkdownStream
 
         return MarkdownStream(lambda: screen.columns, screen.theme)
@@ -81,7 +81,7 @@ def _prepare_rendering() -> None:
         gc.enable()
 
 
-class AnswerStream(Protocol):
+class AnswerRenderer(Protocol):
     """Renders one message of the model as it arrives."""
 
     def feed(self, text: str) -> str:
@@ -107,7 +107,7 @@ class TurnView:
     def __init__(
         self,
         screen: Screen,
-        new_stream: Callable[[], AnswerStream],
+        new_stream: Callable[[], AnswerRenderer],
         *,
         shows_reasoning: bool = False,
         shows_usage: bool = False,
@@ -116,7 +116,7 @@ class TurnView:
         self._screen, self._new_stream = screen, new_stream
         self._images = find_protocol(os.environ)
         self._shows_reasoning, self._shows_usage = shows_reasoning, shows_usage
-        self._stream: AnswerStream | None = None
+        self._stream: AnswerRenderer | None = None
         self._reasoning: SafeStream | None = None
         self._thought = ""
         self._clock = TurnClock()

@@ -19,7 +19,7 @@ from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import RETRY_NOTE
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
-from dial_client.providers.http.transport import HttpTransport, StreamedResponse, Transport
+from dial_client.providers.http.transport import HttpTransport, RequestTransport, StreamedResponse
 from dial_client.providers.request_adaptation import MAX_ADAPTATIONS, RequestAdaptation, drop_echoes
 from dial_client.providers.server_tools import build_server_tools
 from dial_client.providers.tool_call_codec import to_json_bytes
@@ -60,7 +60,7 @@ class HttpProvider(ABC):
         temperature: float | None = None,
         max_tokens: int | None = None,
         name: str | None = None,
-        transport: Transport | None = None,
+        transport: RequestTransport | None = None,
     ) -> None:
         self._model = model
         self._name = name or f"{self.wire}:{model}@{endpoint.host}"

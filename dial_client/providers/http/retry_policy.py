@@ -72,7 +72,7 @@ class RetryClass(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedRequest:
     """A request that failed before any part of its response was received."""
 
     error: ProviderError
@@ -161,7 +161,7 @@ class RetryState:
     _attempts: int = 0
     _waits: list[tuple[str, float]] = field(default_factory=list)
 
-    async def wait_after(self, failure: Failure) -> None:
+    async def wait_after(self, failure: FailedRequest) -> None:
         """Wait until the request may be sent again.
 
         Raises:
@@ -199,7 +199,7 @@ class RetryState:
 
 
 async def send_until_accepted(
-    send: Callable[[], Awaitable[_Response | Failure]], host: str, notes: list[str], on_wait: OnWait | None
+    send: Callable[[], Awaitable[_Response | FailedRequest]], host: str, notes: list[str], on_wait: OnWait | None
 ) -> _Response:
     """Send a request, retry it as this policy allows, and return the response.
 
@@ -216,7 +216,7 @@ async def send_until_accepted(
     try:
         while True:
             response = await send()
-            if not isinstance(response, Failure):
+            if not isinstance(response, FailedRequest):
                 return response
             await retries.wait_after(response)
     finally:

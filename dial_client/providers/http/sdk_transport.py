@@ -104,7 +104,7 @@ class SdkTransport:
             loaded = await to_thread.run_sync(self.preload, abandon_on_cancel=True)
         client, sdk = loaded
 
-        async def send() -> SdkResponse | retry_policy.Failure:
+        async def send() -> SdkResponse | retry_policy.FailedRequest:
             return await self._send(client, sdk, path, body, idle_timeout)
 
         return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
@@ -118,7 +118,7 @@ class SdkTransport:
 
     async def _send(
         self, client: Any, sdk: Sdk, path: str, body: bytes, idle_timeout: float
-    ) -> SdkResponse | retry_policy.Failure:
+    ) -> SdkResponse | retry_policy.FailedRequest:
         import httpx2
 
         options = {
@@ -138,16 +138,16 @@ class SdkTransport:
         except sdk.connection_error as error:
             cause = error.__cause__ or error
             retry = retry_policy.classify_connection_error(cause, is_local=self.endpoint.is_local)
-            return retry_policy.Failure(provider_errors.build_connection_error(self.endpoint, cause), retry)
+            return retry_policy.FailedRequest(provider_errors.build_connection_error(self.endpoint, cause), retry)
         except Exception as error:
             raise provider_errors.build_client_error(self.endpoint, error) from error
         return SdkResponse(stream)
 
-    def _to_failure(self, error: Any) -> retry_policy.Failure:
+    def _to_failure(self, error: Any) -> retry_policy.FailedRequest:
         """Convert the status error of an SDK to a failure."""
         response, headers, body = error.response, error.response.headers, error.response.content
         refusal = provider_errors.build_refusal_error(self.endpoint, response.status_code, headers, body)
-        return retry_policy.Failure(refusal, retry_policy.classify_refusal(refusal, headers, body))
+        return retry_policy.FailedRequest(refusal, retry_policy.classify_refusal(refusal, headers, body))
 
 
 class SdkResponse:

@@ -63,7 +63,7 @@ class StreamedResponse(Protocol):
         ...
 
 
-class Transport(Protocol):
+class RequestTransport(Protocol):
     """The interface through which an `HttpProvider` sends requests."""
 
     endpoint: Endpoint
@@ -128,7 +128,7 @@ class HttpTransport:
             ProviderError: there is no response, or its status is not 2xx.
         """
 
-        async def send() -> httpx2.Response | retry_policy.Failure:
+        async def send() -> httpx2.Response | retry_policy.FailedRequest:
             return await self._send("POST", path, body, idle_timeout)
 
         return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
@@ -164,7 +164,7 @@ class HttpTransport:
         """
         with anyio.move_on_after(timeout):
             response = await self._exchange(method, path, body, timeout)
-            if isinstance(response, retry_policy.Failure):
+            if isinstance(response, retry_policy.FailedRequest):
                 raise response.error
             content = await _read_start(response, _MAX_JSON_BODY + 1, timeout)
             return FetchedResponse(response.status_code, dict(response.headers), content)
@@ -178,16 +178,16 @@ class HttpTransport:
 
     async def _send(
         self, method: str, path: str, body: bytes | None, idle_timeout: float
-    ) -> httpx2.Response | retry_policy.Failure:
+    ) -> httpx2.Response | retry_policy.FailedRequest:
         """Send one request, and return the response with its body unread, or a failure if its status is not 2xx."""
         response = await self._exchange(method, path, body, idle_timeout)
-        if isinstance(response, retry_policy.Failure) or response.is_success:
+        if isinstance(response, retry_policy.FailedRequest) or response.is_success:
             return response
         return await self._to_failure(response)
 
     async def _exchange(
         self, method: str, path: str, body: bytes | None, idle_timeout: float
-    ) -> httpx2.Response | retry_policy.Failure:
+    ) -> httpx2.Response | retry_policy.FailedRequest:
         """Send one request, and return the response of any status, with its body unread, or a connection failure."""
         client = self._client
         if client is None:
@@ -205,16 +205,16 @@ class HttpTransport:
             response = await client.send(request, stream=True, auth=None)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             retry = retry_policy.classify_connection_error(error, is_local=self.endpoint.is_local)
-            return retry_policy.Failure(provider_errors.build_connection_error(self.endpoint, error), retry)
+            return retry_policy.FailedRequest(provider_errors.build_connection_error(self.endpoint, error), retry)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = CleanlyClosedStream(response.stream)
         return response
 
-    async def _to_failure(self, response: httpx2.Response) -> retry_policy.Failure:
+    async def _to_failure(self, response: httpx2.Response) -> retry_policy.FailedRequest:
         """Read the body of an error response, close it, and return the failure."""
         body = await _read_start(response, _MAX_ERROR_BODY, _ERROR_BODY_TIMEOUT)
         error = provider_errors.build_refusal_error(self.endpoint, response.status_code, response.headers, body)
-        return retry_policy.Failure(error, retry_policy.classify_refusal(error, response.headers, body))
+        return retry_policy.FailedRequest(error, retry_policy.classify_refusal(error, response.headers, body))
 
     def _build_url(self, path: str) -> str:
         base = urlsplit(self.endpoint.base_url)

@@ -18,9 +18,8 @@ from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, meth
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from dial_client.servers.secret_masking import SecretMask
+from dial_client.servers.status import AddNote
 from dial_client.servers.transports.rate_limit import RateLimiter
-
-Note = Callable[[str], None]
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _STRINGS_OF_BLOCK = {
@@ -56,7 +55,7 @@ class ResponseRepairer:
         mask: masks the server's secrets.
     """
 
-    def __init__(self, note: Note, mask: SecretMask | None = None) -> None:
+    def __init__(self, note: AddNote, mask: SecretMask | None = None) -> None:
         self._note = note
         self._mask = mask or SecretMask()
         self._pending: dict[str, tuple[str, str]] = {}
@@ -92,7 +91,7 @@ class ResponseRepairer:
             repair_content(result, version)
 
 
-def repair_tools(result: dict[str, Any], version: str, note: Note) -> None:
+def repair_tools(result: dict[str, Any], version: str, note: AddNote) -> None:
     """Make a page of ``tools/list`` valid: repair malformed tools, and leave out unrepairable ones with a note."""
     if version in MODERN_PROTOCOL_VERSIONS:
         result.setdefault("ttlMs", 0)
@@ -113,7 +112,7 @@ def repair_tools(result: dict[str, Any], version: str, note: Note) -> None:
     result.update(_FRAME | {"tools": kept} | ({"nextCursor": cursor} if isinstance(cursor, str) else {}))
 
 
-def repair_page(method: str, result: dict[str, Any], version: str, note: Note) -> None:
+def repair_page(method: str, result: dict[str, Any], version: str, note: AddNote) -> None:
     """Make a page of a list other than tools valid: leave out malformed items, with a note."""
     if version in MODERN_PROTOCOL_VERSIONS:
         result.setdefault("ttlMs", 0)

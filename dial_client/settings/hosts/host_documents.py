@@ -10,7 +10,7 @@ from typing import Any
 
 from dial_client.errors import ConfigError, system_reason
 from dial_client.settings import configuration, jsonc
-from dial_client.settings.hosts.host_entries import Entry, Losses, translate
+from dial_client.settings.hosts.host_entries import HostEntry, Losses, translate
 from dial_client.settings.hosts.host_files import HostName
 from dial_client.settings.hosts.yaml_reader import read_yaml
 
@@ -23,7 +23,7 @@ class HostServer:
     """A server of another host."""
 
     name: str
-    entry: Entry | None = field(repr=False)
+    entry: HostEntry | None = field(repr=False)
     """The entry for ``servers.json``; None if the server cannot be imported."""
     losses: tuple[str, ...] = ()
     """What was not imported, and what the user has to do: one sentence each."""
@@ -175,7 +175,7 @@ def _read_server(host: HostName, name: str, entry: Any, inputs: Mapping[str, Any
     return HostServer(server_name, translated, tuple(losses.sentences))
 
 
-def _check(name: str, entry: Entry, losses: Losses) -> None:
+def _check(name: str, entry: HostEntry, losses: Losses) -> None:
     """Raise `ConfigError` if an entry is invalid; its variables need not be set."""
     switched_off = {key: value for key, value in entry.items() if key not in ("enabled", "disabled")}
     server = configuration.server_from_mapping(name, {**switched_off, "disabled": True})

@@ -16,7 +16,7 @@ from dial_client.settings.hosts.host_files import HostName
 from dial_client.settings.jsonc import Node
 from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS
 
-Entry = dict[str, Any]
+HostEntry = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Losses:
             self.sentences.append(sentence)
 
 
-def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any], losses: Losses) -> Entry | None:
+def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any], losses: Losses) -> HostEntry | None:
     """Return an entry of ``servers.json`` for an entry of another host; None for a part of the host that is no server.
 
     Args:
@@ -67,17 +67,17 @@ def strings_of(value: Any) -> list[str]:
     return [text for child in inner for text in strings_of(child)]
 
 
-def _plain(entry: Entry, losses: Losses) -> Entry | None:  # noqa: ARG001 - a translation
+def _plain(entry: HostEntry, losses: Losses) -> HostEntry | None:  # noqa: ARG001 - a translation
     return entry
 
 
-def _windsurf(entry: Entry, losses: Losses) -> Entry | None:  # noqa: ARG001 - a translation
+def _windsurf(entry: HostEntry, losses: Losses) -> HostEntry | None:  # noqa: ARG001 - a translation
     if "serverUrl" in entry:
         entry["url"] = entry.pop("serverUrl")
     return entry
 
 
-def _gemini(entry: Entry, losses: Losses) -> Entry | None:
+def _gemini(entry: HostEntry, losses: Losses) -> HostEntry | None:
     if entry.pop("trust", False) is True:
         losses.add('trust: it lets all calls run without approval; here "autoApprove": ["*"] does that')
     if "url" in entry and "httpUrl" not in entry and "type" not in entry:
@@ -92,7 +92,7 @@ def _gemini(entry: Entry, losses: Losses) -> Entry | None:
     return entry
 
 
-def _codex(entry: Entry, losses: Losses) -> Entry | None:
+def _codex(entry: HostEntry, losses: Losses) -> HostEntry | None:
     headers = dict(entry.pop("http_headers", None) or {})
     headers |= {name: f"${{{variable}}}" for name, variable in (entry.pop("env_http_headers", None) or {}).items()}
     if variable := entry.pop("bearer_token_env_var", None):
@@ -116,7 +116,7 @@ def _codex(entry: Entry, losses: Losses) -> Entry | None:
     return entry
 
 
-def _goose(entry: Entry, losses: Losses) -> Entry | None:
+def _goose(entry: HostEntry, losses: Losses) -> HostEntry | None:
     kind = entry.pop("type", "stdio")
     if kind not in ("stdio", "sse", "streamable_http"):
         losses.add(f"it is a part of goose ({kind}), not a server")
@@ -136,7 +136,7 @@ def _goose(entry: Entry, losses: Losses) -> Entry | None:
     return entry
 
 
-def _zed(entry: Entry, losses: Losses) -> Entry | None:
+def _zed(entry: HostEntry, losses: Losses) -> HostEntry | None:
     source = entry.pop("source", "custom")
     command = entry.get("command")
     if isinstance(command, dict):  # the format before 2025-06
@@ -153,7 +153,7 @@ def _zed(entry: Entry, losses: Losses) -> Entry | None:
     return entry
 
 
-def _select_known_keys(entry: Entry, losses: Losses) -> Entry:
+def _select_known_keys(entry: HostEntry, losses: Losses) -> HostEntry:
     """Return the keys of an entry that exist here; all others are reported, except for descriptions and icons."""
     known, unknown = Node(entry).known(SERVER_KEYS, SERVER_ALIASES)
     _drop(dict(unknown), [key for key in unknown if key not in _SILENT], losses)
@@ -161,7 +161,7 @@ def _select_known_keys(entry: Entry, losses: Losses) -> Entry:
     return {_PROPER.get(key, key): value for key, value in entry.items() if key in kept and value is not None}
 
 
-def _drop(entry: Entry, keys: Any, losses: Losses, path: str = "") -> None:
+def _drop(entry: HostEntry, keys: Any, losses: Losses, path: str = "") -> None:
     for key in keys:
         if key in entry:
             del entry[key]
@@ -181,7 +181,7 @@ _WITH_VARIABLES = {
 """The hosts that expand variables in their configuration."""
 
 
-def _translate_variables(entry: Entry, host: HostName, inputs: Mapping[str, Any], losses: Losses) -> Entry:
+def _translate_variables(entry: HostEntry, host: HostName, inputs: Mapping[str, Any], losses: Losses) -> HostEntry:
     def replace_text(node: Node) -> str:
         text = str(node.value)
         if host is HostName.GEMINI_CLI:
@@ -230,7 +230,7 @@ _PROPER = {name: key for name, key in SERVER_ALIASES.items() if name.endswith("_
     "enabled_tools": "enabledTools",
     "disabled_tools": "disabledTools",
 }
-_TRANSLATIONS: Mapping[HostName, Callable[[Entry, Losses], Entry | None]] = {
+_TRANSLATIONS: Mapping[HostName, Callable[[HostEntry, Losses], HostEntry | None]] = {
     HostName.WINDSURF: _windsurf,
     HostName.GEMINI_CLI: _gemini,
     HostName.CODEX: _codex,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dial_client.settings.hosts.host_entries import Entry, Losses, strings_of
+from dial_client.settings.hosts.host_entries import HostEntry, Losses, strings_of
 from dial_client.settings.hosts.host_files import HostName
 from dial_client.settings.jsonc import Node
 
@@ -48,7 +48,7 @@ _PLAIN_REFERENCE = {HostName.CLAUDE_CODE, HostName.GEMINI_CLI}
 """The hosts that write ``${NAME}``."""
 
 
-def write_host_text(host: HostName, servers: Mapping[str, Entry]) -> tuple[str, list[str]]:
+def write_host_text(host: HostName, servers: Mapping[str, HostEntry]) -> tuple[str, list[str]]:
     """Return a host's configuration with these servers, and a sentence for each setting the host does not support.
 
     The format is JSON for most hosts, TOML for Codex, and YAML (its JSON subset) for goose.
@@ -57,7 +57,7 @@ def write_host_text(host: HostName, servers: Mapping[str, Entry]) -> tuple[str, 
         host: The host to write for.
         servers: The entries by name, with canonical keys and unexpanded variables.
     """
-    written: dict[str, Entry] = {}
+    written: dict[str, HostEntry] = {}
     sentences: list[str] = []
     for name, entry in servers.items():
         losses = Losses()
@@ -76,13 +76,13 @@ def write_host_text(host: HostName, servers: Mapping[str, Entry]) -> tuple[str, 
     return text, sentences
 
 
-def _for_most(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - a writer
+def _for_most(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
     if "toolTimeout" in entry and "timeout" not in entry:
         entry["timeout"] = round(entry.pop("toolTimeout") * 1000)
     return entry
 
 
-def _windsurf(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - a writer
+def _windsurf(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
     if "url" in entry:
         entry["serverUrl"] = entry.pop("url")
         entry.pop("type", None)
@@ -91,7 +91,7 @@ def _windsurf(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001
     return entry
 
 
-def _gemini(name: str, entry: Entry, losses: Losses) -> Entry:
+def _gemini(name: str, entry: HostEntry, losses: Losses) -> HostEntry:
     entry = _for_most(name, entry, losses)
     kind = entry.pop("type", None)
     if "url" in entry and kind != "sse":
@@ -102,7 +102,7 @@ def _gemini(name: str, entry: Entry, losses: Losses) -> Entry:
     return entry
 
 
-def _codex(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - a writer
+def _codex(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
     entry.pop("type", None)
     _switch(entry)
     env = entry.pop("env", None) or {}
@@ -132,7 +132,7 @@ def _codex(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - 
     return entry
 
 
-def _goose(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - a writer
+def _goose(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
     kind = entry.pop("type", None)
     _switch(entry)
     entry = {"type": "stdio", "name": name, "enabled": True, **entry}
@@ -151,13 +151,13 @@ def _goose(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - 
     return entry
 
 
-def _zed(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - a writer
+def _zed(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
     entry.pop("type", None)
     _switch(entry)
     return entry
 
 
-def _switch(entry: Entry) -> None:
+def _switch(entry: HostEntry) -> None:
     """Replace ``disabled`` by ``enabled``."""
     if "disabled" in entry:
         entry["enabled"] = not entry.pop("disabled")
@@ -169,7 +169,7 @@ def _variable_in(value: Any) -> str | None:
     return found[1] if found else None
 
 
-def _with_host_variables(entry: Entry, host: HostName, losses: Losses) -> Entry:
+def _with_host_variables(entry: HostEntry, host: HostName, losses: Losses) -> HostEntry:
     if host in _ENV_REFERENCE:
         entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(r"${env:\1}", str(leaf.value))).value
     elif host in _PLAIN_REFERENCE:
@@ -181,7 +181,7 @@ def _with_host_variables(entry: Entry, host: HostName, losses: Losses) -> Entry:
     return entry
 
 
-def _toml(servers: Mapping[str, Entry]) -> str:
+def _toml(servers: Mapping[str, HostEntry]) -> str:
     tables = []
     for name, entry in servers.items():
         key = name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
@@ -199,7 +199,7 @@ def _toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-_WRITERS: Mapping[HostName, Callable[[str, Entry, Losses], Entry]] = {
+_WRITERS: Mapping[HostName, Callable[[str, HostEntry, Losses], HostEntry]] = {
     HostName.WINDSURF: _windsurf,
     HostName.GEMINI_CLI: _gemini,
     HostName.CODEX: _codex,

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from dial_client.errors import ConfigError
 from dial_client.text.safe_text import one_line
 
-Entry = dict[str, Any]
+RegistryEntry = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class RegistryChoice:
 
     kind: str
     """``npm``, ``pypi``, ``oci``, ``nuget`` or ``remote``."""
-    entry: Entry = field(repr=False)
+    entry: RegistryEntry = field(repr=False)
     """The entry for ``servers.json``."""
     notes: tuple[str, ...] = ()
     """Notes for the user, one sentence each: variables to set, and optional settings."""
@@ -104,7 +104,7 @@ def _of_remote(remote: Mapping[str, Any]) -> RegistryChoice:
     url = _filled(str(remote.get("url") or ""), remote.get("variables"), notes)
     if not re.match(r"https?://|\$\{", url):
         raise ConfigError("one of its remotes has no URL")
-    entry: Entry = {"type": "sse" if remote.get("type") == "sse" else "http", "url": url}
+    entry: RegistryEntry = {"type": "sse" if remote.get("type") == "sse" else "http", "url": url}
     if headers := dict(_pairs(remote.get("headers"), notes)):
         entry["headers"] = headers
     return RegistryChoice("remote", entry, tuple(notes))
@@ -129,7 +129,7 @@ def _of_package(package: Mapping[str, Any]) -> RegistryChoice:
     index = len(words) - 1  # the package is the last word, after the arguments of its runner
     args = [*words[:index], *(word for word in runtime if word not in words), *words[index:]]
     args += _arguments(package.get("packageArguments"), notes)
-    entry: Entry = {"command": runner, "args": args} | ({"env": env} if env else {})
+    entry: RegistryEntry = {"command": runner, "args": args} | ({"env": env} if env else {})
     return RegistryChoice(kind, entry, tuple(notes))
 
 
