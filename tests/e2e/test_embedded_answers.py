@@ -15,19 +15,21 @@ from typing import Any
 
 import pytest
 
-from dial_client import DialClient, Message, StopReason, Turn
+from dial_client import DialClient, Limits, Message, StopReason, Turn
 from dial_client.providers.local import LocalProvider
 from evals.judges import admits, asks_back, faults, inventions
 from evals.servers import sample_repository
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.timeout(900),  # inference is much slower while other work runs
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(
         not os.environ.get("DIAL_TEST_ANSWERS"), reason="DIAL_TEST_ANSWERS is not set: it takes a minute"
     ),
     pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True),
 ]
+UNHURRIED = Limits(timeout=900)
+"""Inference is much slower while other work runs."""
 
 
 def two_servers(repository: Path) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def two_servers(repository: Path) -> dict[str, Any]:
 
 @asynccontextmanager
 async def host(servers: dict[str, Any]) -> AsyncGenerator[DialClient, None]:
-    async with DialClient(servers, LocalProvider()) as dial:
+    async with DialClient(servers, LocalProvider(), limits=UNHURRIED) as dial:
         yield dial
 
 
@@ -88,7 +90,7 @@ async def test_an_answer_from_a_tool_result_has_its_type() -> None:
         """Return how many copies of a book are in stock."""
         return 7
 
-    async with DialClient({}, LocalProvider(), tools=[count_copies]) as dial:
+    async with DialClient({}, LocalProvider(), tools=[count_copies], limits=UNHURRIED) as dial:
         turn = await dial.run("How many copies of the book Dune are in stock?", output_type=Stock)
     assert turn.output == Stock("Dune", 7)
     assert [record.tool for record in turn.tool_calls] == ["count_copies"]
