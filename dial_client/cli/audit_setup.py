@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +10,11 @@ import platformdirs
 
 from dial_client.audit.log_writer import AuditLog
 from dial_client.audit.record_format import mask_of
+from dial_client.cli.bootstrap import warn
 from dial_client.cli.options import AuditMode, Options
 from dial_client.errors import ConfigError
 from dial_client.servers.secret_detection import find_secrets
 from dial_client.settings import configuration
-from dial_client.text.safe_text import one_line
 
 VARIABLE = "DIAL_AUDIT"
 """The environment variable with the mode of the audit log: ``off``, ``on`` or ``arguments``.
@@ -48,7 +47,7 @@ def open_audit_log(options: Options, settings: configuration.Settings) -> AuditL
         program=options.command,
         with_arguments=AuditMode.ARGUMENTS in modes,
         mask=mask_of(_secrets(settings)),
-        on_problem=_warn,
+        on_problem=warn,
     )
 
 
@@ -57,7 +56,3 @@ def _secrets(settings: configuration.Settings) -> Iterator[str]:
     for server in settings.servers.values():
         yield from find_secrets(server)
     yield from (value for name, value in os.environ.items() if name.upper().endswith(_KEY_ENDINGS))
-
-
-def _warn(problem: str) -> None:
-    print(f"dial-chat: {one_line(problem, 600)}", file=sys.stderr, flush=True)

@@ -39,7 +39,6 @@ from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_types import ServerSettings, Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
-from dial_client.text.safe_text import one_line
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
 MIN_TOKEN = 32
@@ -191,20 +190,16 @@ class ConfigurationReload:
             changes = await apply_configuration(self._dial, self._options, self._settings, settings, _report)
         except DialError as error:
             self._human_input.set_servers(self._settings.servers)
-            _say(f"the configuration was not reloaded, the old one stays in effect: {error}")
+            warn(f"the configuration was not reloaded, the old one stays in effect: {error}")
         else:
             self._settings = settings
             self._model.name = _name_model(self._options, settings, self._dial.model.required())
-            _say(f"the configuration was reloaded. {changes}")
+            warn(f"the configuration was reloaded. {changes}")
 
 
 def _report(name: str, result: ServerStatus | DialError) -> None:
     if isinstance(result, DialError):
-        _say(f"{name}: {result}")
-
-
-def _say(text: str) -> None:
-    print(f"dial-chat: {one_line(text, 600)}", file=sys.stderr, flush=True)
+        warn(f"{name}: {result}")
 
 
 async def _serve(

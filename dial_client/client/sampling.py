@@ -15,7 +15,8 @@ from dial_client.audit.entries import AuditEntry, AuditRecorder, common_origin
 from dial_client.callbacks import call_context
 from dial_client.callbacks.call_context import CallContext
 from dial_client.callbacks.server_callbacks import Sample, Sampler, SamplingReply, SamplingRequest
-from dial_client.messages.message import TextPart, ToolCallRequest, ToolSpec, describe
+from dial_client.messages.content_text import describe_content
+from dial_client.messages.message import TextPart, ToolCallRequest, ToolSpec
 from dial_client.messages.token_usage import Usage
 from dial_client.middleware import MiddlewareChain
 from dial_client.model import FinishReason, Instruction, InstructionSource, ModelInfo, ModelRequest, Provider
@@ -193,14 +194,8 @@ def _to_arguments(request: SamplingRequest) -> Mapping[str, Any]:
     """Return the whole request as tool call arguments, for the approver to show."""
     arguments = {"system": request.system} if request.system else {}
     for number, message in enumerate(request.messages, 1):
-        parts = (message.content,) if isinstance(message.content, str) else message.content
-        texts = (part if isinstance(part, str) else _to_text(part) for part in parts)
-        arguments[f"{number}. {message.role}"] = "\n".join(texts)
+        arguments[f"{number}. {message.role}"] = describe_content(message.content)
     return {**arguments, "max_tokens": request.max_tokens}
-
-
-def _to_text(part: Any) -> str:
-    return part.text if isinstance(part, TextPart) else f"[{describe(part)}]"
 
 
 def _estimate_tokens(request: SamplingRequest) -> int:

@@ -18,7 +18,8 @@ from dial_client.conversations.history import repair_history
 from dial_client.conversations.history_edits import find_shown
 from dial_client.conversations.message_tree import StoredMessage
 from dial_client.errors import ProviderError
-from dial_client.messages.message import Message, Role, TextPart, describe
+from dial_client.messages.content_text import describe_content
+from dial_client.messages.message import Message, Role
 from dial_client.messages.token_usage import Usage
 from dial_client.model import Instruction, InstructionSource, ModelInfo, ModelRequest
 from dial_client.stores.conversation_store import Conversation
@@ -190,9 +191,7 @@ def _split(messages: Sequence[Message], max_chars: int) -> Iterator[str]:
 
 def _describe(message: Message, max_chars: int) -> Iterator[str]:
     """Yield the transcript's entries for a message: its text or result, and its calls."""
-    parts = (message.content,) if isinstance(message.content, str) else message.content
-    texts = (part if isinstance(part, str) else _part_text(part) for part in parts)
-    text = "\n".join(texts).strip()
+    text = describe_content(message.content).strip()
     if message.role is Role.TOOL:
         outcome = "failed" if message.is_error else "returned"
         yield f"Tool {message.name or ''} {outcome}: {_cut(text, min(_RESULT_CHARS, max_chars // 4))}"
@@ -203,10 +202,6 @@ def _describe(message: Message, max_chars: int) -> Iterator[str]:
     for call in message.tool_calls:
         arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
         yield f"Assistant calls {call.name}: {_cut(arguments, min(_RESULT_CHARS, max_chars // 4))}"
-
-
-def _part_text(part: object) -> str:
-    return part.text if isinstance(part, TextPart) else f"[{describe(part)}]"  # type: ignore[arg-type]
 
 
 def _cut(text: str, limit: int) -> str:

@@ -20,7 +20,7 @@ from dial_client.serve.chat_completion_request import parse_content
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_json import summary_to_dict, view_to_dict
 from dial_client.serve.http_responses import HttpError, json_response
-from dial_client.serve.request_bodies import read_json
+from dial_client.serve.request_bodies import read_json, read_string
 from dial_client.serve.served_model import ServedModel
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.text_attachments import to_text_parts
@@ -91,7 +91,7 @@ class ConversationRoutes:
         return json_response({"conversations": conversations, "cursor": page.cursor})
 
     async def _create(self, request: Request) -> Response:
-        title = _read_string(await read_json(request), "title", "")
+        title = read_string(await read_json(request), "title", "")
         return await self._respond((await self._manager.create(title)).id, 201)
 
     async def _import(self, request: Request) -> Response:
@@ -103,7 +103,7 @@ class ConversationRoutes:
 
     async def _rename(self, request: Request) -> Response:
         body = await read_json(request)
-        title = _read_string(body, "title") if "title" in body or "settings" not in body else None
+        title = read_string(body, "title") if "title" in body or "settings" not in body else None
         if "settings" in body:
             await self._manager.update_settings(_read_id(request), body["settings"])
         if title is not None:
@@ -160,7 +160,7 @@ class ConversationRoutes:
         return json_response((await turn.result()).to_dict(), headers=headers)
 
     def _read_taint(self, body: dict[str, Any]) -> str:
-        taint = _read_string(body, "taint", "")
+        taint = read_string(body, "taint", "")
         if taint and taint not in self._dial.servers:
             raise HttpError(400, "taint must be the name of a server", "bad_taint", param="taint")
         return taint
@@ -207,17 +207,10 @@ def _read_id(request: Request) -> str:
     return str(request.path_params["id"])
 
 
-def _read_string(body: dict[str, Any], name: str, default: str | None = None) -> str:
-    value = body.get(name, default)
-    if not isinstance(value, str):
-        raise HttpError(400, f"{name} must be a string", "bad_text", param=name)
-    return value
-
-
 def _read_content(body: dict[str, Any]) -> Content:
     """Return the message's content: the field ``text``, or ``content`` in the format of OpenAI's API."""
     if body.get("content") is None:
-        content: Content = _read_string(body, "text")
+        content: Content = read_string(body, "text")
     elif body.get("text") is None:
         content = parse_content(body["content"], "content")
     else:

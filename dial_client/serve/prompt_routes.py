@@ -12,7 +12,7 @@ from starlette.routing import Route
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ServerError
 from dial_client.serve.http_responses import HttpError, json_response
-from dial_client.serve.request_bodies import read_json
+from dial_client.serve.request_bodies import read_json, read_string
 from dial_client.servers.resources import ResourceContent
 
 MAX_VALUE = 10_000
@@ -60,7 +60,7 @@ class PromptRoutes:
 
     async def _get_prompt(self, request: Request) -> Response:
         body = await read_json(request)
-        server, name = self._read_server(body), _read_text(body, "name")
+        server, name = self._read_server(body), read_string(body, "name")
         try:
             messages = await self._dial.prompts.get(server, name, _read_values(body, "arguments"))
         except ServerError as error:
@@ -70,7 +70,7 @@ class PromptRoutes:
 
     async def _read(self, request: Request) -> Response:
         body = await read_json(request)
-        server, uri = self._read_server(body), _read_text(body, "uri")
+        server, uri = self._read_server(body), read_string(body, "uri")
         try:
             contents = await self._dial.resources.read(server, uri)
         except ServerError as error:
@@ -79,7 +79,7 @@ class PromptRoutes:
 
     async def _expand(self, request: Request) -> Response:
         body = await read_json(request)
-        server, uri_template = self._read_server(body), _read_text(body, "uri_template")
+        server, uri_template = self._read_server(body), read_string(body, "uri_template")
         for template in await self._dial.resources.templates(server):
             if template.uri_template == uri_template:
                 return json_response({"uri": template.expand(_read_values(body, "values"))})
@@ -87,22 +87,22 @@ class PromptRoutes:
 
     async def _complete(self, request: Request) -> Response:
         body = await read_json(request)
-        server, argument = self._read_server(body), _read_text(body, "argument")
-        value = _read_text(body, "value", "")[:MAX_VALUE]
+        server, argument = self._read_server(body), read_string(body, "argument")
+        value = read_string(body, "value", "")[:MAX_VALUE]
         arguments = _read_values(body, "arguments")
         try:
             if body.get("prompt") is not None:
-                name = _read_text(body, "prompt")
+                name = read_string(body, "prompt")
                 values = await self._dial.prompts.complete(server, name, argument, value, arguments)
             else:
-                template = _read_text(body, "template")
+                template = read_string(body, "template")
                 values = await self._dial.resources.complete(server, template, argument, value, arguments)
         except ServerError as error:
             raise _to_http_error(error) from error
         return json_response({"values": list(values)})
 
     def _read_server(self, body: Mapping[str, Any]) -> str:
-        server = _read_text(body, "server")
+        server = read_string(body, "server")
         if server not in self._dial.servers:
             raise HttpError(404, f"there is no server {server!r}", "not_found", param="server")
         return server
@@ -122,13 +122,6 @@ def content_to_dict(content: ResourceContent) -> dict[str, Any]:
 
 def _to_http_error(error: ServerError) -> HttpError:
     return HttpError(502, str(error), "server_failed", kind="upstream_error")
-
-
-def _read_text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    value = body.get(name, default)
-    if not isinstance(value, str):
-        raise HttpError(400, f"{name} must be a string", "bad_text", param=name)
-    return value
 
 
 def _read_values(body: Mapping[str, Any], name: str) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -94,3 +94,15 @@ async def read_json(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise HttpError(400, "the body is not a JSON object", "invalid_json")
     return body
+
+
+def read_string(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """Return a string of a JSON body.
+
+    Raises:
+        HttpError: the value is missing and there is no default, or is not a string.
+    """
+    value = body.get(name, default)
+    if not isinstance(value, str):
+        raise HttpError(400, f"{name} must be a string", "bad_text", param=name)
+    return value

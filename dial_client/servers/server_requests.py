@@ -47,6 +47,8 @@ MAX_REQUESTS = 20
 """Limit of a server's requests during each call, and of its requests outside of calls."""
 MAX_COMPLETED = 1_000
 """Completed URL elicitations that are remembered."""
+_MAX_REPETITIONS = 2
+"""Repetitions of a call that requires URL elicitations: after the person agreed, and after the person is done."""
 BROWSER_SECONDS = 120.0
 """Seconds a call waits for a server to confirm that the user has completed a URL elicitation."""
 _MISSING_FEATURES = {
@@ -117,17 +119,25 @@ class ServerRequests:
 
         with self._in_flight(tool):
             agreed: set[str] = set()
-            for is_last in (False, False, True):
+            for _ in range(_MAX_REPETITIONS):
                 try:
-                    result = await call()
+                    return await self._make_checked(call)
                 except MCPError as error:
-                    self._check_error(error)
-                    if is_last or not await self._complete_url_elicitations(error, agreed):
+                    if not await self._complete_url_elicitations(error, agreed):
                         raise
-                else:
-                    self._check_result(result)
-                    return result
-        raise AssertionError("unreachable")
+            return await self._make_checked(call)
+
+    async def _make_checked(self, call: Callable[[], Awaitable[Result]]) -> Result:
+        """Make a call once. Raises as `run_call`."""
+        from mcp import MCPError
+
+        try:
+            result = await call()
+        except MCPError as error:
+            self._check_error(error)
+            raise
+        self._check_result(result)
+        return result
 
     async def answer_elicitation(
         self, context: object, params: ElicitRequestFormParams | ElicitRequestURLParams

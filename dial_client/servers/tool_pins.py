@@ -68,7 +68,7 @@ class ToolPins:
         if approved == now:
             return ""
         pin = self._read(entry).get(tool.tool) or (_pin(approved) if approved is not None else None)
-        if pin is None or pin.get("sha256") == _hash(now):
+        if pin is None or pin.get("sha256") == compute_hash(now):
             return ""
         before = pin.get("text")
         return difference(before if isinstance(before, str) and len(before) <= MAX_TEXT else _NOT_STORED, now)
@@ -80,7 +80,7 @@ class ToolPins:
             return
         self._approved[identity(entry), tool.tool] = now
         pins = self._read(entry)
-        if pins.get(tool.tool, {}).get("sha256") == _hash(now):
+        if pins.get(tool.tool, {}).get("sha256") == compute_hash(now):
             return
         pins[tool.tool] = _pin(now)
         if not self._cache.write(entry, {"tools": pins}):
@@ -93,8 +93,9 @@ class ToolPins:
 
 
 def _pin(text: str) -> dict[str, Any]:
-    return {"sha256": _hash(text), **({"text": text} if len(text) <= MAX_TEXT else {})}
+    return {"sha256": compute_hash(text), **({"text": text} if len(text) <= MAX_TEXT else {})}
 
 
-def _hash(text: str) -> str:
+def compute_hash(text: str) -> str:
+    """Return the SHA-256 of a definition, in hexadecimal digits."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()

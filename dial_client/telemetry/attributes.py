@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dial_client.errors import ProviderError
-from dial_client.messages.message import Content, Message, Role, TextPart, ToolCallResult, describe
+from dial_client.messages.content_text import describe_content
+from dial_client.messages.message import Message, Role, ToolCallResult
 from dial_client.messages.token_usage import Usage
 from dial_client.middleware import ModelReply, ToolCall, TurnRequest
 from dial_client.model import ModelInfo, ModelRequest
@@ -153,7 +154,7 @@ def describe_result(result: ToolCallResult) -> Attributes:
     if result.failure is not None:
         attributes["error.type"] = result.failure.value
     if captures_content():
-        attributes["gen_ai.tool.call.result"] = to_json(_to_text(result.content))
+        attributes["gen_ai.tool.call.result"] = to_json(describe_content(result.content))
     return attributes
 
 
@@ -172,19 +173,13 @@ def to_json(value: Iterable[Any]) -> str:
 
 def _to_parts(message: Message) -> dict[str, Any]:
     """Return a message in the form of ``gen_ai.input.messages``."""
+    text = describe_content(message.content)
     if message.role is Role.TOOL:
-        part = {"type": "tool_call_response", "id": message.tool_call_id, "response": _to_text(message.content)}
+        part = {"type": "tool_call_response", "id": message.tool_call_id, "response": text}
         return {"role": "tool", "parts": [part]}
-    parts: list[dict[str, Any]] = [{"type": "text", "content": text} for text in [_to_text(message.content)] if text]
+    parts: list[dict[str, Any]] = [{"type": "text", "content": text}] if text else []
     parts += (
         {"type": "tool_call", "id": call.id, "name": call.name, "arguments": dict(call.arguments)}
         for call in message.tool_calls
     )
     return {"role": message.role.value, "parts": parts}
-
-
-def _to_text(content: Content) -> str:
-    """Return the text of a content; images and files are replaced by a description."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in content)

@@ -19,4 +19,18 @@ def media_type(mime_type: str) -> str:
     return _REGISTERED.get(kind, kind)
 
 
+def find_media_type(data: bytes) -> str:
+    """Return the type of an image or document that models accept, by its first bytes; empty for anything else."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), "")
+
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", PDF),
+)
+"""The first bytes of each file format that models accept, and its media type."""
 _REGISTERED: Mapping[str, str] = {"image/jpg": "image/jpeg", "application/x-pdf": "application/pdf"}

@@ -7,16 +7,8 @@ from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
-from dial_client.text.media_types import PDF
+from dial_client.text.media_types import PDF, find_media_type
 from dial_client.text.safe_text import safe
-
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"%PDF-", PDF),
-)
-"""The first bytes of each file format that models accept, and its media type."""
 
 
 @runtime_checkable
@@ -56,9 +48,7 @@ def _to_part(value: Any) -> Part | None:
 
 
 def _file_to_part(data: bytes) -> Part:
-    mime_type = next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), "")
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        mime_type = "image/webp"
+    mime_type = find_media_type(data)
     if not mime_type:
         return TextPart(f"[binary data, {len(data):,} bytes: it cannot be shown here]")
     encoded = b64encode(data).decode()

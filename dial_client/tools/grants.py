@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from dial_client.messages.message import ToolSpec
 from dial_client.servers.json_cache import JsonCache, identity
-from dial_client.servers.tool_pins import MAX_TEXT, definition, difference
+from dial_client.servers.tool_pins import MAX_TEXT, compute_hash, definition, difference
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.argument_paths import current_folder
 
@@ -66,14 +66,14 @@ class GrantStore:
         stored = self._tools(key).get(tool.tool)
         return (
             _to_grant(key, tool.tool, stored)
-            if stored and stored.get("sha256") == _compute_hash(definition(tool))
+            if stored and stored.get("sha256") == compute_hash(definition(tool))
             else None
         )
 
     def change(self, entry: ServerSettings, tool: ToolSpec) -> str:
         """Return the difference between a tool's definition and its grant; empty for no difference or no grant."""
         stored, current = self._tools(identity(_with_folder(entry))).get(tool.tool), definition(tool)
-        if not stored or stored.get("sha256") == _compute_hash(current):
+        if not stored or stored.get("sha256") == compute_hash(current):
             return ""
         text = stored.get("text")
         return difference(text if isinstance(text, str) else _UNSEEN, current)
@@ -82,7 +82,7 @@ class GrantStore:
         """Grant a tool with its current definition, replacing an earlier grant; return whether the file was written."""
         located, text = _with_folder(entry), definition(tool)
         stored: dict[str, Any] = {
-            "sha256": _compute_hash(text),
+            "sha256": compute_hash(text),
             "server": entry.name,
             "reached": located.command or _find_origin(located.url or ""),
             "cwd": located.cwd or "",
@@ -163,7 +163,3 @@ def _find_origin(url: str) -> str:
     except ValueError:
         return ""
     return f"{parts.scheme}://{parts.hostname or ''}{port}"
-
-
-def _compute_hash(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()

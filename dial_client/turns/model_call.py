@@ -24,6 +24,7 @@ from dial_client.messages.message import Content, Echo, Message, Role, TextPart,
 from dial_client.middleware import MiddlewareChain, ModelReply
 from dial_client.model import (
     FinishReason,
+    Instruction,
     ModelRequest,
     OnWait,
     Provider,
@@ -115,36 +116,25 @@ class ModelCaller:
         adapted_codes: set[str | None] = set()
         while True:
             attempt = self._prepare(context, choice, on_wait)
-            stream = AnswerStream(self.answer, emit) if self.answer is not None else None
             try:
-                reply = await self._send(attempt, emit, context.depth, stream)
-                if stream is not None and reply.stop_reason is not StopReason.ANSWERED:
-                    await stream.release()
+                return await self._send_released(attempt, emit, context.depth)
             except ProviderError as error:
-                if stream is not None:
-                    await stream.release()
                 if attempt.has_text or error.code in adapted_codes or not self._adapt_to(error, attempt):
                     raise
                 adapted_codes.add(error.code)
-            else:
-                return reply
 
     def _prepare(self, context: ConversationContext, choice: ToolChoice, on_wait: OnWait) -> _Attempt:
         """Build the request from the conversation, the tools on offer and the instructions."""
-        tools, handler = self.tools(), self.model.format.handler
-        in_text = handler.format is not ToolFormat.NATIVE
-        instructions = self.instructions.select(has_tools=bool(tools), tool_format=handler.format)
         max_tokens = self._reply_tokens(choice)
-        if self.answer is not None:
-            has_tools = bool(tools) and choice is ToolChoice.AUTO
-            self.answer.choose_mode(self.model.provider.info, handler.format, has_tools=has_tools)
-            tools, choice = self.answer.offer(tools, choice)
-            instructions = (*instructions, *self.answer.instructions())
-        messages = self.model.window.fit(context.messages, tools, instructions)
+        tools, choice, instructions = self._choose_offer(choice)
+        handler, window = self.model.format.handler, self.model.window
+        messages = window.fit(context.messages, tools, instructions)
         if messages is not context.messages:
             self.recorder.note(context_window.NOTE)
-        offered = () if in_text and choice is ToolChoice.NONE else tools
-        request = handler.request(messages, offered)
+        is_in_text = handler.format is not ToolFormat.NATIVE
+        # Text that describes tools would invite calls.
+        described = () if is_in_text and choice is ToolChoice.NONE else tools
+        request = handler.request(messages, described)
         request = replace(
             request,
             instructions=(*instructions, *request.instructions),
@@ -153,16 +143,27 @@ class ModelCaller:
             max_tokens=max_tokens,
             on_wait=on_wait,
         )
-        answer = self.answer
-        make_reader = partial(handler.reader, tools) if answer is None else partial(answer.reader, handler, tools)
+        make_reader: Callable[[], ReplyReader] = partial(handler.reader, tools)
         if self.answer is not None:
-            request = self.answer.constrain(request, handler, offered)
+            request = self.answer.constrain(request, handler, described)
+            make_reader = partial(self.answer.reader, handler, tools)
 
         def shrink_window() -> bool:
-            self.model.window.record_refusal(messages, tools, instructions)
-            return self.model.window.fit(context.messages, tools, instructions) != messages
+            window.record_refusal(messages, tools, instructions)
+            return window.fit(context.messages, tools, instructions) != messages
 
         return _Attempt(request, make_reader, shrink_window)
+
+    def _choose_offer(self, choice: ToolChoice) -> tuple[tuple[ToolSpec, ...], ToolChoice, tuple[Instruction, ...]]:
+        """Return the tools of the next request, which of them the model may call, and the instructions."""
+        tools, tool_format = self.tools(), self.model.format.handler.format
+        instructions = self.instructions.select(has_tools=bool(tools), tool_format=tool_format)
+        if self.answer is None:
+            return tools, choice, instructions
+        has_tools = bool(tools) and choice is ToolChoice.AUTO
+        self.answer.choose_mode(self.model.provider.info, tool_format, has_tools=has_tools)
+        tools, choice = self.answer.offer(tools, choice)
+        return tools, choice, (*instructions, *self.answer.instructions())
 
     @property
     def _endpoint(self) -> str:
@@ -186,6 +187,20 @@ class ModelCaller:
         if error.code == OUTPUT_FORMAT_UNSUPPORTED and self.answer is not None:
             return self.answer.record_refusal()
         return error.code == CONTEXT_LENGTH_EXCEEDED and attempt.shrink_window()
+
+    async def _send_released(self, attempt: _Attempt, emit: Emit, depth: int) -> Reply:
+        """Send the request of an attempt; emit text that was held back as a typed answer if the reply has no answer."""
+        if self.answer is None:
+            return await self._send(attempt, emit, depth, None)
+        stream = AnswerStream(self.answer, emit)
+        try:
+            reply = await self._send(attempt, emit, depth, stream)
+        except ProviderError:
+            await stream.release()
+            raise
+        if reply.stop_reason is not StopReason.ANSWERED:
+            await stream.release()
+        return reply
 
     async def _send(self, attempt: _Attempt, emit: Emit, depth: int, stream: AnswerStream | None) -> Reply:
         """Send the request of an attempt, and return what the reply means for the turn."""

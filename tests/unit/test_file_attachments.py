@@ -13,6 +13,7 @@ from dial_client.cli.input.file_attachments import read_files
 from dial_client.cli.input.file_mentions import FileMention, find_file_mentions, find_problem
 from dial_client.cli.input.tab_completion import local_proposals
 from dial_client.errors import ConfigError
+from dial_client.messages.attached_files import MAX_TEXT
 from dial_client.messages.message import FilePart, ImagePart, TextPart
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
@@ -93,7 +94,7 @@ def test_a_file_that_is_too_large_or_of_an_unsupported_type_is_refused(folder: P
     cases = {
         "zip": (b"PK\x03\x04\0\0", "@zip has a type that is not supported: text, PNG, JPEG, GIF and WebP images"),
         "log": (
-            b"x" * (file_attachments.MAX_TEXT + 1),
+            b"x" * (MAX_TEXT + 1),
             "@log is too large (256 kB): a text file may have at most 256 kB",
         ),
         "png": (PNG + bytes(file_attachments.MAX_IMAGE), "@png is too large (5.0 MB): an image may have at most 5 MB"),

@@ -13,7 +13,8 @@ from dial_client.cli.cell_width import cell_width, fit
 from dial_client.cli.chat_commands import clipboard
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.errors import ConfigError, system_reason
-from dial_client.messages.message import Content, Role, TextPart, describe
+from dial_client.messages.content_text import describe_content
+from dial_client.messages.message import Role
 from dial_client.sinks.call_description import describe_arguments
 from dial_client.text.safe_text import one_line, safe
 from dial_client.turn_data.turn_result import ToolCallRecord
@@ -111,7 +112,7 @@ async def show_calls(session: ChatSession, arguments: str) -> None:  # noqa: ARG
     for number, record in enumerate(records, 1):
         mark = "✓" if record.result.success else "✗"
         called = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 80)
-        size = f"{record.duration:.2f} s, {len(_text(record.result.content)):,} characters"
+        size = f"{record.duration:.2f} s, {len(describe_content(record.result.content)):,} characters"
         room = columns - width - cell_width(f"  {called}()  {size} ") - 1
         arguments_shown = fit(describe_arguments(record.arguments), max(MIN_ARGUMENTS, min(MAX_ARGUMENTS, room)))
         lines.append(f"{number:>{width}} {mark} {called}({arguments_shown})  {size}")
@@ -130,7 +131,8 @@ async def show_last(session: ChatSession, arguments: str) -> None:
         line for argument, value in record.arguments.items() for line in format_argument(str(argument), value)
     ]
     outcome = "" if record.result.success else " failed"
-    text = "\n".join([f"{name}{outcome}", *(f"  {line}" for line in argument_lines), "", _text(record.result.content)])
+    content = describe_content(record.result.content)
+    text = "\n".join([f"{name}{outcome}", *(f"  {line}" for line in argument_lines), "", content])
     await session.screen.page(safe(text))
 
 
@@ -139,9 +141,3 @@ def _find_records(session: ChatSession) -> tuple[ToolCallRecord, ...]:
     if not records:
         raise ConfigError("no tool was called in this run")
     return records
-
-
-def _text(content: Content) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in content)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import codecs
 import os
 import sys
 from collections.abc import Sequence
@@ -11,12 +10,11 @@ from pathlib import Path
 
 from dial_client.cli.input.file_mentions import FileMention
 from dial_client.errors import ConfigError
+from dial_client.messages.attached_files import MAX_TEXT, build_text_part, decode_text_file
 from dial_client.messages.message import FilePart, ImagePart, Part, TextPart
-from dial_client.text.media_types import PDF
+from dial_client.text.media_types import PDF, find_media_type
 from dial_client.text.safe_text import one_line, safe
 
-MAX_TEXT = 256_000
-"""The maximum bytes of a text file."""
 MAX_IMAGE = 5_000_000
 """The maximum bytes of an image: the lowest limit of the model APIs."""
 MAX_DOCUMENT = 15_000_000
@@ -25,8 +23,6 @@ MAX_ALL = 20_000_000
 """The maximum bytes of all files of one message."""
 MAX_ENTRIES = 300
 """The maximum entries of a folder that are listed."""
-_SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
-_BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 def read_files(mentions: Sequence[FileMention]) -> list[Part]:
@@ -65,38 +61,19 @@ def _read(path: Path) -> bytes:
 
 
 def _to_part(mention: FileMention, data: bytes) -> Part:
-    kind = _media_type(data)
+    kind = find_media_type(data)
     if kind.startswith("image/"):
         _check_size(mention, data, MAX_IMAGE, "an image")
         return ImagePart(base64.b64encode(data).decode(), kind)
     if kind == PDF:
         _check_size(mention, data, MAX_DOCUMENT, "a PDF document")
         return FilePart(base64.b64encode(data).decode(), PDF, one_line(mention.path.name, 200))
-    text = _decode(data)
+    text = decode_text_file(data)
     if text is None:
         accepted = "text, PNG, JPEG, GIF and WebP images, and PDF documents can be attached"
         raise ConfigError(f"@{_name(mention)} has a type that is not supported: {accepted}")
     _check_size(mention, data, MAX_TEXT, "a text file")
-    return TextPart(safe(f"[file {_name(mention)}; the user attached it]\n{text}\n[end of file]"), foreign=True)
-
-
-def _media_type(data: bytes) -> str:
-    """Return the type of an image or a PDF document, by its first bytes; empty for anything else."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    if data.startswith(b"%PDF-"):
-        return PDF
-    return next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), "")
-
-
-def _decode(data: bytes) -> str | None:
-    """Return the text of a file; None if it is not text."""
-    encoding = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), "utf-8")
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text.replace("\r\n", "\n")
+    return build_text_part(_name(mention), text)
 
 
 def _check_size(mention: FileMention, data: bytes, limit: int, kind: str) -> None:

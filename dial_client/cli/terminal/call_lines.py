@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dial_client.cli.cell_width import cell_width, fit
 from dial_client.cli.markdown.themes import RESET, Theme
-from dial_client.messages.message import Content, ImagePart, TextPart, ToolCallResult
+from dial_client.messages.message import Content, ImagePart, ToolCallResult, text_of
 from dial_client.sinks.call_description import MAX_CHARS
 from dial_client.text.safe_text import one_line, safe
 
@@ -61,7 +61,7 @@ def finished_lines(
     tail = f" {duration:.2f} s{f' · {size}' if size else ''}"
     called = _called(name, arguments, max(12, columns - cell_width(tail) - 3))
     yield fit_styled(sign, colour, f" {called}", tail, theme, columns)
-    text = _text(result.content) if result.success else (result.error or "")
+    text = text_of(result.content) if result.success else (result.error or "")
     for line in _preview(text):
         yield _styled(fit(f"{BAR}{line}", columns - 1), theme.faint if result.success else theme.failure)
 
@@ -91,14 +91,8 @@ def _preview(text: str) -> list[str]:
     return found or first
 
 
-def _text(content: Content) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(part.text for part in content if isinstance(part, TextPart))
-
-
 def _size(content: Content) -> str:
-    text = safe(_text(content)).strip()
+    text = safe(text_of(content)).strip()
     lines = text.count("\n") + 1 if text else 0
     images = 0 if isinstance(content, str) else sum(isinstance(part, ImagePart) for part in content)
     sizes = [f"{lines:,} lines"] if lines > 1 else [f"{len(text):,} characters"] if len(text) > 100 else []
