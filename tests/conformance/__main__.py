@@ -26,6 +26,9 @@ REVISIONS = ("2025-11-25", "2026-07-28")
 MIN_NODE = 22
 SCENARIO_SECONDS = 120
 LAST_LINES = 25
+ATTEMPTS = 3
+"""How often a scenario may run. The suite judges some scenarios by milliseconds, in which a busy machine starts no
+process; a host that is wrong fails each time."""
 
 
 def node() -> str | None:
@@ -92,6 +95,12 @@ def check(program: str, revision: str, may_fail: set[str]) -> bool:
     scenarios = suite.scenarios()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         outcomes = dict(zip(scenarios, pool.map(suite.run, scenarios), strict=True))
+    for scenario in scenarios:
+        for _ in range(1, ATTEMPTS):
+            if outcomes[scenario][0] or scenario in may_fail:
+                break
+            print(f"--- {scenario} failed, and is run again by itself")
+            outcomes[scenario] = suite.run(scenario)
     passed = {scenario for scenario, (is_good, _) in outcomes.items() if is_good}
     failed = set(scenarios) - passed - may_fail
     for scenario in sorted(failed):
