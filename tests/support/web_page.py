@@ -185,5 +185,5 @@ def assert_harmless(tab: Tab, address: str) -> None:
     """Assert that the page sent requests to its own server only, obeyed the content policy, and threw no error."""
     home = address.partition("#")[0]
     assert [url for url in tab.requests if not url.startswith(home)] == []
-    assert tab.console_errors == []
+    assert tab.console_errors == [], tab.console_errors
     assert tab.dialogs == []
