@@ -103,7 +103,7 @@ def test_servers_are_added_disabled_and_removed_with_permission_of_the_operator(
         tab.click("[aria-label='Remove <b>new']")
         tab.click("dialog.small .danger")
         tab.until("document.querySelectorAll('.server').length === 1")
-        # The panel may ask for the resources of the server at the moment it is disabled; the browser reports the refusal.
+        # The panel may request the resources of a server that is disabled just then; the browser reports the refusal.
         tab.console_errors = [error for error in tab.console_errors if "/resources?server=" not in error]
         assert_harmless(tab, address)
 
