@@ -214,8 +214,8 @@ def _read_content(body: dict[str, Any]) -> Content:
     elif body.get("text") is None:
         content = parse_content(body["content"], "content")
     else:
-        raise HttpError(400, "send either text or content", "said_twice", param="content")
+        raise HttpError(400, "send either text or content", "text_and_content", param="content")
     is_text = isinstance(content, str) or all(isinstance(part, TextPart) for part in content)
     if is_text and not text_of(content).strip():
-        raise HttpError(400, "text or content must not be empty", "nothing_said", param="text")
+        raise HttpError(400, "text or content must not be empty", "empty_message", param="text")
     return content

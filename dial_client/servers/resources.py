@@ -175,7 +175,7 @@ class Resources:
         return Subscription(server, uri, connection.notifications, connection.open_session)
 
     async def complete(
-        self, server: str, template: str, variable: str, typed: str = "", given: Mapping[str, str] | None = None
+        self, server: str, template: str, variable: str, typed: str = "", variables: Mapping[str, str] | None = None
     ) -> tuple[str, ...]:
         """Return at most 100 completions of a template's variable; empty if the server offers none.
 
@@ -184,7 +184,7 @@ class Resources:
             template: the template itself (`ResourceTemplate.uri_template`).
             variable: the name of the variable to complete.
             typed: the beginning of the variable's value.
-            given: the values of other variables.
+            variables: the values of other variables.
 
         Raises:
             ServerError: there is no such server, it refused, or it did not answer in time.
@@ -193,7 +193,7 @@ class Resources:
 
         reference = ResourceTemplateReference(type="ref/resource", uri=template)
         connection = await wait_for_connection(self._connections, server)
-        return await completions(connection, reference, variable, typed, given)
+        return await completions(connection, reference, variable, typed, variables)
 
 
 async def completions(
@@ -201,7 +201,7 @@ async def completions(
     reference: mcp_types.ResourceTemplateReference | mcp_types.PromptReference,
     argument: str,
     typed: str,
-    given: Mapping[str, str] | None,
+    context: Mapping[str, str] | None,
 ) -> tuple[str, ...]:
     """Return completions of an argument; empty if the server offers none.
 
@@ -214,7 +214,8 @@ async def completions(
         from mcp_types import METHOD_NOT_FOUND
 
         try:
-            found = await client.complete(reference, {"name": argument, "value": typed}, dict(given) if given else None)
+            prefix = {"name": argument, "value": typed}
+            found = await client.complete(reference, prefix, dict(context) if context else None)
         except MCPError as error:
             if error.code == METHOD_NOT_FOUND:
                 return ()

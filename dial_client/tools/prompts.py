@@ -103,7 +103,7 @@ class Prompts:
         return await connection.ask(request, read_timeout_of(connection))
 
     async def complete(
-        self, server: str, name: str, argument: str, typed: str = "", given: Mapping[str, str] | None = None
+        self, server: str, name: str, argument: str, typed: str = "", arguments: Mapping[str, str] | None = None
     ) -> tuple[str, ...]:
         """Return at most 100 possible values for an argument of a prompt; empty if the server suggests none.
 
@@ -112,7 +112,7 @@ class Prompts:
             name: The prompt's own name.
             argument: The name of the argument to complete.
             typed: The start of its value.
-            given: The values of other arguments.
+            arguments: The values of other arguments.
 
         Raises:
             ServerError: There is no such server, or it refused the request.
@@ -121,7 +121,7 @@ class Prompts:
 
         reference = PromptReference(type="ref/prompt", name=name)
         connection = await wait_for_connection(self._connections, server)
-        return await completions(connection, reference, argument, typed, given)
+        return await completions(connection, reference, argument, typed, arguments)
 
 
 def _message(role: str, block: Any) -> Message:

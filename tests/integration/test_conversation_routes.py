@@ -205,6 +205,14 @@ async def test_an_invalid_last_event_id_restarts_at_the_first_event(position: st
             assert join_text([event async for event in read_events(answer)]) == "Hello."
 
 
+async def test_a_message_without_text_or_with_two_contents_is_refused() -> None:
+    async with serve([]) as server:
+        chat_url = f"{await server.conversation()}/chat"
+        empty = await server.json("POST", chat_url, 400, json={"text": " "})
+        both = await server.json("POST", chat_url, 400, json={"text": "Hi", "content": "Hi"})
+    assert (empty["error"]["code"], both["error"]["code"]) == ("empty_message", "text_and_content")
+
+
 async def test_a_stopped_turn_keeps_the_text_so_far() -> None:
     maths = Maths()
     calls_wait = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}

@@ -52,7 +52,7 @@ async def test_a_prompt_gives_messages(way: str) -> None:
 async def test_completions_of_an_argument_depend_on_the_given_arguments(way: str) -> None:
     async with books(way) as dial:
         assert await dial.prompts.complete("books", "greet", "name", "A") == ("Ada", "Alan")
-        assert await dial.prompts.complete("books", "greet", "how", "", {"name": "Ada"}) == ("like Ada",)
+        assert await dial.prompts.complete("books", "greet", "how", arguments={"name": "Ada"}) == ("like Ada",)
 
 
 @every_way

@@ -205,8 +205,8 @@ async def test_reading_a_resource_has_a_timeout() -> None:
 async def test_variables_of_a_template_are_completed(way: str) -> None:
     async with books(way) as dial:
         assert await dial.resources.complete("books", TEMPLATE, "shelf", "s") == ("shelf", "sofa")
-        given = {"shelf": "sofa"}
-        assert await dial.resources.complete("books", TEMPLATE, "number", "", given) == ("sofa-1", "sofa-2")
+        variables = {"shelf": "sofa"}
+        assert await dial.resources.complete("books", TEMPLATE, "number", variables=variables) == ("sofa-1", "sofa-2")
 
 
 async def test_a_server_without_completions_returns_no_completions() -> None:

@@ -3,7 +3,8 @@
 Processes send messages through the database's `Mailbox`. A process that wants to read or stop a turn sends a request to
 the turn's topic. The process that runs the turn polls that topic: it cancels the turn, or publishes the turn's events
 until the turn ends. An answer to a request for input is sent to the topic of the process that waits for it.
-A process polls all its topics with one query, and polls nothing while it runs no turn and reads none.
+A process polls all its topics with one query. It polls nothing while it runs no turn, reads none and waits for no
+answer.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dial_client.turns.turn_handle import TurnHandle
 log = get_logger(__name__)
 
 POLL_INTERVAL = 0.25
-"""Seconds between polls while a turn runs here."""
+"""Seconds between polls while a turn runs here, or a request for input waits for its answer."""
 STREAM_INTERVAL = 0.15
 """Seconds between polls while a turn is read at another process: the delay of its events."""
 EVENTS_TTL = 600.0
@@ -103,6 +104,7 @@ class PeerBus:
     def receive_answers(self, request_id: str, receive: ReceiveAnswer) -> Iterator[None]:
         """Pass the answers to a request of this process to `receive` until the context ends."""
         self._answer_receivers[request_id] = receive
+        self._wake_up.send()
         try:
             yield
         finally:
@@ -129,7 +131,7 @@ class PeerBus:
         if self._publishers or self._readers:
             is_behind = any(publisher.is_behind for publisher in self._publishers.values())
             return 0.0 if is_behind and not self._is_failing else STREAM_INTERVAL
-        if self._turns.conversation_turns or self._polled_turns:
+        if self._turns.conversation_turns or self._polled_turns or self._answer_receivers:
             return POLL_INTERVAL
         if not self._leases:
             return math.inf
@@ -148,7 +150,7 @@ class PeerBus:
         # A turn that ended since the last poll may have requests from before its end.
         turns = {turn_requests_topic(turn.id): turn for turn in (*self._polled_turns, *running)}
         readers = tuple(self._readers)  # fixed before the query: a later reader may start further back
-        if self.mailbox is None or not (turns or readers):
+        if self.mailbox is None or not (turns or readers or self._answer_receivers):
             return
         messages = await self.mailbox.read(self._read_positions(turns, readers))
         for reader in readers:
