@@ -108,6 +108,18 @@ def test_servers_are_added_disabled_and_removed_with_permission_of_the_operator(
         assert_harmless(tab, address)
 
 
+def test_only_a_click_beside_the_panel_closes_it(chromium: Browser, tmp_path: Path) -> None:
+    with serve_page(tmp_path, ["Hello."], {}) as address:
+        tab = open_page(chromium, address)
+        tab.click("#servers-button")
+        beside = (1.0, 1.0)
+        tab.drag(tab.locate("#servers h2"), beside)  # as a selection of text may end
+        assert tab.run("document.getElementById('servers').open") is True
+        tab.drag(beside, beside)
+        tab.until("!document.getElementById('servers').open")
+        assert_harmless(tab, address)
+
+
 def test_a_login_to_a_server_runs_in_a_new_tab(chromium: Browser, tmp_path: Path) -> None:
     no_keyring = {"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
     with guarded() as server, serve_page(tmp_path, ["Hello."], {"docs": {"url": server.url}}, **no_keyring) as address:

@@ -49,7 +49,7 @@ def test_a_changed_tool_cannot_imitate_a_prompt(tmp_path: Path) -> None:
 def test_a_server_can_be_restarted_by_a_command(tmp_path: Path) -> None:
     server = configured(tmp_path)
     with terminal(tmp_path) as person:
-        person.until(READY)
+        person.until("1 server ready", READY)
         person.type("/servers\r")
         person.until("it: ready: 1 tool", READY)
         server.be(tools=[tool("a"), tool("b")])

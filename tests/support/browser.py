@@ -289,6 +289,11 @@ class Tab:
         with self.pressed(selector):
             pass
 
+    def locate(self, selector: str) -> tuple[float, float]:
+        """Return the centre of the first matching element once it does not move, in CSS pixels."""
+        x, y = self.until(f"({_PLACE})({json.dumps(selector)})")
+        return x, y
+
     @contextmanager
     def pressed(self, selector: str) -> Iterator[None]:
         """Hold the mouse button down at the centre of the first matching element; the pointer does not move afterwards.
@@ -296,14 +301,20 @@ class Tab:
         If the element moved away in the meantime, the press is repeated. An element in front of it gets the press.
         """
         for is_last in (False, False, False, False, True):
-            place = self.until(f"({_PLACE})({json.dumps(selector)})")
-            pointer = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
+            x, y = self.locate(selector)
+            pointer = {"x": x, "y": y, "button": "left", "clickCount": 1}
             self.call("Input.dispatchMouseEvent", type="mousePressed", **pointer)
             if is_last or not self.run("window.hasMissed"):
                 break
             self.call("Input.dispatchMouseEvent", type="mouseReleased", **(pointer | {"x": 0, "y": 0}))
         yield
         self.call("Input.dispatchMouseEvent", type="mouseReleased", **pointer)
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Press the mouse button at a place and release it at another; a click if both are the same."""
+        for kind, place in (("mousePressed", start), ("mouseReleased", end)):
+            x, y = place
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def type(self, text: str) -> None:
         """Type text into the focused element."""
