@@ -119,20 +119,6 @@ async def test_a_client_resumes_at_its_position_even_after_the_end_of_the_turn(t
     assert len(rest) < len(whole)
 
 
-async def test_a_call_by_a_user_is_approved_at_a_peer_while_no_turn_runs(tmp_path: Path) -> None:
-    pen = Pen()
-    async with two(tmp_path, servers={"pen": pen.server}) as (here, there):
-        body = {"name": "write", "arguments": {"what": "a"}}
-        async with here.http.stream("POST", "/tools/call", json=body) as answer:
-            events = read_events(answer)
-            request = await anext(events)
-            assert request.name == "approval"
-            await there.json("POST", f"/approvals/{request.data['id']}", 204, json=ONCE)
-            rest = [event async for event in events]
-    assert pen.written == ["a"]
-    assert rest[-1].data["success"] is True
-
-
 async def test_events_without_a_remote_reader_are_not_written_to_the_database(tmp_path: Path) -> None:
     async with two(tmp_path, ["Hello."]) as (here, there):
         where = await here.conversation()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp.server import MCPServer
 
+from tests.integration.test_serve_cluster import two
 from tests.support.http_service import HttpService, ServerSentEvent, read_events, serve
 
 pytestmark = pytest.mark.anyio
@@ -59,6 +61,20 @@ async def test_a_call_by_a_user_waits_for_approval_and_returns_the_result() -> N
     assert written == ["a"]
     assert events[-1].name == "result"
     assert (events[-1].data["success"], events[-1].data["content"]) == (True, "written: a")
+
+
+async def test_a_call_by_a_user_is_approved_at_a_peer_while_no_turn_runs(tmp_path: Path) -> None:
+    written: list[str] = []
+    async with two(tmp_path, servers={"pen": build_server(written)}) as (here, there):
+        body = {"name": "write", "arguments": {"what": "a"}}
+        async with here.http.stream("POST", "/tools/call", json=body) as answer:
+            events = read_events(answer)
+            request = await anext(events)
+            assert request.name == "approval"
+            await there.json("POST", f"/approvals/{request.data['id']}", 204, json={"decision": "once"})
+            rest = [event async for event in events]
+    assert written == ["a"]
+    assert rest[-1].data["success"] is True
 
 
 async def test_a_denied_call_by_a_user_does_not_run() -> None:
