@@ -1,11 +1,7 @@
-"""Questions that the embedded model once answered wrongly, with its real weights and the repository's two servers.
-
-These tests take a minute on two processors: `.ci/run` sets ``DIAL_TEST_ANSWERS`` and runs them once, after the demo.
-"""
+"""Questions that the embedded model once answered wrongly, with its real weights and the repository's two servers."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -19,13 +15,12 @@ from dial_client import DialClient, Limits, Message, StopReason, Turn
 from dial_client.providers.local import LocalProvider
 from evals.judges import admits, asks_back, faults, inventions
 from evals.servers import sample_repository
+from tests.support.real_weights import with_weights
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(
-        not os.environ.get("DIAL_TEST_ANSWERS"), reason="DIAL_TEST_ANSWERS is not set: it takes a minute"
-    ),
+    with_weights,
     pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True),
 ]
 UNHURRIED = Limits(timeout=900)

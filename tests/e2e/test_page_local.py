@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from dial_client.local.weights import QWEN, cache_folder
 from tests.support.browser import WHY_NOT, browser
 from tests.support.program import python_server
+from tests.support.real_weights import WEIGHTS, with_weights
 from tests.support.web_page import SDK, assert_harmless, open_page, send_message, serve_page
-
-WEIGHTS = cache_folder() / QWEN.file
 
 pytestmark = [
     pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
     pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="the extra 'local' is not installed"),
     pytest.mark.skipif(importlib.util.find_spec("mcp_server_time") is None, reason="the extra 'demo' is not installed"),
-    pytest.mark.skipif(
-        not WEIGHTS.exists() and not os.environ.get("DIAL_TEST_LOCAL"),
-        reason="the weights are not in the cache, and DIAL_TEST_LOCAL is not set: 490 MB are not fetched for a test",
-    ),
-    pytest.mark.timeout(400),  # half a billion parameters on a shared processor
+    with_weights,
+    pytest.mark.timeout(3600),  # half a billion parameters on a shared processor
 ]
 TURNS = "document.querySelectorAll('.turn-foot').length"
 LAST = "document.querySelector('.turn:last-child"
@@ -35,28 +29,28 @@ def test_a_conversation_with_the_embedded_model_works(tmp_path: Path) -> None:
     servers = {"time": clock, "library": python_server(SDK, "stdio", enabledTools=["echo"])}
     cache = {"XDG_CACHE_HOME": str(WEIGHTS.parent.parent.parent)}
     with (
-        serve_page(tmp_path, None, servers, "--model", "local", "--timeout", "300", **cache) as address,
+        serve_page(tmp_path, None, servers, "--model", "local", "--timeout", "900", **cache) as address,
         browser(tmp_path / "chromium") as chromium,
     ):
         tab = open_page(chromium, address)
         send_message(tab, "What time is it in Tokyo?")
-        tab.until("document.querySelector('.request')", within=200)
+        tab.until("document.querySelector('.request')", within=900)
         assert "time" in tab.run("document.querySelector('.request h2').textContent")
         tab.click(".request-buttons .button:nth-child(2)")
-        tab.until(f"{TURNS} === 1", within=200)
+        tab.until(f"{TURNS} === 1", within=900)
         assert "Asia/Tokyo" in tab.run("document.querySelector('.tool-result pre').textContent")
 
         send_message(tab, "Write a very long story about a lighthouse, in at least fifty sentences.")
-        tab.until(f"{LAST} .prose')?.textContent.length > 40 || document.querySelector('.request')", within=200)
+        tab.until(f"{LAST} .prose')?.textContent.length > 40 || document.querySelector('.request')", within=900)
         tab.press("Escape")
-        tab.until(f"{TURNS} === 2 && {LAST} .stopped')", within=200)
+        tab.until(f"{TURNS} === 2 && {LAST} .stopped')", within=900)
 
         tab.reload()
         tab.until(f"{TURNS} === 2 && document.querySelector('.tool-result pre')")
         send_message(tab, "Say hello.")
-        tab.until(f"document.querySelector('.request') || {TURNS} === 3", within=200)
+        tab.until(f"document.querySelector('.request') || {TURNS} === 3", within=900)
         if tab.run("!!document.querySelector('.request')"):
             tab.click(".request-denial button")
-        tab.until(f"{TURNS} === 3", within=200)
+        tab.until(f"{TURNS} === 3", within=900)
         assert tab.run(f"{LAST} .answer').textContent.trim()")
         assert_harmless(tab, address)

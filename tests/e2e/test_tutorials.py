@@ -1,4 +1,4 @@
-"""The tutorials of the documentation, run literally in an empty folder of a user who has only Python.
+"""The commands of README.md and of the tutorials, run literally in an empty folder of a user who has only Python.
 
 With ``DIAL_TEST_ANSWERS`` the embedded model answers; otherwise a scripted model.
 """
@@ -16,9 +16,11 @@ import pytest
 
 from dial_client.settings.jsonc import read
 from tests.support.browser import WHY_NOT, Browser
-from tests.support.newcomer import HAS_MODEL, ROOT, Newcomer, installed_newcomer, list_commands
+from tests.support.newcomer import ROOT, Newcomer, installed_newcomer, list_commands
+from tests.support.real_weights import HAS_MODEL
 from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message
 
+README = "README.md"
 TERMINAL = "docs/start-terminal.md"
 LIBRARY = "docs/start-library.md"
 PAGE = "docs/start-page.md"
@@ -40,10 +42,10 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
-    """A user's folder after the first two steps, which are the same in all three tutorials."""
-    commands = list_commands(TERMINAL)
-    assert commands[3].startswith("dial-chat init"), commands
-    with installed_newcomer(tmp_path_factory.mktemp("reader"), commands[:4]) as person:
+    """A user's folder after the first four commands, which are the same in README.md and all three tutorials."""
+    commands = list_commands(TERMINAL)[:4]
+    assert commands == list_commands(README)[:4]
+    with installed_newcomer(tmp_path_factory.mktemp("reader"), commands) as person:
         written = read((person.folder / "servers.json").read_text(encoding="utf-8"), "servers.json").value
         assert written == json.loads("\n".join(list_commands(TERMINAL, "json")))
         if not HAS_MODEL:
@@ -61,6 +63,42 @@ def find_command(page: str, start: str) -> str:
     return next(command for command in list_commands(page) if command.startswith(start))
 
 
+def test_the_commands_of_the_readme_lead_to_an_answer() -> None:
+    commands = [re.sub(r"\s+#.*", "", command) for command in list_commands(README)]
+    assert commands == [
+        "python3 -m venv .venv",
+        ". .venv/bin/activate",
+        "pip install 'dial-client[local,demo]'",
+        "dial-chat init --yes --model local --server time",
+        f'dial-chat "{TOKYO}"',
+        "make demo",
+        "make test",
+        "dial-chat serve",
+    ]
+    assert len((ROOT / README).read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_program_runs_from_its_wheel_under_both_names(reader: Newcomer) -> None:
+    place = reader.run("python -c 'import dial_client; print(dial_client.__file__)'").stdout
+    assert place.startswith(str(reader.folder / ".venv"))
+    version = reader.run("dial-client --version").stdout
+    assert version == reader.run("dial-chat --version").stdout != ""
+
+
+def test_the_first_question_is_answered_from_a_tool(reader: Newcomer) -> None:
+    prepare(reader, CLOCK)
+    answer = reader.run(find_command(README, 'dial-chat "')).stdout
+    assert TIME.search(answer), answer
+
+
+@pytest.mark.skipif(
+    not HAS_MODEL, reason="DIAL_TEST_ANSWERS is not set: tests/e2e/test_documents.py runs it with a script"
+)
+def test_the_program_of_the_readme_runs(reader: Newcomer) -> None:
+    (reader.folder / "first.py").write_text("\n".join(list_commands(README, "python")) + "\n", encoding="utf-8")
+    assert "['get_current_time']" in reader.run("python first.py").stdout
+
+
 def test_the_servers_and_their_tools_are_listed_and_called(reader: Newcomer) -> None:
     assert reader.run(find_command(TERMINAL, "dial-chat servers")).stdout.startswith("time: ready")
     tools = reader.run(find_command(TERMINAL, "dial-chat tools")).stdout.splitlines()
@@ -73,7 +111,8 @@ def test_answers_are_piped_and_printed_as_json(reader: Newcomer) -> None:
     reader.run(next(command for command in list_commands(TERMINAL) if "> answer.txt" in command))
     assert TIME.search((reader.folder / "answer.txt").read_text(encoding="utf-8"))
     turn = json.loads(reader.run(find_command(TERMINAL, "dial-chat --output json")).stdout)
-    assert [call["tool"] for call in turn["tool_calls"]] == ["get_current_time"], turn
+    calls = [(call["tool"], call["arguments"].get("timezone"), call["is_error"]) for call in turn["tool_calls"]]
+    assert (turn["stop_reason"], calls) == ("answered", [("get_current_time", "Asia/Tokyo", False)])
 
 
 def test_a_conversation_can_be_continued(reader: Newcomer) -> None:

@@ -1,4 +1,4 @@
-"""Process and provider of the embedded model, with the real runtime, and with the real weights if they are cached."""
+"""Process and provider of the embedded model, with the real runtime."""
 
 from __future__ import annotations
 
@@ -21,20 +21,15 @@ import pytest
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.local import TEMPLATE
 from dial_client.local.process import ModelProcess
-from dial_client.local.weights import QWEN, cache_folder
 from dial_client.messages.message import Message, ToolCallResult, ToolSpec
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, TextChunk, ToolChoice, ToolFormat
 from dial_client.providers.local import VARIABLE, LocalProvider
+from tests.support.real_weights import WEIGHTS, with_weights
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="the extra 'local' is not installed"),
 ]
-WEIGHTS = cache_folder() / QWEN.file
-with_weights = pytest.mark.skipif(
-    not WEIGHTS.exists() and not os.environ.get("DIAL_TEST_LOCAL"),
-    reason="the weights are not in the cache, and DIAL_TEST_LOCAL is not set: 490 MB are not fetched for a test",
-)
 asyncio_only = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="asks the system for a process by its id")
 

@@ -2,7 +2,7 @@
 
 The program is installed from its wheel into an environment of its own. Its dependencies are those of the tests'
 environment: to fetch them again takes minutes, and `make release-check` does. With ``DIAL_TEST_ANSWERS`` the embedded
-model answers, as in `.ci/run`; else a script does.
+model answers; else a script does.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.program import LONG
+from tests.support.real_weights import HAS_MODEL
 from tests.support.screens import ScreenReader, open_terminal
 from tests.support.web_page import wait_for_url
 
 ROOT = Path(__file__).parents[2]
-HAS_MODEL = bool(os.environ.get("DIAL_TEST_ANSWERS"))
 
 _PATIENCE = 800.0
 """Seconds for an answer of the embedded model beside other work."""

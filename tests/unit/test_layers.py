@@ -53,14 +53,22 @@ def trees() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
+@cache
+def nodes() -> dict[Path, list[ast.AST]]:
+    """Return the nodes of the syntax tree of each module."""
+    return {path: list(ast.walk(tree)) for path, tree in trees().items()}
+
+
 def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+def functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield each function with its file."""
+    for path, found in nodes().items():
+        for node in found:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield path, node
 
 
 def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -76,7 +84,7 @@ def test_every_file_keeps_to_its_budget() -> None:
 
 
 def test_every_function_keeps_to_its_budget() -> None:
-    lengths = {f"{name(path)}: {f.name}": length(f) for path, tree in trees().items() for f in functions(tree)}
+    lengths = {f"{name(path)}: {function.name}": length(function) for path, function in functions()}
     assert {function: count for function, count in lengths.items() if count > MAX_FUNCTION} == {}
 
 
@@ -100,9 +108,9 @@ def find_methods(cls: ast.ClassDef) -> set[str]:
 def test_every_class_of_a_client_its_turns_and_servers_keeps_to_its_budget() -> None:
     sizes = {
         f"{name(path)}: {node.name}": (len(find_attributes(node)), len(find_methods(node)))
-        for path, tree in trees().items()
+        for path, found in nodes().items()
         if path.relative_to(PACKAGE).parts[0] in FOLDERS_OF_SMALL_CLASSES
-        for node in ast.walk(tree)
+        for node in found
         if isinstance(node, ast.ClassDef)
     }
     too_large = {cls: size for cls, size in sizes.items() if any(map(int.__gt__, size, (MAX_ATTRIBUTES, MAX_METHODS)))}
@@ -113,8 +121,8 @@ def test_every_class_of_a_client_its_turns_and_servers_keeps_to_its_budget() -> 
 def test_few_places_ask_whether_an_object_has_an_attribute(function: str) -> None:
     probes = [
         f"{name(path)}:{node.lineno}"
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
+        for path, found in nodes().items()
+        for node in found
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function
     ]
     assert len(probes) <= MAX_PROBES[function], probes

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
-from tests.unit.test_layers import OTHER_FILES, ROOT, functions, length, name, trees
+from tests.unit.test_layers import OTHER_FILES, ROOT, functions, length, name, nodes, trees
 
 pytestmark = pytest.mark.once
 
@@ -51,9 +51,9 @@ PARTICIPLES = {"scripted"}
 MAX_P95 = 25
 
 
-def bound_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the line and the name of each function, class, parameter, variable and attribute that is bound."""
-    for node in ast.walk(tree):
+def bound_names(found: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each function, class, parameter, variable and attribute that a node binds."""
+    for node in found:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.lineno, node.name
@@ -118,8 +118,8 @@ def test_no_docstring_begins_with_give() -> None:
 def test_names_describe_content_and_not_a_position() -> None:
     offenders = [
         f"{name(path)}:{line}: {bound}"
-        for path, tree in trees().items()
-        for line, bound in bound_names(tree)
+        for path, found in nodes().items()
+        for line, bound in bound_names(found)
         if bound.strip("_") in POSITIONS
     ]
     assert offenders == []
@@ -130,7 +130,7 @@ def test_names_of_tests_have_no_pronouns() -> None:
         f"{name(path)}:{line}: {bound}"
         for path in OTHER_FILES
         if path.relative_to(ROOT).parts[0] == "tests"
-        for line, bound in bound_names(ast.parse(path.read_text(encoding="utf-8")))
+        for line, bound in bound_names(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
         if bound.strip("_") in POSITIONS or (bound.startswith("test_") and re.search(PRONOUN, f"{bound}_"))
     ]
     assert offenders == []
@@ -139,13 +139,13 @@ def test_names_of_tests_have_no_pronouns() -> None:
 def test_names_have_no_metaphors() -> None:
     offenders = [
         f"{name(path)}:{line}: {bound}"
-        for path, tree in trees().items()
-        for line, bound in bound_names(tree)
+        for path, found in nodes().items()
+        for line, bound in bound_names(found)
         if words_of(bound) & METAPHORS
     ]
     assert offenders == []
 
 
 def test_functions_up_to_the_95th_percentile_have_at_most_25_lines() -> None:
-    lengths = sorted(length(function) for tree in trees().values() for function in functions(tree))
+    lengths = sorted(length(function) for _, function in functions())
     assert lengths[len(lengths) * 95 // 100] <= MAX_P95

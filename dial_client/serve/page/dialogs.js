@@ -51,16 +51,6 @@ export function promptForToken(wasWrong) {
   });
 }
 
-/** Close a modal dialog at a click beside it. A press inside that is released outside, such as a selection of text, is none. */
-export function closeOnBackdropClick(dialog) {
-  let startsOutside = false;
-  dialog.addEventListener("pointerdown", ({ target, clientX, clientY }) => {
-    const { left, right, top, bottom } = dialog.getBoundingClientRect();
-    startsOutside = target === dialog && (clientX < left || clientX > right || clientY < top || clientY > bottom);
-  });
-  dialog.addEventListener("click", ({ target }) => startsOutside && target === dialog && dialog.close());
-}
-
 /** Show a message for six seconds, also to screen readers. */
 export function showToast(text) {
   const toast = el("div.toast", {}, text);

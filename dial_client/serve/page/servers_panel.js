@@ -1,7 +1,7 @@
 // The panel of MCP servers: their states, tools and errors.
 
 import { byId, createFold, el } from "./dom.js";
-import { closeOnBackdropClick, showToast } from "./dialogs.js";
+import { showToast } from "./dialogs.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { createLoginButton } from "./server_login.js";
 import { ServerResources } from "./server_resources.js";
@@ -54,7 +54,9 @@ export class ServersPanel {
     byId("servers-close").addEventListener("click", () => this.#dialog.close());
     this.#list.after(this.#below);
     this.#below.addEventListener("click", (event) => event.target.closest("a") && this.#dialog.close());
-    closeOnBackdropClick(this.#dialog);
+    let isBeside; // false for a drag from inside
+    this.#dialog.addEventListener("pointerdown", ({ target }) => { isBeside = target === this.#dialog; });
+    this.#dialog.addEventListener("click", ({ target }) => isBeside && target === this.#dialog && this.#dialog.close());
     this.#dialog.addEventListener("close", () => clearInterval(this.#interval));
   }
 

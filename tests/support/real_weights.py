@@ -1,0 +1,18 @@
+"""The mark of tests in which the embedded model answers with its real weights.
+
+They take minutes, and fetch 490 MB: `.ci/run` sets ``DIAL_TEST_ANSWERS`` and runs them once, after the demo.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from dial_client.local.weights import QWEN, cache_folder
+
+HAS_MODEL = bool(os.environ.get("DIAL_TEST_ANSWERS"))
+WEIGHTS = cache_folder() / QWEN.file
+with_weights = pytest.mark.skipif(
+    not HAS_MODEL, reason="DIAL_TEST_ANSWERS is not set: the embedded model answers for minutes"
+)
