@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dial_client.schema.provider_schema import MAX_DEPTH, AdaptedSchema, Unsupported, adapt
+from tests.support.call_counter import count_calls
 from tests.support.fakes import unhurried
 
 COMBINATORS = {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref"}
@@ -323,22 +322,6 @@ def test_the_description_of_removed_constraints_is_bounded() -> None:
 # --- time, measured as the number of function calls -----------------------------
 
 
-def work(of: Callable[[], object]) -> int:
-    """Count the Python and C function calls that `of` makes."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        of()
-    finally:
-        sys.setprofile(None)
-    return calls
-
-
 def wide(n: int) -> dict[str, Any]:
     return {"properties": {f"p{at}": {"$ref": "#/$defs/A"} for at in range(n)}, "$defs": {"A": {"type": "string"}}}
 
@@ -360,7 +343,7 @@ def chain(n: int) -> dict[str, Any]:
 @pytest.mark.parametrize("make", [wide, alternatives, odd_names, chain])
 def test_adapting_a_schema_takes_linear_time(make: Callable[[int], dict[str, Any]]) -> None:
     adapt({})
-    small, large = work(lambda: adapt(make(400))), work(lambda: adapt(make(800)))
+    small, large = count_calls(lambda: adapt(make(400))), count_calls(lambda: adapt(make(800)))
     assert large < 2.5 * small
 
 
@@ -372,4 +355,4 @@ def exponential_schema(key: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("key", ["allOf", "anyOf", "oneOf"])
 def test_a_schema_with_exponentially_many_alternatives_is_adapted_in_bounded_time(key: str) -> None:
-    assert work(lambda: check_is_supported(adapt(exponential_schema(key)).schema)) < 1_000_000
+    assert count_calls(lambda: check_is_supported(adapt(exponential_schema(key)).schema)) < 1_000_000
