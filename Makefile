@@ -115,10 +115,11 @@ $(DEMO): requirements-demo.lock pyproject.toml | $(READY)
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# The packages of the demo are among those of the tests.
 $(TEST): requirements-test.lock pyproject.toml | $(READY)
 	$(INSTALL) requirements-test.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
-	@touch $@
+	@touch $(DEMO) $@
 
 $(DOCS): requirements-docs.lock pyproject.toml | $(READY)
 	$(INSTALL) requirements-docs.lock
