@@ -22,6 +22,8 @@ from tests.support.program import python_server
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 SUITE = ROOT / "build" / "conformance" / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+COMPILED = ROOT / "build" / "conformance" / "compiled"
+"""Where Node keeps what it has compiled: each scenario starts Node once."""
 REVISIONS = ("2025-11-25", "2026-07-28")
 MIN_NODE = 22
 SCENARIO_SECONDS = 120
@@ -79,7 +81,7 @@ class Suite:
         """Run one scenario; return whether it passed, and its output."""
         argv = [*self._command, "client", "--command", self._host, "--scenario", scenario]
         argv += ["--spec-version", self._revision, "--force", "--timeout", "110000"]
-        environ = os.environ | {"PYTHONPATH": str(ROOT)}
+        environ = os.environ | {"PYTHONPATH": str(ROOT), "NODE_COMPILE_CACHE": str(COMPILED)}
         try:
             done = subprocess.run(
                 argv, capture_output=True, text=True, check=False, env=environ, timeout=SCENARIO_SECONDS

@@ -100,6 +100,7 @@ def test_slow_code_stays_plain_and_the_next_block_is_coloured(chromium: Browser,
     with answered(chromium, tmp_path, SLOW) as tab:
         tab.until("document.querySelectorAll('pre code')[1].querySelector('.code-attribute')")
         assert tab.run("document.querySelector('pre code').textContent.length") == 59_700
+        assert tab.run("document.querySelector('pre').dir") == "ltr", "else adding tokens takes quadratic time"
 
 
 def test_the_browser_refuses_workers_from_other_urls(chromium: Browser, tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ def test_only_a_click_beside_the_panel_closes_it(chromium: Browser, tmp_path: Pa
         assert tab.run("document.getElementById('servers').open") is True
         tab.drag(beside, beside)
         tab.until("!document.getElementById('servers').open")
+        assert tab.run("document.activeElement.id") == "servers-button"
         assert_harmless(tab, address)
 
 

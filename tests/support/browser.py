@@ -97,7 +97,7 @@ class Browser:
         self._tabs: dict[str, Tab] = {}
         """The pages and frames by their sessions."""
         self._contexts: list[str] = []
-        """The browser contexts: the first is used again after each test, which saves a fifth of the work of a short test."""
+        """The browser contexts; the first is used again after each test, which saves a fifth of a short test's work."""
         self._has_tabs = False
         """True if the first context has open tabs."""
         self._lock = threading.Lock()

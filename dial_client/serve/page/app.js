@@ -268,7 +268,7 @@ function render() {
   const isNew = current.isEmpty && !current.isRunning && current.id === null;
   byId("welcome").hidden = !isNew;
   const status = describeStatus(current);
-  // Only a lost connection is announced: the status of a normal turn would interrupt screen readers at every step.
+  // Only a lost connection is announced: the status of each step would interrupt screen readers.
   if (current.isDisconnected && byId("status-text").textContent !== status) announce(status);
   byId("status-text").textContent = status;
   byId("status").dataset.state = current.requests.size ? "waiting" : current.isRunning ? "running" : "";

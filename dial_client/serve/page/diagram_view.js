@@ -22,7 +22,7 @@ let shown = [];
 
 /** Return the block of a diagram: its image, and its source, which a button shows and hides. */
 export function renderDiagram(source) {
-  const pre = el("pre", { tabindex: "0" }, el("code", {}, source));
+  const pre = el("pre", { tabindex: "0", dir: "ltr" }, el("code", {}, source));
   const label = translate("diagram");
   const picture = el("div.diagram-picture", { tabindex: "0", role: "group", "aria-label": label, hidden: true });
   const toggle = el("button.text-button", {

@@ -85,7 +85,7 @@ export class MarkdownView {
       this.#tail = this.#tail.replace(/\r\n?/g, "\n").split("\n").slice(last.from).join("\n");
       this.#before = last.continues ? blocks.at(-2) : null;
     }
-    // Rendering a long block again takes longer each time: it gets at most a tenth of the time.
+    // A long block is rendered again in at most a tenth of the time.
     this.#nextRender = performance.now() + 9 * (performance.now() - startedAt);
   }
 
@@ -179,7 +179,8 @@ function renderCode({ language, text, isClosed, isDivided }) {
   if (isClosed && language.toLowerCase() === "mermaid") return renderDiagram(text);
   if (isClosed && ["math", "latex-math"].includes(language.toLowerCase())) return renderFormula(text);
   const code = el("code");
-  const pre = el("pre", { tabindex: "0" }, code);
+  // Without `dir`, tokens take quadratic time.
+  const pre = el("pre", { tabindex: "0", dir: "ltr" }, code);
   const copy = createCopyButton(() => (isLong(text) ? text : code.textContent), translate("markdown.copy_code"));
   const kind = el("span", {}, escapeInvisible(language) || translate("markdown.text"));
   const block = el("div.code", {}, el("div.code-head", {}, kind, copy), pre);

@@ -54,7 +54,7 @@ export class ServersPanel {
     byId("servers-close").addEventListener("click", () => this.#dialog.close());
     this.#list.after(this.#below);
     this.#below.addEventListener("click", (event) => event.target.closest("a") && this.#dialog.close());
-    let isBeside; // false for a drag from inside
+    let isBeside; // not a drag from inside
     this.#dialog.addEventListener("pointerdown", ({ target }) => { isBeside = target === this.#dialog; });
     this.#dialog.addEventListener("click", ({ target }) => isBeside && target === this.#dialog && this.#dialog.close());
     this.#dialog.addEventListener("close", () => clearInterval(this.#interval));
