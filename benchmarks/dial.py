@@ -29,7 +29,7 @@ async def measure(case: Case, endpoint: Endpoint, repeat: int, warm_up: int) -> 
     """Take samples of a case: floor, dial, floor, dial, and so on.
 
     Raises:
-        RuntimeError: an answer is not the scripted one, or the sides sent different numbers of requests to the model.
+        RuntimeError: An answer is not the scripted one, or the sides sent different numbers of requests to the model.
     """
     samples: dict[str, list[Sample]] = {"floor": [], "dial": []}
     async with case.prepared(endpoint) as sides:

@@ -87,7 +87,7 @@ class ModelRequest:
     """A request to a model, in terms that all APIs share.
 
     Raises:
-        ValueError: a system message is among the messages (see `separate_instructions`).
+        ValueError: A system message is among the messages (see `separate_instructions`).
     """
 
     messages: tuple[Message, ...]
@@ -277,7 +277,7 @@ class Provider(Protocol):
         """Send a request, and yield the reply as it arrives. The last delta is a `Completion`.
 
         Raises:
-            ProviderError: the endpoint could not be reached, refused the request, or reported an error, or the
+            ProviderError: The endpoint could not be reached, refused the request, or reported an error, or the
                 connection broke.
         """
         ...

@@ -90,7 +90,7 @@ def value_of(expression: str) -> float:
     """Compute ``+ - * / %`` and parentheses.
 
     Raises:
-        ValueError: the expression has other parts.
+        ValueError: The expression has other parts.
     """
     try:
         return _value(ast.parse(expression.strip(), mode="eval").body)

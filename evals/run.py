@@ -135,14 +135,14 @@ async def run_offer(
     """Run the tasks of an offer, one after another.
 
     Args:
-        offer: the tools and the tasks.
-        model: the model.
-        tool_format: the tool format, as for `DialClient`.
-        servers: the entries of the servers that have the tools.
-        tell: called with each outcome.
+        offer: The tools and the tasks.
+        model: The model.
+        tool_format: The tool format, as for `DialClient`.
+        servers: The entries of the servers that have the tools.
+        tell: Called with each outcome.
 
     Raises:
-        RuntimeError: a tool is missing.
+        RuntimeError: A tool is missing.
     """
     entries = {name: dict(entry) | {"enabledTools": sorted(offer.tools)} for name, entry in servers.items()}
     async with DialClient(entries, model, tool_format=tool_format, limits=LIMITS) as dial:

@@ -86,8 +86,8 @@ def load_cases(half: str, repository: Path) -> tuple[Case, ...]:
     """Return the cases of a half, in the order of `KINDS`.
 
     Args:
-        half: one of `tasks.SETS`.
-        repository: the sample repository.
+        half: One of `tasks.SETS`.
+        repository: The sample repository.
     """
     cases = [_from_task(task, task.kind) for task in load(half, repository) if task.kind is not Kind.NO_TOOL]
     for kind in KINDS:

@@ -66,12 +66,12 @@ async def run_cases(
     """Run cases one after another; cases with the same tools share their servers.
 
     Args:
-        cases: the cases.
-        size: the number of offered tools; a key of `suite.OFFERS`.
-        model: the model.
-        servers: the entries of the servers that have the tools.
-        tell: called with the result of each case.
-        tool_format: the tool format, as for `DialClient`.
+        cases: The cases.
+        size: The number of offered tools; a key of `suite.OFFERS`.
+        model: The model.
+        servers: The entries of the servers that have the tools.
+        tell: Called with the result of each case.
+        tool_format: The tool format, as for `DialClient`.
     """
     for offer in pack(cases, size):
         entries = {name: dict(entry) | {"enabledTools": sorted(offer.tools)} for name, entry in servers.items()}

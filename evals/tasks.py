@@ -64,8 +64,8 @@ def load(name: str, repository: Path) -> tuple[Task, ...]:
     """Return the tasks of a set.
 
     Args:
-        name: one of `SETS`.
-        repository: the sample repository.
+        name: One of `SETS`.
+        repository: The sample repository.
     """
     text = Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8")
     return tuple(parse_task(row) for row in json.loads(text.replace("{repo}", repository.as_posix())))

@@ -72,7 +72,7 @@ async def run_suite(suite: str, defense: Defense, choose: Choose) -> list[Trial]
     """Run a suite's pairs one after another.
 
     Raises:
-        RuntimeError: the server did not start, or a turn did not end with an answer.
+        RuntimeError: The server did not start, or a turn did not end with an answer.
     """
     async with Control.listening() as control:
         approver = Approver(control, person=defense.person)

@@ -20,7 +20,7 @@ def read_schema(path: Path) -> dict[str, Any]:
     """Return the JSON Schema in a file.
 
     Raises:
-        ConfigError: the file cannot be read, is not JSON, or is not a valid JSON Schema for an answer.
+        ConfigError: The file cannot be read, is not JSON, or is not a valid JSON Schema for an answer.
     """
     from dial_client.turns.output_type import build_output_type
 

@@ -43,7 +43,7 @@ async def edit_arguments(
         suspended: Returns a context manager that leaves the terminal to the editor.
 
     Raises:
-        Unanswered: the user pressed Ctrl-C or Ctrl-D.
+        Unanswered: The user pressed Ctrl-C or Ctrl-D.
     """
     name = await _choose(call, screen)
     if name is None:

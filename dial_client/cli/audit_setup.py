@@ -34,7 +34,7 @@ def open_audit_log(options: Options, settings: configuration.Settings) -> AuditL
     """Return the user's audit log, whose files are created with its first entry; None if the log is switched off.
 
     Raises:
-        ConfigError: the environment variable has an unknown value.
+        ConfigError: The environment variable has an unknown value.
     """
     variable = os.environ.get(VARIABLE) or AuditMode.ON
     if variable not in tuple(AuditMode):

@@ -32,7 +32,7 @@ async def settings_of(
     trusts it; with `may_ask`, the user is asked. With `only_server`, all other servers count as disabled.
 
     Raises:
-        ConfigError: the configuration is wrong; or it is not trusted, and the user cannot be asked.
+        ConfigError: The configuration is wrong; or it is not trusted, and the user cannot be asked.
     """
     if options.model and is_recording_name(options.model):
         return configuration.parse("{}")
@@ -57,7 +57,7 @@ def provider_of(options: Options, settings: configuration.Settings) -> Provider:
     """Open the model that the options or the configuration name.
 
     Raises:
-        ConfigError: the model's name or key is wrong; or no model is named, and no key or embedded model was found.
+        ConfigError: The model's name or key is wrong; or no model is named, and no key or embedded model was found.
     """
     name = options.model or settings.default_model or _fallback()
     fallbacks = options.fallback_model or settings.find_fallback_models(name)

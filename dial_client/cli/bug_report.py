@@ -39,7 +39,7 @@ async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> i
     """Build a report, print it, and write it if the user agrees; without a terminal, ``--yes`` is required.
 
     Raises:
-        ConfigError: the file exists already or cannot be written; or ``--yes`` is missing, and there is no terminal.
+        ConfigError: The file exists already or cannot be written; or ``--yes`` is missing, and there is no terminal.
     """
     if await to_thread.run_sync(path.exists):
         raise ConfigError("the file exists already", "name another FILE", str(path))

@@ -89,7 +89,7 @@ def policy_of(options: Options, settings: configuration.Settings) -> Policy:
     """Return all approval rules in effect: of ``--policy``, of the user's own configuration, and of the files in use.
 
     Raises:
-        ConfigError: a file cannot be read, or something in it is wrong.
+        ConfigError: A file cannot be read, or something in it is wrong.
     """
     own = find_user_config()
     is_in_use = own is None or own.absolute() in [path.absolute() for path in settings.sources]

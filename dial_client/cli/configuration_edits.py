@@ -29,7 +29,7 @@ def set_key(options: Options, key: str | None, value: str | None, *, in_user_fil
     """Set one value of a file. `value` is JSON; text that is not JSON is a string.
 
     Raises:
-        ConfigError: key or value is missing, or the file would not be a valid configuration any more.
+        ConfigError: Key or value is missing, or the file would not be a valid configuration any more.
     """
     if not key or value is None:
         raise ConfigError("which value?", hint="dial-chat config set KEY VALUE, such as defaultModel local")
@@ -44,7 +44,7 @@ def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
     """Remove one value of a file.
 
     Raises:
-        ConfigError: there is no such value, or the file would not be a valid configuration any more.
+        ConfigError: There is no such value, or the file would not be a valid configuration any more.
     """
     if not key:
         raise ConfigError("which value?", hint="dial-chat config unset KEY")
@@ -66,7 +66,7 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
     """Open a file in the user's editor, then check it; if it has an error, offer to edit it again.
 
     Raises:
-        ConfigError: there is no editor, or no terminal.
+        ConfigError: There is no editor, or no terminal.
     """
     path = _target(options, in_user_file=in_user_file)
     editor = find_editor()
@@ -93,7 +93,7 @@ def _run(command: Sequence[str]) -> None:
     """Run an editor until it ends.
 
     Raises:
-        ConfigError: the editor cannot be started.
+        ConfigError: The editor cannot be started.
     """
     try:
         subprocess.run(command, check=False)
@@ -113,7 +113,7 @@ def _target(options: Options, *, in_user_file: bool) -> Path:
     """Return the file to change: that of ``-c`` or ``--user``, else ./servers.json if it exists, else the user's file.
 
     Raises:
-        ConfigError: the options contradict each other, or ./servers.json is not trusted.
+        ConfigError: The options contradict each other, or ./servers.json is not trusted.
     """
     return find_file(ConfigChoice(user=in_user_file, file=options.config))
 
@@ -122,7 +122,7 @@ def _keys(before: ConfigText, dotted: str) -> list[str]:
     """Return the path of keys to a value. The path of a server begins with the key that the file uses for servers.
 
     Raises:
-        ConfigError: the path names all servers, but in this file they are top-level keys, beside other keys.
+        ConfigError: The path names all servers, but in this file they are top-level keys, beside other keys.
     """
     top = read(before.text, str(before.path)).value
     keys = _split(top, dotted)

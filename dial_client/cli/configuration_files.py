@@ -33,7 +33,7 @@ def read_trusted_files(config: str | None) -> list[ConfigFile]:
         config: The file to use in place of all others; None to find the files.
 
     Raises:
-        ConfigError: a file cannot be read.
+        ConfigError: A file cannot be read.
     """
     if config is not None:
         path = find_config(config)
@@ -57,7 +57,7 @@ async def ask_for_files(options: Options, report: Callable[[str], None], *, may_
     With `may_ask`, the user is asked whether to trust it. `report` gets a message if the file is left out.
 
     Raises:
-        ConfigError: a file cannot be read; or it is not trusted, and the user cannot be asked.
+        ConfigError: A file cannot be read; or it is not trusted, and the user cannot be asked.
     """
     if options.config is not None:
         return read_trusted_files(str(options.config))

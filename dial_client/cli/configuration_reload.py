@@ -62,7 +62,7 @@ async def apply_configuration(
         report: Gets the name of each added or changed server with its status, or with the error if it cannot be added.
 
     Raises:
-        ConfigError: the model cannot be opened, or a file of rules is wrong; nothing was changed.
+        ConfigError: The model cannot be opened, or a file of rules is wrong; nothing was changed.
     """
     changes, policy = compare(options, before, after), policy_of(options, after)
     if changes.is_model_changed:
@@ -92,7 +92,7 @@ async def _switch_model(dial: DialClient, options: Options, settings: Settings) 
     """Switch to the model of a configuration.
 
     Raises:
-        ConfigError: the model cannot be opened.
+        ConfigError: The model cannot be opened.
     """
     profile = settings.models.get(options.model or settings.default_model or "")
     provider = provider_of(options, settings)

@@ -77,7 +77,7 @@ def print_values(options: Options, *, as_json: bool) -> int:
     """Print the values in effect as one JSON object.
 
     Raises:
-        ConfigError: a file is not JSON.
+        ConfigError: A file is not JSON.
     """
     document = json.dumps(to_document(written_values(_files(options))), ensure_ascii=as_json, indent=2)
     print("\n".join(map(escaped, document.splitlines())))
@@ -88,7 +88,7 @@ def print_origins(options: Options, key: str | None, *, as_json: bool) -> int:
     """Print the values in effect, each with its file and line; with `key`, only the values at that path.
 
     Raises:
-        ConfigError: a file is not JSON, or there is no value at the path.
+        ConfigError: A file is not JSON, or there is no value at the path.
     """
     values = written_values(_files(options))
     rows = [(".".join(value.keys), value.value, str(value.origin)) for value in values]
@@ -111,7 +111,7 @@ def print_value(options: Options, key: str | None) -> int:
     """Print one value as it is written: a string without quotes, anything else as JSON.
 
     Raises:
-        ConfigError: no key is given, or there is no such value.
+        ConfigError: No key is given, or there is no such value.
     """
     if not key:
         raise ConfigError("which value?", hint="dial-chat config get KEY, such as defaultModel or mcpServers.time.args")

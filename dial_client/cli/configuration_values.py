@@ -55,7 +55,7 @@ def written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
         files: The files, in the order of `configuration.combine`: a later file overrides an earlier one.
 
     Raises:
-        ConfigError: a file is not JSON, or not an object.
+        ConfigError: A file is not JSON, or not an object.
     """
     found: dict[tuple[str, ...], list[WrittenValue]] = {}
     rules: list[WrittenValue] = []
@@ -102,7 +102,7 @@ def find_value(document: Any, dotted: str) -> Any:
     """Return the value at a dotted path, such as ``mcpServers.time.args.0``. A key may itself contain dots.
 
     Raises:
-        ConfigError: there is no such value; the nearest key is the hint.
+        ConfigError: There is no such value; the nearest key is the hint.
     """
     value, rest, passed = document, dotted, ""
     while rest:

@@ -39,8 +39,8 @@ async def manage(action: str, target: str | None, query: ConversationQuery) -> i
     """List, show, delete, export or import conversations.
 
     Raises:
-        ConfigError: the action is unknown, its target is missing, or an option or the imported file is wrong.
-        ConversationNotFound: there is no conversation with this id.
+        ConfigError: The action is unknown, its target is missing, or an option or the imported file is wrong.
+        ConversationNotFound: There is no conversation with this id.
     """
     if action not in ("list", *_ACTIONS):
         raise ConfigError(f"unknown action {action!r}", hint=f"one of list, {', '.join(_ACTIONS)}")

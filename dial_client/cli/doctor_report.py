@@ -33,7 +33,7 @@ def read_groups(names: Sequence[str] | None) -> tuple[Group, ...]:
     """Return the groups of checks that ``--only`` names; all groups if it names none.
 
     Raises:
-        ConfigError: there is no such group.
+        ConfigError: There is no such group.
     """
     for name in names or ():
         if name not in tuple(Group):
@@ -90,7 +90,7 @@ def build_target(options: Options) -> DoctorTarget:
     """Return the files, the model and the folders to check.
 
     Raises:
-        ConfigError: a file cannot be read.
+        ConfigError: A file cannot be read.
     """
     import platformdirs
 

@@ -49,7 +49,7 @@ async def write_first_configuration(choice: InitChoice) -> int:
         The exit code.
 
     Raises:
-        ConfigError: the file exists already, it cannot be written, or no server can start on this machine.
+        ConfigError: The file exists already, it cannot be written, or no server can start on this machine.
     """
     asks = is_there() and not choice.is_agreed
     try:
@@ -103,7 +103,7 @@ def _find_place(choice: InitChoice, *, asks: bool) -> bool | None:
     """Return True for the user's file, False for the file of this folder, None if the user may choose.
 
     Raises:
-        ConfigError: the file exists already.
+        ConfigError: The file exists already.
     """
     places = {False: _folder() / FILE_NAME, True: user_config_path()}
     if choice.in_user_folder is not None or not asks:

@@ -17,7 +17,7 @@ async def ask_for_model(proposals: Sequence[ModelProposal]) -> ModelProposal | N
     """Return the model that the user chooses; None if no model was found and the user names none.
 
     Raises:
-        Unanswered: the user cancels with Ctrl-C or Ctrl-D.
+        Unanswered: The user cancels with Ctrl-C or Ctrl-D.
     """
     print("\n1. Which model answers?")
     _print_choices([(proposal.name, proposal.about) for proposal in proposals])
@@ -39,7 +39,7 @@ async def ask_for_servers(proposals: Sequence[ServerProposal]) -> list[ServerPro
     """Return the servers that the user chooses.
 
     Raises:
-        Unanswered: the user cancels with Ctrl-C or Ctrl-D.
+        Unanswered: The user cancels with Ctrl-C or Ctrl-D.
     """
     print("\n2. Which servers? Their tools are offered to the model.")
     _print_choices([(proposal.name, f"{proposal.about} ({proposal.command})") for proposal in proposals])
@@ -76,7 +76,7 @@ async def ask_for_place(folder_file: str, user_file: str) -> bool:
     """Return True if the user chooses the file for every folder, False for the file of this folder.
 
     Raises:
-        Unanswered: the user cancels with Ctrl-C or Ctrl-D.
+        Unanswered: The user cancels with Ctrl-C or Ctrl-D.
     """
     print("\n3. Where?")
     _print_choices([("this folder", folder_file), ("every folder", user_file)])

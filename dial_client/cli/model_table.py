@@ -37,7 +37,7 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
         as_json: Print JSON, with all models.
 
     Raises:
-        ConfigError: the configuration is wrong.
+        ConfigError: The configuration is wrong.
     """
     files = await ask_for_files(options, warn) if options.trust or options.config else _read_files()
     settings = configuration.combine(files, profile_name(options))

@@ -65,8 +65,8 @@ async def test_model(options: Options, name: str, *, as_json: bool) -> int:
         The exit code, which is 0 even if trials fail.
 
     Raises:
-        ConfigError: there is no such model.
-        ProviderError: the model cannot be reached, or refuses a plain question.
+        ConfigError: There is no such model.
+        ProviderError: The model cannot be reached, or refuses a plain question.
     """
     chosen = replace(options, model=name)
     settings = configuration.combine(await ask_for_files(chosen, warn), profile_name(chosen))
@@ -114,7 +114,7 @@ def get_temperature(city: str) -> str:
     """Return the temperature in a city at this moment.
 
     Args:
-        city: the name of the city, such as Paris.
+        city: The name of the city, such as Paris.
     """
     return f"{_TEMPERATURES.get(city.lower().strip(), 0)} degrees Celsius"
 

@@ -92,7 +92,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
     """Log in to a server that requires it, and print the tools it offers.
 
     Raises:
-        ConfigError: there is no such server, or it has no URL.
+        ConfigError: There is no such server, or it has no URL.
     """
     server = await _server(options, name)
     port = server.oauth.callback_port if server.oauth is not None else None
@@ -116,7 +116,7 @@ async def log_out(options: Options, name: str) -> int:
     """Delete the tokens of a server from this machine. They are not revoked, and stay valid until they expire.
 
     Raises:
-        ConfigError: there is no such server, or it has no URL.
+        ConfigError: There is no such server, or it has no URL.
     """
     was_there = await TokenStorage(await _server(options, name)).forget()
     print(f"{safe(name)}: " + ("logged out: its tokens are deleted here" if was_there else "there was no login"))

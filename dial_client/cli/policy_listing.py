@@ -100,7 +100,7 @@ async def test_call(options: Options, name: str, arguments: str, *, is_tainted: 
     """Print the decision of the rules about a call, and return the exit code of that decision.
 
     Raises:
-        ConfigError: the arguments are not a JSON object, or there is no such tool.
+        ConfigError: The arguments are not a JSON object, or there is no such tool.
     """
     call_arguments = parse_arguments(arguments)
     known = await _known(options)
@@ -162,7 +162,7 @@ async def manage_grants(revoked: str | None, *, as_json: bool) -> int:
     """Print all grants; or revoke the grants that an id, a pattern or ``--all`` selects, and print these.
 
     Raises:
-        ConfigError: there is no such grant.
+        ConfigError: There is no such grant.
     """
     store = open_grants(True)  # noqa: FBT003 - the user's own
     assert store is not None

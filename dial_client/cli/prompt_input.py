@@ -22,7 +22,7 @@ def read(prompt: str | None, file: Path | None = None) -> str | None:
         file: A file with a prompt; its text is put between `prompt` and piped input.
 
     Raises:
-        ConfigError: a question is required but empty, or the file cannot be read.
+        ConfigError: A question is required but empty, or the file cannot be read.
     """
     if prompt == "-" or file == Path("-"):
         prompt, file = (None if prompt == "-" else prompt), (None if file == Path("-") else file)

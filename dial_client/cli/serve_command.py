@@ -70,7 +70,7 @@ class ServeOptions:
         """The names of the locked settings.
 
         Raises:
-            ConfigError: there is no such setting.
+            ConfigError: There is no such setting.
         """
         names = {name for value in self.locked for name in value.split(",")}
         if unknown := sorted(names - KEYS - {"all"}):
@@ -84,8 +84,8 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     """Serve until a signal arrives, and return the exit code: 0 for SIGTERM, 130 for Ctrl-C.
 
     Raises:
-        ConfigError: an option is wrong, or the address is in use.
-        ServerStartError: a server marked ``required`` did not start.
+        ConfigError: An option is wrong, or the address is in use.
+        ServerStartError: A server marked ``required`` did not start.
     """
     token, token_source = _token(serve_options)
     locked = serve_options.locked_settings
@@ -243,7 +243,7 @@ def _token(serve_options: ServeOptions) -> tuple[str | None, str]:
     """Return the token of clients and its source. The source is empty for a generated token, or for no token.
 
     Raises:
-        ConfigError: the token is invalid or too short, or the options contradict each other.
+        ConfigError: The token is invalid or too short, or the options contradict each other.
     """
     if not serve_options.has_token:
         if serve_options.allows_admin:

@@ -32,7 +32,7 @@ class ConfigAdministration:
         """Add a server.
 
         Raises:
-            ConfigError: the file cannot be changed; the other methods raise it too.
+            ConfigError: The file cannot be changed; the other methods raise it too.
         """
 
         def edit(text: str) -> str:

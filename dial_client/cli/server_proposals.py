@@ -130,7 +130,7 @@ def choose_by_name(names: Sequence[str], proposals: Sequence[ServerProposal]) ->
     """Return the proposals of these names.
 
     Raises:
-        ConfigError: a name has no proposal.
+        ConfigError: A name has no proposal.
     """
     from dial_client.settings.jsonc import did_you_mean
 

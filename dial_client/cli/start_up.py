@@ -44,7 +44,7 @@ async def announce_servers(dial: DialClient, *, are_named: bool = True, say: Cal
         say: Prints a line.
 
     Raises:
-        ServerStartError: a required server did not start.
+        ServerStartError: A required server did not start.
     """
     with anyio.move_on_after(NAMED_AFTER):
         await dial.ready_for_turn()
@@ -67,7 +67,7 @@ async def announce_servers_in_lines(
         say_servers: Prints the line of the banner; None to print no such line.
 
     Raises:
-        ServerStartError: a required server did not start.
+        ServerStartError: A required server did not start.
     """
     console.on_enter = dial.skip_starting
     await announce_servers(dial, say=say)
@@ -85,7 +85,7 @@ async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None
     """Show the servers that are starting, then their states; Enter lets a turn begin without them.
 
     Raises:
-        ServerStartError: a required server did not start.
+        ServerStartError: A required server did not start.
     """
     screen.on_enter = dial.skip_starting
     await _show_starting(dial, screen, lambda: _names_of_starting(dial))
@@ -98,7 +98,7 @@ async def wait_for_servers(dial: DialClient, screen: Screen) -> None:
     """Wait until the servers have started, or until Enter; show the servers that are starting, and their problems.
 
     Raises:
-        ServerStartError: a required server did not start.
+        ServerStartError: A required server did not start.
     """
     with anyio.CancelScope() as waiting:
 
@@ -116,7 +116,7 @@ async def wait_for_servers_in_lines(dial: DialClient) -> None:
     """Wait until the servers have started, or until Enter, and print problems of servers.
 
     Raises:
-        ServerStartError: a required server did not start.
+        ServerStartError: A required server did not start.
     """
     if not tty.can_wait_for_enter():
         await announce_servers(dial)

@@ -96,7 +96,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
     """Parse the arguments of a call, typed as JSON.
 
     Raises:
-        ConfigError: the text is not a JSON object.
+        ConfigError: The text is not a JSON object.
     """
     try:
         parsed = json.loads(text)
@@ -111,7 +111,7 @@ async def call_tool(options: Options, name: str, arguments: str, *, as_json: boo
     """Call a tool and print its result.
 
     Raises:
-        ConfigError: the arguments are not a JSON object, or there is no such tool.
+        ConfigError: The arguments are not a JSON object, or there is no such tool.
     """
     call_arguments = parse_arguments(arguments)
     options = replace(options, yes=True)

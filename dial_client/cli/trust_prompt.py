@@ -28,7 +28,7 @@ async def is_trusted(found: FoundFile, env_files: EnvFiles, *, may_ask: bool = T
     that are used.
 
     Raises:
-        ConfigError: the file is wrong; or it is not trusted, and the user cannot be asked.
+        ConfigError: The file is wrong; or it is not trusted, and the user cannot be asked.
     """
     trusted = TrustStore().find(found.location)
     changes = changes_since(trusted, found, env_files) if trusted is not None else []
@@ -53,7 +53,7 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
         changes: The changes since the file was trusted, which are shown first.
 
     Raises:
-        ConfigError: the file does not have the form of a configuration.
+        ConfigError: The file does not have the form of a configuration.
     """
     outline = configuration.outline(found.data, str(found.path))
     shown = rendered(rows(outline, env_files, found.path.parent.absolute()), terminal_width(sys.stderr))
@@ -87,7 +87,7 @@ def trust_now(found: FoundFile, env_files: EnvFiles) -> TrustedFile:
     """Store that the user trusts a file with its current content.
 
     Raises:
-        ConfigError: the file does not have the form of a configuration, or the decision cannot be stored.
+        ConfigError: The file does not have the form of a configuration, or the decision cannot be stored.
     """
     store = TrustStore()
     try:

@@ -19,7 +19,7 @@ async def manage(file: Path | None, *, list_all: bool, revoke: bool, as_json: bo
     """Trust a file, list the trusted files, or revoke trust; return the exit code.
 
     Raises:
-        ConfigError: the options contradict each other, there is no such file, or the user cannot be asked.
+        ConfigError: The options contradict each other, there is no such file, or the user cannot be asked.
     """
     if list_all and (revoke or file is not None):
         raise ConfigError(

@@ -75,7 +75,7 @@ async def typed(question: str, *, hidden: bool = False) -> str:
         hidden: Do not show the typed characters.
 
     Raises:
-        Unanswered: the user pressed Ctrl-D; or Ctrl-C, which also interrupts as usual.
+        Unanswered: The user pressed Ctrl-D; or Ctrl-C, which also interrupts as usual.
     """
     if _asker is not None:
         return await _asker(question, hidden=hidden)

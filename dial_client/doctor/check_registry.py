@@ -64,9 +64,9 @@ async def inspect(
     """Run the checks concurrently, and return their findings, sorted by place and then by code.
 
     Args:
-        subject: the configuration and the other objects to check.
-        only: the groups of checks to run.
-        on_progress: called after each check.
+        subject: The configuration and the other objects to check.
+        only: The groups of checks to run.
+        on_progress: Called after each check.
     """
     checks = [check for check in CHECKS if check.group in only]
     findings: list[Finding] = []

@@ -38,7 +38,7 @@ async def fetch_models(endpoint: Endpoint) -> ModelListing:
     """Request an endpoint's models (``GET /models``).
 
     Raises:
-        ProviderError: the endpoint cannot be reached, or a proxy cannot be used.
+        ProviderError: The endpoint cannot be reached, or a proxy cannot be used.
     """
     query = dict(endpoint.query) | ({"limit": "1000"} if _is_anthropic(endpoint) else {})  # the default is a page of 20
     response = await _fetch(replace(endpoint, query=query), "GET", models_path(endpoint))

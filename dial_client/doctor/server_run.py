@@ -32,8 +32,8 @@ class ServerRun:
     """Starts the servers once, for all checks.
 
     Args:
-        servers: the servers' settings.
-        seconds: timeout for servers to become ready.
+        servers: The servers' settings.
+        seconds: Timeout for servers to become ready.
     """
 
     def __init__(self, servers: Mapping[str, ServerSettings], seconds: float) -> None:

@@ -42,8 +42,8 @@ def may_begin(text: str, offer: OfferedTools, *, is_requested: bool = False) -> 
     split.
 
     Args:
-        text: the beginning of the reply.
-        offer: the tools on offer.
+        text: The beginning of the reply.
+        offer: The tools on offer.
         is_requested: True if the prompt asks for calls as text; then an object with any tool name may be a call.
     """
     squeezed = "".join(text.split())
@@ -72,7 +72,7 @@ def read(text: str) -> FoundCalls:
     """Return the calls of a reply that contains only calls.
 
     Raises:
-        Unreadable: the reply contains anything else.
+        Unreadable: The reply contains anything else.
     """
     text = text.strip()
     start = _START.match(text)

@@ -30,12 +30,12 @@ class CallParser:
     """Parses and collects the calls of one reply.
 
     Args:
-        offer: the tools on offer.
-        buffer: the text of the reply.
-        output: the output of the reply, which receives openers without a call.
-        markers: the markers of the reply.
+        offer: The tools on offer.
+        buffer: The text of the reply.
+        output: The output of the reply, which receives openers without a call.
+        markers: The markers of the reply.
         is_careful: True if the model was not asked to write calls as text.
-        max_calls: the most calls of a reply; further calls are ignored.
+        max_calls: The most calls of a reply; further calls are ignored.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class CallParser:
         """Parse the text after an opener as calls, or put it back if it contains no call.
 
         Args:
-            syntax: the syntax of the opener.
-            read: the function that parses the calls; None for that of the syntax.
+            syntax: The syntax of the opener.
+            read: The function that parses the calls; None for that of the syntax.
             in_result: True if the opener is in a tool result that the model wrote; it then opens no call.
         """
         if len(self.calls) >= self._max_calls:

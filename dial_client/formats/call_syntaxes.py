@@ -26,12 +26,12 @@ class CallSyntax:
     """The syntax in which one family of models writes a call.
 
     Args:
-        opener: the marker before the call.
-        closers: the markers that end the call; the next opener and the end of the turn end it too.
-        read: the function that returns the calls of the text between opener and closer.
+        opener: The marker before the call.
+        closers: The markers that end the call; the next opener and the end of the turn end it too.
+        read: The function that returns the calls of the text between opener and closer.
         json: True if the text may begin with a brace, a bracket or a code fence.
-        words: the words that may begin the text, before the name of a tool; an empty word for the name alone.
-        is_open: the function that returns True if a text ends within a value, so that the next marker belongs to it.
+        words: The words that may begin the text, before the name of a tool; an empty word for the name alone.
+        is_open: The function that returns True if a text ends within a value, so that the next marker belongs to it.
         is_token: True if the opener has no other meaning, so that it is hidden even if it opens no call.
     """
 

@@ -28,8 +28,8 @@ class FencedCallParser:
     no further fenced call counts, because it may be an example too.
 
     Args:
-        offer: the tools on offer.
-        buffer: the text of the reply.
+        offer: The tools on offer.
+        buffer: The text of the reply.
     """
 
     def __init__(self, offer: OfferedTools, buffer: StreamBuffer) -> None:

@@ -10,7 +10,7 @@ class ActiveFormat:
     """The format in use with one model. All turns share it, so the fallback happens only once.
 
     Args:
-        handler: the handler of the initial format.
+        handler: The handler of the initial format.
         automatic: True if a fallback to text is allowed; False if the user has chosen the format.
     """
 

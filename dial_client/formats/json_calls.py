@@ -60,7 +60,7 @@ def decode(text: str, *, lenient: bool = True) -> Decoded:
     """Return the object or array at the beginning of a text, after an optional code fence.
 
     Args:
-        text: the text to parse.
+        text: The text to parse.
         lenient: True to accept Python literals and almost-JSON in short texts.
     """
     text = text.lstrip()
@@ -96,7 +96,7 @@ def parse_json_calls(text: str) -> FoundCalls:
     """Return the calls at the beginning of a text: a sequence of JSON objects or arrays of objects.
 
     Raises:
-        Unreadable: one of the values is not a call, or there are no values.
+        Unreadable: One of the values is not a call, or there are no values.
     """
     calls: list[JsonCall] = []
     rest = text
@@ -120,7 +120,7 @@ def parse_only_json_calls(text: str) -> FoundCalls:
     """Return the calls of a text that contains only calls as JSON, code fences and special tokens.
 
     Raises:
-        Unreadable: the text contains anything else.
+        Unreadable: The text contains anything else.
     """
     start = _FILLING.match(text)
     found = parse_json_calls(text[start.end() :] if start else text)
@@ -134,7 +134,7 @@ def to_calls(value: Any) -> list[JsonCall]:
     """Return the calls of a JSON value.
 
     Raises:
-        Unreadable: the value is not a call or a list of calls.
+        Unreadable: The value is not a call or a list of calls.
     """
     if isinstance(value, list):
         return [_to_call(item) for item in value[: MAX_CALLS + 1]]

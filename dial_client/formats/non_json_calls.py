@@ -23,7 +23,7 @@ def parse_python(text: str) -> FoundCalls:
     """Return the calls of ``[f(a=1), g()]``, or of lines with one call each; only keyword arguments are accepted.
 
     Raises:
-        Unreadable: the text does not have this syntax.
+        Unreadable: The text does not have this syntax.
     """
     if len(text) > MAX_LITERAL_CHARS:
         raise Unreadable("too long")
@@ -59,7 +59,7 @@ def parse_braces(quote: str, text: str) -> FoundCalls:
     """Return the call in ``call:n{k:<escape>v<escape>}``, the syntax of FunctionGemma and Gemma 4 (with another quote).
 
     Raises:
-        Unreadable: the text does not have this syntax.
+        Unreadable: The text does not have this syntax.
     """
     if len(text) > MAX_LITERAL_CHARS:
         raise Unreadable("too long")
@@ -76,10 +76,10 @@ class Tags:
     """A syntax with tags around each value.
 
     Args:
-        pattern: a regular expression for the tags. Its groups identify a tag: ``call`` matches the name of a call,
+        pattern: A regular expression for the tags. Its groups identify a tag: ``call`` matches the name of a call,
             ``key`` the name of an argument, and ``typed`` is set for an argument whose value is JSON.
-        value_begin: the beginning of the tag before a value.
-        value_end: the tag after a value.
+        value_begin: The beginning of the tag before a value.
+        value_end: The tag after a value.
     """
 
     def __init__(self, pattern: str, value_begin: str, value_end: str) -> None:
@@ -95,11 +95,11 @@ class Tags:
         """Return the calls of a text. One line break before and after each value is removed.
 
         Args:
-            text: the tags, with names and values between them.
-            first: the name of the first call, if no tag contains it.
+            text: The tags, with names and values between them.
+            first: The name of the first call, if no tag contains it.
 
         Raises:
-            Unreadable: there are no calls, or a value has no end.
+            Unreadable: There are no calls, or a value has no end.
         """
         calls: list[JsonCall] = []
         values: dict[str, Any] = {}
@@ -150,7 +150,7 @@ def parse_glm(text: str) -> FoundCalls:
     """Return the call in GLM's syntax: a name, then alternating ``<arg_key>`` and ``<arg_value>`` tags.
 
     Raises:
-        Unreadable: the text does not have this syntax.
+        Unreadable: The text does not have this syntax.
     """
     found = GLM.read(text, text.partition("<")[0].strip())
     if text.count("<arg_key>") > text.count("<arg_value>"):
@@ -166,7 +166,7 @@ def parse_name_first(text: str) -> FoundCalls:
     """Return the call in ``name{…}`` or ``name[ARGS]{…}``, the syntax of Mistral's tokenizers since version 11.
 
     Raises:
-        Unreadable: the text does not have this syntax.
+        Unreadable: The text does not have this syntax.
     """
     found = _NAME_FIRST.match(text)
     if found is None:
@@ -178,7 +178,7 @@ def parse_arguments(name: str, text: str) -> FoundCalls:
     """Return the call of a tool with the arguments at the beginning of a text.
 
     Raises:
-        Unreadable: there are no arguments.
+        Unreadable: There are no arguments.
     """
     decoded = decode(text)
     if not isinstance(decoded.value, dict):
@@ -190,7 +190,7 @@ def parse_separated(separator: str, text: str) -> FoundCalls:
     """Return the call in the syntax of Kimi and DeepSeek: a name, a separator and arguments.
 
     Raises:
-        Unreadable: the text does not have this syntax.
+        Unreadable: The text does not have this syntax.
     """
     name, found, rest = text.partition(separator)
     if found and name.strip() == "function":
@@ -204,7 +204,7 @@ def parse_function_tag(text: str) -> FoundCalls:
     """Return the calls after ``<function=``, in Qwen's tags or Llama's JSON.
 
     Raises:
-        Unreadable: the text does not have this syntax.
+        Unreadable: The text does not have this syntax.
     """
     name, found, rest = text.partition(">")
     if found and rest.lstrip()[:1] == "{":
@@ -216,6 +216,6 @@ def parse_tags(opener: str, tags: Tags, text: str) -> FoundCalls:
     """Return the calls of a text in tags, whose first tag is `opener`.
 
     Raises:
-        Unreadable: the text does not have this syntax.
+        Unreadable: The text does not have this syntax.
     """
     return tags.read(opener + text)

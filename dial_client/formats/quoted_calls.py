@@ -25,9 +25,9 @@ def drop_quoted_calls(
     """Return the calls that do not occur, in any syntax, in the tool results and resources that the model has read.
 
     Args:
-        calls: the calls found in the text of a reply; the API's own calls need no such check.
-        messages: the messages of the request.
-        tools: the tools on offer in the request.
+        calls: The calls found in the text of a reply; the API's own calls need no such check.
+        messages: The messages of the request.
+        tools: The tools on offer in the request.
         anywhere: True to search the values of a call anywhere in the results, even without call syntax: a model whose
             fenced calls run can put a fence around any text.
     """

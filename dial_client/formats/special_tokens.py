@@ -26,8 +26,8 @@ class MarkerMatcher(Protocol):
         """Return the first complete marker from `start` on.
 
         Args:
-            text: the text to search.
-            start: the index at which the search begins.
+            text: The text to search.
+            start: The index at which the search begins.
             at_line_start: True if `start` counts as the start of a line, whatever the text before it.
         """
         ...
@@ -41,7 +41,7 @@ class Markers:
     """Markers that are plain strings, none of them a prefix of another. Patterns are compiled on first use.
 
     Args:
-        markers: the strings. The first character of a marker occurs only at its beginning, perhaps several times.
+        markers: The strings. The first character of a marker occurs only at its beginning, perhaps several times.
         tokens: True if all special tokens of chat templates are markers too, even unknown ones.
         in_code: True if each marker with a backtick before it is a marker too.
     """

@@ -78,7 +78,7 @@ class StreamBuffer:
         """Return the result of `decide` for the following text, without reading the text.
 
         Args:
-            decide: the function that receives up to `MAX_HEAD_CHARS` characters. True and False must be final for every
+            decide: The function that receives up to `MAX_HEAD_CHARS` characters. True and False must be final for every
                 continuation of the text, so that the result does not depend on how the reply was split.
         """
         while True:

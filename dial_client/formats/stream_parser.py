@@ -52,7 +52,7 @@ class ReplyParser:
     """A `ReplyReader` for text with markers. A format with its own labels overrides `_parse`.
 
     Args:
-        tools: the tools on offer; None if they are unknown, so that every name is accepted.
+        tools: The tools on offer; None if they are unknown, so that every name is accepted.
         careful: True if the model was not asked to write calls as text. A call then counts only if it names an offered
             tool and satisfies its schema; markers around anything else, and markers in code, are shown as text.
         one_call: True if the first call ends the reply.

@@ -68,9 +68,9 @@ def as_text(
     """Yield the messages with calls and results as text. All results of a reply's calls become one user message.
 
     Args:
-        messages: the conversation. A result without a call is dropped; a call without a result gets a placeholder.
-        format_reply: the function that returns an assistant message as text, with its calls.
-        format_result: the function that returns a result as text.
+        messages: The conversation. A result without a call is dropped; a call without a result gets a placeholder.
+        format_reply: The function that returns an assistant message as text, with its calls.
+        format_result: The function that returns a result as text.
     """
     for index, message in enumerate(messages, 1):
         if message.role is Role.ASSISTANT:
@@ -139,7 +139,7 @@ class ToolText:
     """A text about the tools on offer, cached for the last tuple of tools.
 
     Args:
-        write: the function that returns the text for a sequence of tools.
+        write: The function that returns the text for a sequence of tools.
     """
 
     def __init__(self, write: Callable[[Sequence[ToolSpec]], str]) -> None:

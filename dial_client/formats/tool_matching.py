@@ -23,7 +23,7 @@ class OfferedTools:
     """The tools on offer for one reply.
 
     Args:
-        tools: the tools on offer; None if they are unknown, so that every name is accepted.
+        tools: The tools on offer; None if they are unknown, so that every name is accepted.
     """
 
     def __init__(self, tools: Sequence[ToolSpec] | None) -> None:

@@ -111,10 +111,10 @@ def _grammar(tools: Sequence[ToolSpec], *, bare: bool, answer_schema: Mapping[st
     The text cannot begin like JSON or a tag, and cannot contain the beginning of a call's tag.
 
     Args:
-        tools: the tools on offer.
+        tools: The tools on offer.
         bare: True to allow a call without tags. Small models omit the tags; if that is not allowed, they answer in
             text instead of calling. After results, however, they would call tools again and again.
-        answer_schema: the JSON Schema of an answer; None for an answer in text.
+        answer_schema: The JSON Schema of an answer; None for an answer in text.
     """
     rules = Grammar()
     inputs = [

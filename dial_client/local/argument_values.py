@@ -70,9 +70,9 @@ def correct_arguments(arguments: Mapping[str, Any], tool: ToolSpec, conversation
     """Return the arguments of a call with corrected values.
 
     Args:
-        arguments: the arguments from the model.
-        tool: the called tool.
-        conversation: the texts and results so far.
+        arguments: The arguments from the model.
+        tool: The called tool.
+        conversation: The texts and results so far.
     """
     properties = tool.input_schema.get("properties", {})
     corrected = {name: _correct(name, value, properties.get(name), conversation) for name, value in arguments.items()}

@@ -90,8 +90,8 @@ class CallPolicy:
     If there is neither, the model has to write an answer.
 
     Args:
-        request: the request for the reply, with tools.
-        provider_name: the provider whose echoes carry the next tool from one round to the next.
+        request: The request for the reply, with tools.
+        provider_name: The provider whose echoes carry the next tool from one round to the next.
     """
 
     def __init__(self, request: ModelRequest, provider_name: str) -> None:
@@ -158,9 +158,9 @@ class CallPolicy:
         """Accept the decision for a call or an answer.
 
         Args:
-            tool: the tool that is called, even if the call is incomplete; empty for an answer.
-            call: the call, if it is complete.
-            score: how likely the call was; None if that is not known.
+            tool: The tool that is called, even if the call is incomplete; empty for an answer.
+            call: The call, if it is complete.
+            score: How likely the call was; None if that is not known.
         """
         if score is not None and not (score.is_call or self._is_worth_trying(call, score)) and self._may_decline():
             self._decline(tool, score)

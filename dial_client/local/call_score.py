@@ -49,7 +49,7 @@ def score_decision(tokens: Sequence[Mapping[str, Any]]) -> DecisionScore | None:
     """Return the score of a decision; None if the tokens do not begin with a decision.
 
     Args:
-        tokens: the tokens as chat completions return them, ``{"token", "logprob", "top_logprobs"}``, with the
+        tokens: The tokens as chat completions return them, ``{"token", "logprob", "top_logprobs"}``, with the
             log-probabilities before grammar and biases.
     """
     at = next((at for at, token in enumerate(tokens) if token["token"].strip('{" \n')), None)

@@ -14,7 +14,7 @@ def has_chat_template(file: Path) -> bool:
     """Return True if the metadata of a GGUF file has a chat template.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: The file cannot be read.
     """
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(_KEY, 0, METADATA_BYTES) >= 0

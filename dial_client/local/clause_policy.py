@@ -49,8 +49,8 @@ class ClausePolicy:
     """Decides one reply after good results: `step` is the model's next decision; once None, there may be a `call`.
 
     Args:
-        request: the request for the reply, with tools.
-        provider_name: the provider whose echoes carry the next tool from one round to the next.
+        request: The request for the reply, with tools.
+        provider_name: The provider whose echoes carry the next tool from one round to the next.
     """
 
     def __init__(self, request: ModelRequest, provider_name: str) -> None:
@@ -108,9 +108,9 @@ class ClausePolicy:
         """Accept the decision for a call or an answer.
 
         Args:
-            tool: the tool that is called, even if the call is incomplete; empty for an answer.
-            call: the call, if it is complete.
-            score: how likely the call was; None if that is not known.
+            tool: The tool that is called, even if the call is incomplete; empty for an answer.
+            call: The call, if it is complete.
+            score: How likely the call was; None if that is not known.
         """
         ask = self._asks[0]
         is_likely = not ask.step.may_answer or score is None or score.is_call

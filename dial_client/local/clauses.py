@@ -119,9 +119,9 @@ def find_sibling(question: str, call: ToolCallRequest, made: Sequence[ToolCallRe
     """Return the name that a question joins with a value of a call: "Oslo" after "Rome and"; empty if there is none.
 
     Args:
-        question: the user's question.
-        call: a call of a tool with one text argument.
-        made: the calls of the turn; a name that is one of their values is skipped.
+        question: The user's question.
+        call: A call of a tool with one text argument.
+        made: The calls of the turn; a name that is one of their values is skipped.
     """
     if len(question) > MAX_QUESTION_CHARS:
         return ""

@@ -35,8 +35,8 @@ def find_completed_calls(messages: Sequence[Message], provider_name: str) -> lis
     """Return the calls that have a result since the last message of the user.
 
     Args:
-        messages: the conversation.
-        provider_name: the provider whose echoes name the tool to be called next.
+        messages: The conversation.
+        provider_name: The provider whose echoes name the tool to be called next.
     """
     completed: list[CompletedCall] = []
     calls: dict[str, tuple[ToolCallRequest, str]] = {}
@@ -62,8 +62,8 @@ def new_pieces(messages: Sequence[Message], conversation: str) -> tuple[str, ...
     """Return the pieces of the last result that do not occur in the conversation before it.
 
     Args:
-        messages: the conversation.
-        conversation: the conversation's texts, joined.
+        messages: The conversation.
+        conversation: The conversation's texts, joined.
     """
     last = next((message for message in reversed(messages) if message.role is not Role.ASSISTANT), None)
     if last is None or last.role is not Role.TOOL or last.is_error:

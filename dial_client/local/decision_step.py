@@ -35,10 +35,10 @@ def decision_request(
     """Return the request for a decision, with the grammar of a step.
 
     Args:
-        request: the request for the reply.
-        step: the decision.
-        tools: the tools that the prompt describes; the step may allow fewer.
-        conversation: the conversation in the format of the examples.
+        request: The request for the reply.
+        step: The decision.
+        tools: The tools that the prompt describes; the step may allow fewer.
+        conversation: The conversation in the format of the examples.
     """
     return replace(
         request,

@@ -17,7 +17,7 @@ class Opening:
     """The opening of an answer, held back for as long as it may only repeat the question.
 
     Args:
-        question: the user's question.
+        question: The user's question.
     """
 
     def __init__(self, question: str) -> None:

@@ -37,9 +37,9 @@ def call_failed(name: str, error: str, found: Iterable[str] = ()) -> str:
     """Compose the reply after a failed call.
 
     Args:
-        name: the tool's name.
-        error: the error that the tool returned.
-        found: the results of other calls of the turn.
+        name: The tool's name.
+        error: The error that the tool returned.
+        found: The results of other calls of the turn.
     """
     reason = _shortened(_PREFACE.sub("", error.strip()), MAX_ERROR_CHARS)
     return with_results(f"{_FAILED}{name} failed. It says: {reason or 'nothing'}", found)

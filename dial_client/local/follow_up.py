@@ -45,10 +45,10 @@ def find_follow_up(
     """Return the call that has to follow; None if the question needs no further call.
 
     Args:
-        question: the user's question.
-        tools: the offered tools.
-        called: the names of the tools called in this turn, in their order.
-        results: the results of the calls; at least one.
+        question: The user's question.
+        tools: The offered tools.
+        called: The names of the tools called in this turn, in their order.
+        results: The results of the calls; at least one.
     """
     details = _related(question, results)
     values = tuple(details.values())

@@ -46,7 +46,7 @@ def parse_name(name: str) -> tuple[str, str]:
     """Return the repository and the file of ``REPO[/FILE]``; the file is empty if the name has none.
 
     Raises:
-        ConfigError: the name has another form.
+        ConfigError: The name has another form.
     """
     parts = name.split("/")
     if not _NAME.fullmatch(name) or any(set(part) == {"."} for part in parts):
@@ -65,12 +65,12 @@ async def fetch(name: str, models: Path, on_progress: OnDownload) -> Path:
 
     Args:
         name: ``REPO[/FILE]``; without a file, the preferred quantization of the repository is chosen.
-        models: the folder of all models.
-        on_progress: called with the progress.
+        models: The folder of all models.
+        on_progress: Called with the progress.
 
     Raises:
-        ConfigError: the name is invalid, or the repository has no such file.
-        ProviderError: the hub could not be reached, or the downloaded file has another checksum.
+        ConfigError: The name is invalid, or the repository has no such file.
+        ProviderError: The hub could not be reached, or the downloaded file has another checksum.
     """
     repository, file = parse_name(name)
     folder = models / "hf" / repository.replace("/", "--")
@@ -87,7 +87,7 @@ def choose(listing: Any, repository: str, file: str) -> Weights:
     """Choose a file of a repository by its listing: ``{"revision", "files": [{"file", "size", "sha256"}]}``.
 
     Raises:
-        ConfigError: the repository has no such file, or no GGUF file that is not split.
+        ConfigError: The repository has no such file, or no GGUF file that is not split.
     """
     files = {entry["file"]: entry for entry in listing["files"] if entry["size"] and entry["sha256"]}
     whole = [name for name in files if not _SHARD.search(name)]

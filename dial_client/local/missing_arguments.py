@@ -28,10 +28,10 @@ def find_missing(
     """Return the required arguments that do not occur in the conversation, with their schemas.
 
     Args:
-        call: the call from the model.
-        tool: the called tool.
-        messages: the conversation.
-        conversation: the conversation's texts and results, with the instructions.
+        call: The call from the model.
+        tool: The called tool.
+        messages: The conversation.
+        conversation: The conversation's texts and results, with the instructions.
     """
     sources = "\n".join(message.text for message in messages if message.role in (Role.USER, Role.TOOL))
     has_source = bool(words(sources) - ASKING - words_of(tool))

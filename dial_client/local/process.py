@@ -52,12 +52,12 @@ class ModelProcess:
         """Start a model, and wait until it is ready.
 
         Args:
-            model: the weights, a GGUF file.
-            template: a chat template that replaces the file's own; None for the file's own.
-            timeout: seconds to wait until the model is ready.
+            model: The weights, a GGUF file.
+            template: A chat template that replaces the file's own; None for the file's own.
+            timeout: Seconds to wait until the model is ready.
 
         Raises:
-            ProviderError: the model was not ready in time, or its process ended; the message has its last log lines.
+            ProviderError: The model was not ready in time, or its process ended; the message has its last log lines.
         """
         began = anyio.current_time()
         command = [sys.executable, "-P", os.fspath(_SERVER), os.fspath(model), "--threads", str(_threads())]

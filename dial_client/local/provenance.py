@@ -30,9 +30,9 @@ def is_made_up(value: Any, schema: Any, conversation: str) -> bool:
     """Return True if a value is a number, an address or a path that does not occur in the conversation.
 
     Args:
-        value: the value of an argument.
-        schema: the argument's schema.
-        conversation: the conversation's texts and results. If it spells numbers as words, no number counts as made up.
+        value: The value of an argument.
+        schema: The argument's schema.
+        conversation: The conversation's texts and results. If it spells numbers as words, no number counts as made up.
     """
     if isinstance(schema, Mapping) and ("enum" in schema or value == schema.get("default")):
         return False

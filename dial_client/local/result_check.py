@@ -37,8 +37,8 @@ class ResultCheck:
     """Holds back the beginning of an answer until it has new content and only known numbers.
 
     Args:
-        question: the user's question. Its words do not count as new content.
-        results: the results of the turn, each prefixed with its tool's name. Without results, nothing is held back.
+        question: The user's question. Its words do not count as new content.
+        results: The results of the turn, each prefixed with its tool's name. Without results, nothing is held back.
     """
 
     def __init__(self, question: str, results: Sequence[str]) -> None:

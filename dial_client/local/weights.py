@@ -71,12 +71,12 @@ async def ensure(weights: Weights, folder: Path, on_progress: OnDownload) -> Pat
     A partial download stays in the folder until the file is complete, and a later call resumes it.
 
     Args:
-        weights: the file.
-        folder: the folder for the file.
-        on_progress: called with bytes done, bytes in total, and the name of the operation.
+        weights: The file.
+        folder: The folder for the file.
+        on_progress: Called with bytes done, bytes in total, and the name of the operation.
 
     Raises:
-        ProviderError: no source has the file, or the disk has too little space; the message has the reasons.
+        ProviderError: No source has the file, or the disk has too little space; the message has the reasons.
     """
     target = folder / weights.file
     if _is_known(target, weights):
@@ -117,7 +117,7 @@ def _accept(found: Path, target: Path, weights: Weights, on_progress: OnDownload
     """Rename a file to its final name if its checksum is right; otherwise remove it.
 
     Raises:
-        DownloadFailed: the checksum is wrong.
+        DownloadFailed: The checksum is wrong.
     """
     if not _is_right(found, weights, on_progress):
         found.unlink()

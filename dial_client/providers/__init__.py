@@ -76,17 +76,17 @@ def open_provider(
     """Return the provider for a model's name, without opening a connection.
 
     Args:
-        model: a key of `models`, ``openai:ID``, ``anthropic:ID``, ``chat:ID``, ``ollama:ID``, ``dial:ID``,
+        model: A key of `models`, ``openai:ID``, ``anthropic:ID``, ``chat:ID``, ``ollama:ID``, ``dial:ID``,
             ``azure:DEPLOYMENT``, ``bedrock:ID``, ``vertex:ID``, ``foundry:ID``, ``local``, ``local:PATH.gguf``,
             ``local:hf:REPO[/FILE]``, or ``scripted:FILE``. Any ID is accepted.
-        models: the profiles of the configuration.
-        base_url: the endpoint's address; None for the default address of the model's prefix or profile.
-        environ: environment variables; None for those of this process.
-        on_progress: called while the weights of an embedded model are downloaded.
-        fallback_models: the models to ask, in this order, when the model cannot answer; empty for those of its profile.
+        models: The profiles of the configuration.
+        base_url: The endpoint's address; None for the default address of the model's prefix or profile.
+        environ: Environment variables; None for those of this process.
+        on_progress: Called while the weights of an embedded model are downloaded.
+        fallback_models: The models to ask, in this order, when the model cannot answer; empty for those of its profile.
 
     Raises:
-        ConfigError: there is no such model, or its address or key is missing or wrong.
+        ConfigError: There is no such model, or its address or key is missing or wrong.
     """
     environ = os.environ if environ is None else environ
     provider = _open_model(model, models, base_url, environ, on_progress)
@@ -105,13 +105,13 @@ def add_fallback_models(
     """Return a provider that asks fallback models when `provider` cannot answer; `provider` itself without such models.
 
     Args:
-        provider: the provider to ask first.
-        fallback_models: the fallback models, as for `open_provider`. Fallback models in their own profiles are ignored.
-        models: the profiles of the configuration, which `fallback_models` may name.
-        environ: environment variables; None for those of this process.
+        provider: The provider to ask first.
+        fallback_models: The fallback models, as for `open_provider`. Fallback models in their own profiles are ignored.
+        models: The profiles of the configuration, which `fallback_models` may name.
+        environ: Environment variables; None for those of this process.
 
     Raises:
-        ConfigError: there is no such model, or its address or key is missing or wrong.
+        ConfigError: There is no such model, or its address or key is missing or wrong.
     """
     if isinstance(fallback_models, str):
         raise ConfigError("fallback models must be a list, not a string", hint=f"[{fallback_models!r}]")

@@ -168,10 +168,10 @@ def to_wire(
     """Return the ``messages`` of a request, which are valid whatever conversation they are built from.
 
     Args:
-        messages: the conversation, without system messages.
-        provider_name: the name of the provider whose echoes are sent.
-        profile: the flags that say which content the endpoint accepts.
-        notes: receives notes on content that the model is not shown.
+        messages: The conversation, without system messages.
+        provider_name: The name of the provider whose echoes are sent.
+        profile: The flags that say which content the endpoint accepts.
+        notes: Receives notes on content that the model is not shown.
     """
     ids = _SHORT_ID if profile.short_ids else _ANY_ID
     steps = normalize(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)

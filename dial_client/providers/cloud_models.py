@@ -115,14 +115,14 @@ def open_cloud_model(
     """Return the provider for a model of a cloud, without importing the vendor's SDK.
 
     Args:
-        cloud_name: the name of the cloud, one of `presets.CLOUDS`.
-        where: the name of the model, or the setting, for error messages.
-        settings: the profile, whose `model` is the model's id or deployment.
-        address: the endpoint's address; None for the cloud's own.
-        environ: the environment variables.
+        cloud_name: The name of the cloud, one of `presets.CLOUDS`.
+        where: The name of the model, or the setting, for error messages.
+        settings: The profile, whose `model` is the model's id or deployment.
+        address: The endpoint's address; None for the cloud's own.
+        environ: The environment variables.
 
     Raises:
-        ConfigError: an address, a region, a key or a package is missing.
+        ConfigError: An address, a region, a key or a package is missing.
     """
     access = _find_access(cloud_name, where, settings, address, environ)
     find_client = {"azure": _find_azure, "bedrock": _find_bedrock, "vertex": _find_vertex, "foundry": _find_foundry}

@@ -39,13 +39,13 @@ class DialProvider:
     """A provider for a deployment of a DIAL core.
 
     Args:
-        model: the deployment's id, which may contain slashes (``applications/…``).
-        endpoint: the address of the core, with its headers.
-        profile: the flags of the core. Its `EndpointProfile.api_version` applies to chat completions only.
-        wire: the API to use; None for the best one that the deployment supports.
-        fixed: names of the profile's flags that the deployment's description must not change.
-        temperature: the temperature, which is sent if the deployment accepts one; None for the model's default.
-        max_tokens: the most tokens of a reply, also if a request allows more; None for the limit of the profile.
+        model: The deployment's id, which may contain slashes (``applications/…``).
+        endpoint: The address of the core, with its headers.
+        profile: The flags of the core. Its `EndpointProfile.api_version` applies to chat completions only.
+        wire: The API to use; None for the best one that the deployment supports.
+        fixed: Names of the profile's flags that the deployment's description must not change.
+        temperature: The temperature, which is sent if the deployment accepts one; None for the model's default.
+        max_tokens: The most tokens of a reply, also if a request allows more; None for the limit of the profile.
     """
 
     def __init__(

@@ -126,12 +126,12 @@ def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str
     """Return the profile with the user's flags applied to it.
 
     Args:
-        profile: the known flags of the endpoint.
-        quirks: the user's flags by name, which is a field of `EndpointProfile`.
-        where: the setting that an error names: ``models.NAME``.
+        profile: The known flags of the endpoint.
+        quirks: The user's flags by name, which is a field of `EndpointProfile`.
+        where: The setting that an error names: ``models.NAME``.
 
     Raises:
-        ConfigError: there is no such flag, or it cannot have this value.
+        ConfigError: There is no such flag, or it cannot have this value.
     """
     flag_names = [flag.name for flag in fields(EndpointProfile)]
     quirks = {name: value for name, value in quirks.items() if name not in _IGNORED_FLAGS}

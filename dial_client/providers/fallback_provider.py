@@ -48,8 +48,8 @@ class FallbackProvider:
     that later requests of a turn do not wait for it again.
 
     Args:
-        providers: the providers of the models, in the order in which they are asked; at least one.
-        clock: the function that returns the time in seconds.
+        providers: The providers of the models, in the order in which they are asked; at least one.
+        clock: The function that returns the time in seconds.
     """
 
     def __init__(self, providers: Sequence[Provider], clock: Callable[[], float] = time.monotonic) -> None:
@@ -72,7 +72,7 @@ class FallbackProvider:
         """Ask the models one after the other, and yield the first reply that begins.
 
         Raises:
-            ProviderError: no model could answer, the request was refused, or the connection broke during a reply.
+            ProviderError: No model could answer, the request was refused, or the connection broke during a reply.
         """
         errors: list[ProviderError] = []
         for candidate in self._in_order():

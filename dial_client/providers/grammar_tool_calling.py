@@ -58,9 +58,9 @@ class GrammarToolCallingProvider:
     The three providers ask the same model. They are closed with this provider.
 
     Args:
-        decider: the provider for decisions, which must support a grammar.
-        reporter: the provider for answers from tool results; None for `decider`.
-        writer: the provider for other answers; None for `decider`.
+        decider: The provider for decisions, which must support a grammar.
+        reporter: The provider for answers from tool results; None for `decider`.
+        writer: The provider for other answers; None for `decider`.
     """
 
     def __init__(self, decider: Provider, reporter: Provider | None = None, writer: Provider | None = None) -> None:
@@ -73,7 +73,7 @@ class GrammarToolCallingProvider:
         """Ask the model for decisions until a call or an answer is chosen, and yield the reply as it arrives.
 
         Raises:
-            ProviderError: one of the inner providers raised it.
+            ProviderError: One of the inner providers raised it.
         """
         if _is_in_another_form(request):
             async with aclosing(self._reporter.generate(request)) as deltas:

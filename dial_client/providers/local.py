@@ -70,13 +70,13 @@ class LocalProvider:
     """A `Provider` for the embedded model. The first request, or `prepare`, downloads and starts the model.
 
     Args:
-        path: a GGUF file, or ``hf:REPO[/FILE]`` for a model of the Hugging Face Hub; None for the model that
+        path: A GGUF file, or ``hf:REPO[/FILE]`` for a model of the Hugging Face Hub; None for the model that
             ``DIAL_LOCAL_MODEL`` names in either form, or else the default model.
-        on_progress: called while the weights are downloaded, with the bytes so far, the bytes in total, and a
+        on_progress: Called while the weights are downloaded, with the bytes so far, the bytes in total, and a
             description of the current step.
 
     Raises:
-        ConfigError: the extra is not installed, the file is missing or not a GGUF file, or the hub name is invalid.
+        ConfigError: The extra is not installed, the file is missing or not a GGUF file, or the hub name is invalid.
     """
 
     # The prompts for this model contain their own guidance on tools. More guidance makes its decisions worse.
@@ -107,11 +107,11 @@ class LocalProvider:
         """Download the weights and start the model, if it is not running.
 
         Args:
-            request: the tools and instructions of a later conversation. The model processes them now, so that the first
+            request: The tools and instructions of a later conversation. The model processes them now, so that the first
                 request only has to process its messages: a dozen tools take ten seconds on a small machine.
 
         Raises:
-            ProviderError: the weights could not be downloaded, or the model did not start.
+            ProviderError: The weights could not be downloaded, or the model did not start.
         """
         chat = await self._ensure_running()
         if request is not None:
@@ -123,7 +123,7 @@ class LocalProvider:
         """Send the request, and yield the reply as it arrives. The last delta is a `Completion`.
 
         Raises:
-            ProviderError: the model could not be downloaded or started, refused the request, failed twice before the
+            ProviderError: The model could not be downloaded or started, refused the request, failed twice before the
                 first delta, or failed after it.
         """
         for is_last in (False, True):
@@ -207,7 +207,7 @@ def _find_file(path: str | None) -> Path | None:
     """Return the GGUF file that `path` or the environment variable names; None if neither names one.
 
     Raises:
-        ConfigError: the file cannot be read, or is not a GGUF file.
+        ConfigError: The file cannot be read, or is not a GGUF file.
     """
     model_name = path or os.environ.get(VARIABLE)
     if not model_name:

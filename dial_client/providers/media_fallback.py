@@ -44,7 +44,7 @@ def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
     """Return a part in the form that endpoints accept, or else its description.
 
     Args:
-        part: any part.
+        part: Any part.
         images: True if the endpoint accepts images.
         documents: True if the endpoint accepts documents.
     """
@@ -96,7 +96,7 @@ def count_expired(sizes: Sequence[int]) -> int:
     messages, stay valid.
 
     Args:
-        sizes: the sizes of all images and documents in order, in base64 characters.
+        sizes: The sizes of all images and documents in order, in base64 characters.
     """
     first = total = 0
     for at, size in enumerate(sizes):

@@ -133,7 +133,7 @@ def _build_output_config(form: OutputFormat) -> OutputConfigParam:
     """Return the ``output_config`` field with the schema of the answer.
 
     Raises:
-        ProviderError: the schema has open objects, which the API does not accept: all property names must be known.
+        ProviderError: The schema has open objects, which the API does not accept: all property names must be known.
     """
     if not can_be_strict(form.schema):
         raise ProviderError("the API does not support schemas with open objects", code=OUTPUT_FORMAT_UNSUPPORTED)
@@ -150,10 +150,10 @@ def to_wire(
     """Return the ``messages`` of a request, which are valid whatever conversation they are built from.
 
     Args:
-        messages: the conversation, without system messages.
-        provider_name: the name of the provider whose echoes are sent.
-        profile: the flags that say which content the endpoint accepts.
-        notes: receives notes on content that the model is not shown.
+        messages: The conversation, without system messages.
+        provider_name: The name of the provider whose echoes are sent.
+        profile: The flags that say which content the endpoint accepts.
+        notes: Receives notes on content that the model is not shown.
     """
     steps = normalize(messages, provider_name, _ID, profile, notes)
     wire: list[Any] = []

@@ -156,7 +156,7 @@ class MessagesStreamParser:
         """Discard the current message if a message with another id begins, because a gateway has retried its model.
 
         Raises:
-            StreamedError: text of the current message was already streamed, and cannot be withdrawn.
+            StreamedError: Text of the current message was already streamed, and cannot be withdrawn.
         """
         message_id = (to_text(message.get("id")) if isinstance(message, Mapping) else "") or None
         earlier, self._message_id = self._message_id, message_id or self._message_id

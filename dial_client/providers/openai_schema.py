@@ -51,8 +51,8 @@ class SubsetWriter:
         """Return a schema within the subset, and descriptions of lost constraints.
 
         Args:
-            schema: any schema within the parameters.
-            ancestors: the references on the path to the schema, with "" for each level of nesting.
+            schema: Any schema within the parameters.
+            ancestors: The references on the path to the schema, with "" for each level of nesting.
         """
         lost: Schema = {}
         remarks: list[str] = []

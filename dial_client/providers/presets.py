@@ -106,11 +106,11 @@ def find_preset(name: str, where: str) -> Preset:
     """Return the preset of this name.
 
     Args:
-        name: a key of `PRESETS`.
-        where: the setting that an error names: ``models.NAME``.
+        name: A key of `PRESETS`.
+        where: The setting that an error names: ``models.NAME``.
 
     Raises:
-        ConfigError: there is no such preset.
+        ConfigError: There is no such preset.
     """
     if name in PRESETS:
         return PRESETS[name]

@@ -108,10 +108,10 @@ class RequestAdaptation:
         """Adapt further requests to a refusal, and return a note for the user; None if no change can help.
 
         Args:
-            error: the refusal.
-            request: the refused request.
-            body: the fields of the refused body, without the tools.
-            tools: the tools of the refused request.
+            error: The refusal.
+            request: The refused request.
+            body: The fields of the refused body, without the tools.
+            tools: The tools of the refused request.
         """
         if error.status == 413:
             return self._shrink_request(request)

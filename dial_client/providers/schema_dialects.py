@@ -27,7 +27,7 @@ def to_dialect(tool: ToolSpec, dialect: str, *, strict: bool = False) -> ToolSpe
     """Return the tool with its parameters converted to a dialect.
 
     Args:
-        tool: the tool, with parameters in any form.
+        tool: The tool, with parameters in any form.
         dialect: ``full``, ``openai`` or ``gemini``.
         strict: True if the endpoint makes calls conform to the schema; `StrictSubsetWriter` converts it, except for
             ``gemini``.
@@ -50,7 +50,7 @@ def to_output_schema(form: OutputFormat, dialect: str) -> tuple[dict[str, Any], 
     """Return the schema of an answer in a dialect, and True if the endpoint can enforce it in strict mode.
 
     Args:
-        form: the name, description and schema of the answer.
+        form: The name, description and schema of the answer.
         dialect: ``openai`` (in strict mode if possible), ``anthropic``, ``gemini`` or ``full``.
     """
     is_strict = can_be_strict(form.schema)

@@ -35,7 +35,7 @@ def read_file(path: str | os.PathLike[str]) -> Script:
     """Return the script in a file.
 
     Raises:
-        ConfigError: the file is missing or invalid.
+        ConfigError: The file is missing or invalid.
     """
     name = os.fspath(path)
     try:
@@ -63,12 +63,12 @@ def read_replies(replies: Sequence[Any], after: str, path: str) -> Script:
     """Return the script with the given replies.
 
     Args:
-        replies: the replies, in any of the forms that `scripted` describes.
-        after: the response after the last reply: ``"error"``, or ``"repeat"`` to repeat the last reply.
-        path: the file of the replies, for error messages.
+        replies: The replies, in any of the forms that `scripted` describes.
+        after: The response after the last reply: ``"error"``, or ``"repeat"`` to repeat the last reply.
+        path: The file of the replies, for error messages.
 
     Raises:
-        ConfigError: a reply is invalid.
+        ConfigError: A reply is invalid.
     """
     if after not in ("error", "repeat"):
         raise ConfigError("after: invalid value", hint='expected "error" or "repeat"', path=path)

@@ -87,12 +87,12 @@ class ScriptedProvider:
     """A `Provider` that plays replies in order.
 
     Args:
-        replies: the replies in any of the forms above, or a script.
-        after: the response after the last reply: ``"error"``, or ``"repeat"`` to repeat the last reply.
-        path: the file of the replies, for error messages.
+        replies: The replies in any of the forms above, or a script.
+        after: The response after the last reply: ``"error"``, or ``"repeat"`` to repeat the last reply.
+        path: The file of the replies, for error messages.
 
     Raises:
-        ConfigError: a reply is invalid; the message names the reply and the expected value.
+        ConfigError: A reply is invalid; the message names the reply and the expected value.
     """
 
     def __init__(self, replies: Sequence[Any] | Script, *, after: str = "error", path: str = "") -> None:
@@ -121,7 +121,7 @@ class ScriptedProvider:
         """Return the provider that plays a file.
 
         Raises:
-            ConfigError: the file is missing or invalid.
+            ConfigError: The file is missing or invalid.
         """
         return cls(read_file(path), path=os.fspath(path))
 
@@ -139,7 +139,7 @@ class ScriptedProvider:
         """Yield the deltas of the next reply.
 
         Raises:
-            ProviderError: the reply has an error, or there is no further reply.
+            ProviderError: The reply has an error, or there is no further reply.
         """
         return self.generate_recorded(request, None)
 

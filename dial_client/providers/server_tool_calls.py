@@ -69,8 +69,8 @@ def parse_shell_output(item: Mapping[str, Any], calls: Mapping[str, ToolCallRequ
     """Return the result in a ``shell_call_output`` item; None for any other item, or if its call is unknown.
 
     Args:
-        item: the item.
-        calls: the calls so far, by ``call_id``.
+        item: The item.
+        calls: The calls so far, by ``call_id``.
     """
     call = calls.get(to_text(item.get("call_id"))) if item.get("type") == "shell_call_output" else None
     return None if call is None else _succeed(call, _describe(item.get("output")))

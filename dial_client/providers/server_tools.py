@@ -60,11 +60,11 @@ def build_server_tools(entries: Sequence[str | Mapping[str, Any]], wire: str) ->
     """Return a profile's server tools in the form of an API.
 
     Args:
-        entries: names of tools, and definitions that are sent unchanged.
-        wire: the API: ``chat``, ``responses`` or ``messages``.
+        entries: Names of tools, and definitions that are sent unchanged.
+        wire: The API: ``chat``, ``responses`` or ``messages``.
 
     Raises:
-        ConfigError: the API has no server tool with this name.
+        ConfigError: The API has no server tool with this name.
     """
     tools: list[Mapping[str, Any]] = []
     body: dict[str, Any] = {}

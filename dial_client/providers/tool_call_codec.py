@@ -20,9 +20,9 @@ def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
     """Return the tool call that an endpoint sent. Arguments that are not a JSON object are stored in `unreadable`.
 
     Args:
-        call_id: the call's id; if it is empty, a new id is generated.
-        name: the tool's name.
-        arguments: the arguments as an object or as a JSON text, which may be empty for a tool without parameters.
+        call_id: The call's id; if it is empty, a new id is generated.
+        name: The tool's name.
+        arguments: The arguments as an object or as a JSON text, which may be empty for a tool without parameters.
     """
     call_id = call_id or new_call_id()
     if isinstance(arguments, Mapping):

@@ -27,8 +27,8 @@ class ToolNameMapping:
     """Maps the names of tools for one endpoint.
 
     Args:
-        pattern: a regular expression that must match the whole name; empty to allow any name.
-        length: the most characters of a name.
+        pattern: A regular expression that must match the whole name; empty to allow any name.
+        length: The most characters of a name.
     """
 
     def __init__(self, pattern: str, length: int) -> None:

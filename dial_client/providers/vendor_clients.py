@@ -66,7 +66,7 @@ class ClientProvider:
         """Send the request, and yield the reply as it arrives. The last delta is a `Completion`.
 
         Raises:
-            ProviderError: the client could not authenticate, the endpoint could not be reached, refused the request, or
+            ProviderError: The client could not authenticate, the endpoint could not be reached, refused the request, or
                 reported an error, or the connection broke before the first delta.
         """
         return self._inner.generate(request)
@@ -84,15 +84,15 @@ class OpenAIProvider(ClientProvider):
     """A model that is asked through a client of the SDK `openai`: `AsyncOpenAI`, `AsyncAzureOpenAI` or a subclass.
 
     Args:
-        client: the client, which stays open when the provider is closed.
-        model: the model's id, or the name of its deployment.
-        wire: the API: ``responses``, or ``chat`` for Chat Completions.
-        temperature: the temperature, which is sent if the endpoint accepts one; None for the model's default.
-        max_tokens: the most tokens of a reply; None for the model's own limit.
-        quirks: the flags that say how the endpoint deviates from its API, as ``quirks`` in a profile.
+        client: The client, which stays open when the provider is closed.
+        model: The model's id, or the name of its deployment.
+        wire: The API: ``responses``, or ``chat`` for Chat Completions.
+        temperature: The temperature, which is sent if the endpoint accepts one; None for the model's default.
+        max_tokens: The most tokens of a reply; None for the model's own limit.
+        quirks: The flags that say how the endpoint deviates from its API, as ``quirks`` in a profile.
 
     Raises:
-        ConfigError: the client is not an `AsyncOpenAI`, or an option has an invalid value.
+        ConfigError: The client is not an `AsyncOpenAI`, or an option has an invalid value.
     """
 
     def __init__(
@@ -136,15 +136,15 @@ class AnthropicProvider(ClientProvider):
     """A model that is asked through a client of the SDK `anthropic`, for Anthropic itself or for a cloud.
 
     Args:
-        client: an `AsyncAnthropic`, `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAnthropicFoundry`, or any
+        client: An `AsyncAnthropic`, `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAnthropicFoundry`, or any
             other client with the Messages API. The client stays open when the provider is closed.
-        model: the model's id, in the form that the cloud uses.
-        temperature: the temperature, which is sent if the endpoint accepts one; None for the model's default.
-        max_tokens: the most tokens of a reply; None for the limit of the endpoint's profile.
-        quirks: the flags that say how the endpoint deviates from its API, as ``quirks`` in a profile.
+        model: The model's id, in the form that the cloud uses.
+        temperature: The temperature, which is sent if the endpoint accepts one; None for the model's default.
+        max_tokens: The most tokens of a reply; None for the limit of the endpoint's profile.
+        quirks: The flags that say how the endpoint deviates from its API, as ``quirks`` in a profile.
 
     Raises:
-        ConfigError: the client has no Messages API, or an option has an invalid value.
+        ConfigError: The client has no Messages API, or an option has an invalid value.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ def find_profile(endpoint: Endpoint, wire: Wire, quirks: Mapping[str, Any], wher
     """Return the profile of the client's address, with the user's flags applied to it.
 
     Raises:
-        ConfigError: there is no such flag, or its value is invalid; the error names the setting `where`.
+        ConfigError: There is no such flag, or its value is invalid; the error names the setting `where`.
     """
     return apply_quirks(find_preset_by_url(endpoint.base_url).get_profile(wire), quirks, where)
 

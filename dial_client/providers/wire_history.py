@@ -112,11 +112,11 @@ def normalize(
     """Return the conversation in steps. The last step asks the model for a reply.
 
     Args:
-        messages: the conversation, without system messages, in any order.
-        provider_name: the name of the provider whose echoes are kept.
-        id_pattern: a regular expression for ids of calls; it must match any nine letters and digits.
-        profile: the flags that say whether the endpoint accepts images and documents.
-        notes: receives notes on images and documents since the last user message that the model is not shown.
+        messages: The conversation, without system messages, in any order.
+        provider_name: The name of the provider whose echoes are kept.
+        id_pattern: A regular expression for ids of calls; it must match any nine letters and digits.
+        profile: The flags that say whether the endpoint accepts images and documents.
+        notes: Receives notes on images and documents since the last user message that the model is not shown.
         in_results: True if results may contain images and documents.
     """
     drafts = _pair_results(messages)

@@ -17,7 +17,7 @@ class ArgumentCheck:
     """Checks arguments against a tool's original schema.
 
     Args:
-        schema: the original schema, as the server sent it.
+        schema: The original schema, as the server sent it.
         formats: True to check ``format`` too, which is only an annotation for tools (JSON Schema 2020-12).
     """
 

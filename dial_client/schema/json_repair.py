@@ -36,9 +36,9 @@ class LiteralParser:
     """Parses a text value by value.
 
     Args:
-        text: the text to parse.
-        position: the index at which parsing begins.
-        quote: a delimiter of strings in addition to quotation marks; strings within it have no escapes.
+        text: The text to parse.
+        position: The index at which parsing begins.
+        quote: A delimiter of strings in addition to quotation marks; strings within it have no escapes.
     """
 
     def __init__(self, text: str, position: int = 0, quote: str = "") -> None:
@@ -50,7 +50,7 @@ class LiteralParser:
         """Parse and return a value; a tuple becomes a list.
 
         Raises:
-            Unreadable: there is no value, or the value is incomplete.
+            Unreadable: There is no value, or the value is incomplete.
         """
         first = self.peek()
         if depth <= 0:
@@ -67,7 +67,7 @@ class LiteralParser:
         """Parse and return a string.
 
         Raises:
-            Unreadable: there is no string, or the string is incomplete.
+            Unreadable: There is no string, or the string is incomplete.
         """
         self.peek()
         if self._at_quote():

@@ -68,7 +68,7 @@ def adapt(schema: Any) -> AdaptedSchema:
     """Return a schema with an object and no combinators at the top level, and with only local references.
 
     Raises:
-        Unsupported: the schema does not describe an object, a required property has an unsupported name, or the schema
+        Unsupported: The schema does not describe an object, a required property has an unsupported name, or the schema
             is nested too deeply.
     """
     if not schema:

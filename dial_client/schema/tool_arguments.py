@@ -97,8 +97,8 @@ def coerce(arguments: Mapping[str, Any], schema: Mapping[str, Any], *, are_texts
     its property is neither required nor nullable. Other values are not changed.
 
     Args:
-        arguments: the arguments as the model wrote them.
-        schema: the tool's JSON Schema; only local references are followed.
+        arguments: The arguments as the model wrote them.
+        schema: The tool's JSON Schema; only local references are followed.
         are_texts: True if the model wrote every value as text, including null.
     """
     return _Coercion(schema, are_texts=are_texts).coerce_top(arguments)

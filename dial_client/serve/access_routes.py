@@ -26,9 +26,9 @@ class AccessRoutes:
     """The routes ``/grants`` and ``/audit``.
 
     Args:
-        dial: the client, entered.
-        requests: the grants of all processes.
-        audit_folder: the folder of the user's audit log; None without an audit log.
+        dial: The client, entered.
+        requests: The grants of all processes.
+        audit_folder: The folder of the user's audit log; None without an audit log.
     """
 
     def __init__(self, dial: DialClient, requests: PendingRequests, audit_folder: Path | None) -> None:

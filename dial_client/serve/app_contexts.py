@@ -28,7 +28,7 @@ def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[Mo
     """Return the contexts in the body of a chat request.
 
     Raises:
-        HttpError: a context is malformed, or names a server that does not exist.
+        HttpError: A context is malformed, or names a server that does not exist.
     """
     contexts = body.get("app_contexts") or []
     if not isinstance(contexts, list) or len(contexts) > MAX_CONTEXTS:

@@ -42,8 +42,8 @@ class AppRoutes:
     """The routes under ``/apps``.
 
     Args:
-        dial: the client, entered.
-        human_input: asks the user to approve the apps' calls.
+        dial: The client, entered.
+        human_input: Asks the user to approve the apps' calls.
     """
 
     def __init__(self, dial: DialClient, human_input: HumanInputBroker) -> None:

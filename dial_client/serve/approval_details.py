@@ -24,10 +24,10 @@ async def describe_call(
     """Return the details of a call, of JSON types only.
 
     Args:
-        call: the call.
-        tool: the tool as it was offered.
-        context: the circumstances of the call.
-        settings: the server's settings; files in its folders are compared with the content that the call would write.
+        call: The call.
+        tool: The tool as it was offered.
+        context: The circumstances of the call.
+        settings: The server's settings; files in its folders are compared with the content that the call would write.
     """
     return {
         "call": call.to_dict(),
@@ -53,12 +53,12 @@ async def describe_changed_call(
     """Return the details that change with the arguments, and the problems of the changed arguments.
 
     Args:
-        about: the details of the call, as `describe_call` returned them.
-        arguments: the changed arguments.
-        settings: the server's settings. A file is read only if the original call names the same file.
+        about: The details of the call, as `describe_call` returned them.
+        arguments: The changed arguments.
+        settings: The server's settings. A file is read only if the original call names the same file.
 
     Raises:
-        HttpError: the arguments are not an object, or the arguments of this call cannot be changed.
+        HttpError: The arguments are not an object, or the arguments of this call cannot be changed.
     """
     problems = find_problems(about, arguments)
     call = ToolCallRequest("", "", arguments)

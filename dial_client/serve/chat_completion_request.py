@@ -66,11 +66,11 @@ def parse_request(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
     """Parse the body of a request.
 
     Args:
-        body: the JSON object.
-        model: the name of this server's model.
+        body: The JSON object.
+        model: The name of this server's model.
 
     Raises:
-        HttpError: the request is invalid, for another model, or uses a parameter that is not supported.
+        HttpError: The request is invalid, for another model, or uses a parameter that is not supported.
     """
     if (requested := body.get("model", model)) != model:
         message = f"there is no model {requested!r} here: the model is {model!r}"
@@ -195,11 +195,11 @@ def parse_content(content: Any, path: str) -> Content:
     """Parse a message's content: a string, or parts of type ``text``, ``image_url`` and ``file``; None is empty text.
 
     Args:
-        content: the value in the request.
-        path: the path of the value in the request, for error messages.
+        content: The value in the request.
+        path: The path of the value in the request, for error messages.
 
     Raises:
-        HttpError: the value is not valid content.
+        HttpError: The value is not valid content.
     """
     if content is None or isinstance(content, str):
         return content or ""

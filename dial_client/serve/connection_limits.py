@@ -35,8 +35,8 @@ class ConnectionLimits:
     Connections that have sent the token and have a request in progress are never dropped.
 
     Args:
-        max_total: maximum number of connections; None to derive it from the limit on open files, at most 1,000.
-        max_unauthenticated: maximum number of connections of one client address that have not sent the token. An IPv6
+        max_total: Maximum number of connections; None to derive it from the limit on open files, at most 1,000.
+        max_unauthenticated: Maximum number of connections of one client address that have not sent the token. An IPv6
             network of 64 bits counts as one address, because one client usually has a whole network.
     """
 

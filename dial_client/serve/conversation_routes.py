@@ -37,13 +37,13 @@ class ConversationRoutes:
     """The routes under ``/conversations``.
 
     Args:
-        dial: the client, entered.
-        manager: manages the conversations.
-        turns: the running turns of this process.
-        model: the model's name in the API.
-        durable: runs turns that outlive this process; its manager is `manager`. None for turns that end with this
+        dial: The client, entered.
+        manager: Manages the conversations.
+        turns: The running turns of this process.
+        model: The model's name in the API.
+        durable: Runs turns that outlive this process; its manager is `manager`. None for turns that end with this
             process.
-        remote_turns: the turns of other processes; None without a shared database.
+        remote_turns: The turns of other processes; None without a shared database.
     """
 
     def __init__(

@@ -29,9 +29,9 @@ class DirectCall:
     """A call outside of any turn.
 
     Args:
-        conversation_id: the conversation that the call belongs to; empty for none.
-        server: the server of the tool.
-        call: makes the call and returns its result, of JSON types only.
+        conversation_id: The conversation that the call belongs to; empty for none.
+        server: The server of the tool.
+        call: Makes the call and returns its result, of JSON types only.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class DirectCalls:
     """Runs direct calls and limits their number.
 
     Args:
-        human_input: asks the user to approve the calls.
+        human_input: Asks the user to approve the calls.
     """
 
     def __init__(self, human_input: HumanInputBroker) -> None:
@@ -66,7 +66,7 @@ class DirectCalls:
         """Return a response that runs the call and streams its events.
 
         Raises:
-            HttpError: too many calls are running.
+            HttpError: Too many calls are running.
         """
         if self._running >= MAX_CALLS:
             message = f"{MAX_CALLS} calls are running: try again later"

@@ -26,12 +26,12 @@ class HttpError(Exception):
     """An error response.
 
     Args:
-        status: the HTTP status.
-        message: the problem and how to correct it, for the user.
-        code: the error's name for programs, such as ``model_not_found``.
-        kind: the error's ``type`` in OpenAI's API.
-        param: the part of the request that is wrong.
-        headers: further headers of the response.
+        status: The HTTP status.
+        message: The problem and how to correct it, for the user.
+        code: The error's name for programs, such as ``model_not_found``.
+        kind: The error's ``type`` in OpenAI's API.
+        param: The part of the request that is wrong.
+        headers: Further headers of the response.
     """
 
     def __init__(

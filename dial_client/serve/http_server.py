@@ -31,7 +31,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens on an address.
 
     Raises:
-        ConfigError: this machine does not have the address, or the address is in use.
+        ConfigError: This machine does not have the address, or the address is in use.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -59,12 +59,12 @@ class HttpServer:
     """Serves an application until `shut_down` is called.
 
     Args:
-        app: the application.
-        listener: a socket that listens.
-        turns: the turns that the application runs.
-        grace: seconds that running turns have to finish on shutdown.
-        head_timeout: seconds in which the head of a connection's next request must arrive.
-        limits: the limits on connections.
+        app: The application.
+        listener: A socket that listens.
+        turns: The turns that the application runs.
+        grace: Seconds that running turns have to finish on shutdown.
+        head_timeout: Seconds in which the head of a connection's next request must arrive.
+        limits: The limits on connections.
     """
 
     def __init__(

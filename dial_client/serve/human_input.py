@@ -76,8 +76,8 @@ class _WaitingRequest:
         """Set an answer that another process has accepted and validated.
 
         Raises:
-            KeyError: a field is missing.
-            ValueError: a field is invalid.
+            KeyError: A field is missing.
+            ValueError: A field is invalid.
         """
         if self.answer is None:
             self.set_answer(body)
@@ -113,12 +113,12 @@ class HumanInputBroker:
     """Passes requests to the user and returns the answers. It is an `Approver` and the callback for elicitations.
 
     Args:
-        turns: the running turns of this process.
-        peers: the other processes, which share their requests with this process.
-        timeout: seconds to wait for an answer.
-        servers: the servers' settings. A grant holds only for servers with the same settings.
+        turns: The running turns of this process.
+        peers: The other processes, which share their requests with this process.
+        timeout: Seconds to wait for an answer.
+        servers: The servers' settings. A grant holds only for servers with the same settings.
         stores_grants: True if the client stores grants. Otherwise the decision `always` lasts for the session.
-        report: called with a message when a request is denied because there is no user to ask.
+        report: Called with a message when a request is denied because there is no user to ask.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class HumanInputBroker:
         """Return the waiting requests of a kind as JSON types, oldest first.
 
         Raises:
-            DialError: the database failed.
+            DialError: The database failed.
         """
         return [{**request.about, "id": request.id} for request in await self._list(kind)]
 
@@ -273,8 +273,8 @@ class HumanInputBroker:
         """Return the details of a waiting call with changed arguments; see `describe_changed_call`.
 
         Raises:
-            HttpError: the request does not exist, `arguments` is not an object, or the call cannot be changed.
-            DialError: the database failed.
+            HttpError: The request does not exist, `arguments` is not an object, or the call cannot be changed.
+            DialError: The database failed.
         """
         about = _find(await self._list(APPROVAL), id_, APPROVAL).about
         return await describe_changed_call(about, arguments, self._find_settings(about["server"]))
@@ -283,14 +283,14 @@ class HumanInputBroker:
         """Answer a request for approval. A lasting decision also answers the other waiting requests that it covers.
 
         Args:
-            id_: the request's id.
-            decision: a `Decision`, or `CONVERSATION`.
-            reason: the reason for a denial.
-            arguments: arguments that replace the model's; None to keep the model's.
+            id_: The request's id.
+            decision: A `Decision`, or `CONVERSATION`.
+            reason: The reason for a denial.
+            arguments: Arguments that replace the model's; None to keep the model's.
 
         Raises:
-            HttpError: the request does not exist, or the answer is invalid.
-            DialError: the database failed.
+            HttpError: The request does not exist, or the answer is invalid.
+            DialError: The database failed.
         """
         requests = await self._list(APPROVAL)
         request = _find(requests, id_, APPROVAL)
@@ -312,8 +312,8 @@ class HumanInputBroker:
         """Answer an elicitation.
 
         Raises:
-            HttpError: the request does not exist, the answer is invalid, or its content does not match the form.
-            DialError: the database failed.
+            HttpError: The request does not exist, the answer is invalid, or its content does not match the form.
+            DialError: The database failed.
         """
         request = _find(await self._list(QUESTION), id_, QUESTION)
         if action not in tuple(ElicitationAction) or not isinstance(content, Mapping):

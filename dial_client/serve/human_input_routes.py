@@ -15,7 +15,7 @@ class HumanInputRoutes:
     """The routes under ``/approvals`` and ``/questions``.
 
     Args:
-        human_input: holds the requests.
+        human_input: Holds the requests.
     """
 
     def __init__(self, human_input: HumanInputBroker) -> None:

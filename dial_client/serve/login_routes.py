@@ -32,7 +32,7 @@ class LoginRoutes:
     """The routes of OAuth logins.
 
     Args:
-        logins: the logins in progress.
+        logins: The logins in progress.
     """
 
     def __init__(self, logins: ServerLogins) -> None:
@@ -77,7 +77,7 @@ def _check_redirect_uri(value: object, request: Request) -> str:
     """Return the redirect URI from the request. It must be this service's callback URL, at the host of the request.
 
     Raises:
-        HttpError: the value is another URL.
+        HttpError: The value is another URL.
     """
     try:
         parts = urlsplit(value) if isinstance(value, str) else urlsplit("")

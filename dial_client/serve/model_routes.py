@@ -25,9 +25,9 @@ class ModelRoutes:
     """The route ``/models``.
 
     Args:
-        dial: the client, which has the model profiles.
-        model: the model of conversations that choose none.
-        locked: names of the settings that conversations cannot override.
+        dial: The client, which has the model profiles.
+        model: The model of conversations that choose none.
+        locked: Names of the settings that conversations cannot override.
     """
 
     def __init__(self, dial: DialClient, model: ServedModel, locked: Collection[str]) -> None:

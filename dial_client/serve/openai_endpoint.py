@@ -46,10 +46,10 @@ class ChatCompletionsEndpoint:
     """The routes under ``/v1``.
 
     Args:
-        dial: the client, entered.
-        turns: the running turns of this process.
-        model: the model's current name in the API.
-        mailbox: shares the turns that returned calls with other processes; None without a database.
+        dial: The client, entered.
+        turns: The running turns of this process.
+        model: The model's current name in the API.
+        mailbox: Shares the turns that returned calls with other processes; None without a database.
     """
 
     def __init__(self, dial: DialClient, turns: TurnRegistry, model: ServedModel, mailbox: Mailbox | None) -> None:
@@ -141,7 +141,7 @@ class _ChunkEncoder:
     """Encodes the chunks of a stream.
 
     Args:
-        head: the fields that all chunks share.
+        head: The fields that all chunks share.
         include_usage: True if the last chunk reports the token usage.
         has_schema: True if the client requested JSON. Only the answer is sent then: with earlier text before it, the
             content would not be JSON.
@@ -232,8 +232,8 @@ def _describe_attachments(turn: Turn, offset: int = 0) -> dict[str, Any]:
     """Return the message fields for the sources and images of an answer; empty fields are omitted.
 
     Args:
-        turn: the turn with the answer.
-        offset: characters of the completion before the answer.
+        turn: The turn with the answer.
+        offset: Characters of the completion before the answer.
     """
     content = turn.message.content
     parts = content if not isinstance(content, str) and turn.message.role is Role.ASSISTANT else ()

@@ -22,7 +22,7 @@ class BodyBudget:
     """A limit on the bytes of all request bodies together.
 
     Args:
-        max_total: bytes at a time.
+        max_total: Bytes at a time.
     """
 
     def __init__(self, max_total: int = MAX_TOTAL) -> None:
@@ -42,7 +42,7 @@ class BodyBudget:
         """Reserve `size` more bytes.
 
         Raises:
-            HttpError: the limit would be exceeded.
+            HttpError: The limit would be exceeded.
         """
         if self._reserved + size > self._max_total:
             message = "other requests with large bodies are in progress: try again later"
@@ -63,7 +63,7 @@ class BodyShare:
         """Reserve enough for a body of `size` bytes.
 
         Raises:
-            HttpError: the limit would be exceeded.
+            HttpError: The limit would be exceeded.
         """
         missing = size - UNCOUNTED - self.reserved
         if missing > 0:
@@ -84,7 +84,7 @@ async def read_json(request: Request) -> dict[str, Any]:
     """Return the JSON object in the request's body; an empty body is an empty object.
 
     Raises:
-        HttpError: the body is not a JSON object.
+        HttpError: The body is not a JSON object.
     """
     try:
         text = await read_text(request)
@@ -100,7 +100,7 @@ def read_string(body: Mapping[str, Any], name: str, default: str | None = None) 
     """Return a string of a JSON body.
 
     Raises:
-        HttpError: the value is missing and there is no default, or is not a string.
+        HttpError: The value is missing and there is no default, or is not a string.
     """
     value = body.get(name, default)
     if not isinstance(value, str):

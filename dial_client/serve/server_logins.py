@@ -39,9 +39,9 @@ class LoginAttempt:
     """One login. It is the `Login` callback of the client that connects to the server.
 
     Args:
-        server: the server's settings.
-        redirect_uri: the URL of this service that the authorization server redirects the browser to.
-        browser: a secret of the browser that started the login.
+        server: The server's settings.
+        redirect_uri: The URL of this service that the authorization server redirects the browser to.
+        browser: A secret of the browser that started the login.
     """
 
     def __init__(self, server: ServerSettings, redirect_uri: str, browser: str) -> None:
@@ -63,7 +63,7 @@ class LoginAttempt:
         """Wait for the redirect and return its URL.
 
         Raises:
-            LoginFailed: the server requests a second login, for example for more scopes.
+            LoginFailed: The server requests a second login, for example for more scopes.
         """
         if self.request is not None:
             raise LoginFailed("the server requires another login: start it again")
@@ -88,8 +88,8 @@ class ServerLogins:
     """The logins in progress.
 
     Args:
-        dial: the served client, which restarts a server after its login.
-        find_server: returns the settings of a server; None if there is no such server.
+        dial: The served client, which restarts a server after its login.
+        find_server: Returns the settings of a server; None if there is no such server.
     """
 
     def __init__(self, dial: DialClient, find_server: Callable[[str], ServerSettings | None]) -> None:
@@ -110,7 +110,7 @@ class ServerLogins:
             None if the server is ready without another login.
 
         Raises:
-            ConfigError: no enabled server with a URL has this name, the server failed or did not respond in time, or
+            ConfigError: No enabled server with a URL has this name, the server failed or did not respond in time, or
                 too many logins are in progress.
         """
         server = self._find_server(name)

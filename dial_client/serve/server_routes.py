@@ -35,8 +35,8 @@ class ServerRoutes:
     """The routes under ``/servers``.
 
     Args:
-        dial: the client, entered.
-        administration: changes the configuration; None to refuse changes.
+        dial: The client, entered.
+        administration: Changes the configuration; None to refuse changes.
     """
 
     def __init__(self, dial: DialClient, administration: ServerAdministration | None) -> None:

@@ -31,11 +31,11 @@ class SSEResponse:
     The response starts with the first event or keepalive. An exception before that leads to an ordinary error response.
 
     Args:
-        events: encoded events, each ending in a blank line. The generator is closed when the client disconnects.
-        headers: further headers of the response.
-        on_close: called when the response ends, also after an error.
-        keepalive_interval: seconds without an event after which a comment keeps the connection alive.
-        send_timeout: seconds in which the client must read the sent data.
+        events: Encoded events, each ending in a blank line. The generator is closed when the client disconnects.
+        headers: Further headers of the response.
+        on_close: Called when the response ends, also after an error.
+        keepalive_interval: Seconds without an event after which a comment keeps the connection alive.
+        send_timeout: Seconds in which the client must read the sent data.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ def to_text_parts(content: Content) -> Content:
     """Return a message's content with its text files as text parts. PDF documents and other files are not changed.
 
     Raises:
-        HttpError: a text file is too large.
+        HttpError: A text file is too large.
     """
     return content if isinstance(content, str) else tuple(_to_text_part(part) for part in content)
 

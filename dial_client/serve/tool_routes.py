@@ -23,8 +23,8 @@ class ToolRoutes:
     """The routes under ``/tools``.
 
     Args:
-        dial: the client, entered.
-        human_input: asks the user to approve the calls.
+        dial: The client, entered.
+        human_input: Asks the user to approve the calls.
     """
 
     def __init__(self, dial: DialClient, human_input: HumanInputBroker) -> None:

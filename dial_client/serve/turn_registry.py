@@ -18,8 +18,8 @@ class TurnRegistry:
     """Holds the running turns.
 
     Args:
-        max_turns: maximum number of running turns; further turns are rejected.
-        hand_over: on shutdown, leave the turns of conversations to other processes instead of cancelling them.
+        max_turns: Maximum number of running turns; further turns are rejected.
+        hand_over: On shutdown, leave the turns of conversations to other processes instead of cancelling them.
     """
 
     def __init__(self, max_turns: int = MAX_TURNS, *, hand_over: bool = False) -> None:
@@ -47,7 +47,7 @@ class TurnRegistry:
         """Reserve a place for a turn while it starts; `add` then counts the turn until it ends.
 
         Raises:
-            HttpError: the server shuts down, or too many turns are running.
+            HttpError: The server shuts down, or too many turns are running.
         """
         if self._is_closed:
             raise HttpError(503, "the server is shutting down", "stopping", kind="server_error")

@@ -34,9 +34,9 @@ class VersionRoutes:
     """The routes under ``/conversations/{id}`` that change which messages are shown.
 
     Args:
-        manager: manages the conversations.
-        read_view: returns the view of a conversation.
-        start_turn: starts a turn.
+        manager: Manages the conversations.
+        read_view: Returns the view of a conversation.
+        start_turn: Starts a turn.
     """
 
     def __init__(self, manager: ConversationManager, read_view: ReadView, start_turn: StartTurn) -> None:
@@ -112,7 +112,7 @@ def read_position(body: dict[str, Any], name: str) -> int | None:
     """Return the position of a message that a request names; None if the field is missing.
 
     Raises:
-        HttpError: the value is not a position.
+        HttpError: The value is not a position.
     """
     value = body.get(name)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):

@@ -26,8 +26,8 @@ async def read_app_resource(connection: Connection, uri: str) -> AppResource:
     Its metadata is read from the content, or, if the content has no ``ui`` metadata, from the server's resource list.
 
     Raises:
-        ServerGone: the server is not available.
-        ServerError: there is no such resource, or it is not the HTML of an app.
+        ServerGone: The server is not available.
+        ServerError: There is no such resource, or it is not the HTML of an app.
     """
     server = connection.name
     if not is_app_uri(uri):
@@ -53,8 +53,8 @@ async def read_for_app(connection: Connection, uri: str) -> dict[str, Any]:
     """Return the server's unchanged ``ReadResourceResult`` of a resource, for an app.
 
     Raises:
-        ServerGone: the server is not available.
-        ServerError: there is no such resource, or the server did not answer in time.
+        ServerGone: The server is not available.
+        ServerError: There is no such resource, or the server did not answer in time.
     """
 
     async def request(client: Client) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _decode(server: str, content: _Contents) -> str:
     """Return the HTML of a resource's content.
 
     Raises:
-        ServerError: the HTML is too large, or its bytes are not UTF-8 in base64.
+        ServerError: The HTML is too large, or its bytes are not UTF-8 in base64.
     """
     from mcp_types import TextResourceContents
 

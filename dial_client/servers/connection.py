@@ -44,9 +44,9 @@ class Connection:
     """One server: its tools, its status, and its calls.
 
     Args:
-        name: the server's name in the configuration.
-        target: how the server is reached.
-        capabilities: the features and callbacks the client offers to its servers.
+        name: The server's name in the configuration.
+        target: How the server is reached.
+        capabilities: The features and callbacks the client offers to its servers.
     """
 
     def __init__(
@@ -162,8 +162,8 @@ class Connection:
         marked ``trusted`` and annotates the tool as read-only or idempotent (MCP specification, "Tool Annotations").
 
         Raises:
-            ServerGone: the server is not ready, or the connection broke before the result arrived.
-            ServerError: the server refused the call, has no such tool, or sent an invalid result.
+            ServerGone: The server is not ready, or the connection broke before the result arrived.
+            ServerError: The server refused the call, has no such tool, or sent an invalid result.
         """
         first: ServerSession | None = None
         may_repeat: bool | None = None
@@ -188,13 +188,13 @@ class Connection:
         The request is repeated once if the connection breaks.
 
         Args:
-            request: sends the request with the SDK's client.
-            seconds: timeout for everything, including a restart; time spent waiting for the user does not count.
+            request: Sends the request with the SDK's client.
+            seconds: Timeout for everything, including a restart; time spent waiting for the user does not count.
                 During a tool call the timeout of that call applies instead.
 
         Raises:
-            ServerGone: the server is not ready, or the connection broke twice.
-            ServerError: the server refused, sent an invalid answer, or did not answer in time.
+            ServerGone: The server is not ready, or the connection broke twice.
+            ServerError: The server refused, sent an invalid answer, or did not answer in time.
         """
         if call_context.current() is not None:
             return await self._ask(request)
@@ -216,7 +216,7 @@ class Connection:
         """Return the session that serves calls; starts a sleeping server, and waits for a restart in progress.
 
         Raises:
-            ServerGone: the server has no session, or got none within its start-up timeout.
+            ServerGone: The server has no session, or got none within its start-up timeout.
         """
         await self.wake()
         with anyio.move_on_after(startup_seconds(self.settings)):
@@ -230,8 +230,8 @@ class Connection:
         """Return the session to call a tool with.
 
         Raises:
-            ServerGone: as `open_session`.
-            ServerError: the server has no such tool.
+            ServerGone: As `open_session`.
+            ServerError: The server has no such tool.
         """
         session = await self.open_session()
         if not any(known.name == tool for known in self.tools):

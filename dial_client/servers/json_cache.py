@@ -39,8 +39,8 @@ class JsonCache:
     """One folder; it is created when a file is first written.
 
     Args:
-        folder: the path of the folder.
-        max_files: maximum number of files; the files written longest ago are removed first.
+        folder: The path of the folder.
+        max_files: Maximum number of files; the files written longest ago are removed first.
     """
 
     def __init__(self, folder: str | os.PathLike[str], max_files: int = MAX_FILES) -> None:

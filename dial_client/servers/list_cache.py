@@ -32,7 +32,7 @@ def find_connection(connections: Mapping[str, Connection], server: str) -> Conne
     """Return the connection to a server.
 
     Raises:
-        ServerError: there is no such server.
+        ServerError: There is no such server.
     """
     connection = connections.get(server)
     if connection is None:
@@ -44,7 +44,7 @@ async def wait_for_connection(connections: Mapping[str, Connection], server: str
     """Return the connection to a server, after its first start has succeeded or failed.
 
     Raises:
-        ServerError: there is no such server.
+        ServerError: There is no such server.
     """
     connection = find_connection(connections, server)
     await connection.wait_settled()
@@ -70,9 +70,9 @@ class ListCache(Generic[Item]):
     """The lists of one kind of all servers. A list is read when first needed, and again when it may have changed.
 
     Args:
-        connections: the connections by server name.
-        listing: the kind of list.
-        read: reads a server's whole list; called with the server's name, the SDK's client, and a callback for notes.
+        connections: The connections by server name.
+        listing: The kind of list.
+        read: Reads a server's whole list; called with the server's name, the SDK's client, and a callback for notes.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ListCache(Generic[Item]):
         """Return the list of one server, or for None the lists of all servers, leaving out servers that fail.
 
         Raises:
-            ServerError: there is no such server, or its list cannot be read.
+            ServerError: There is no such server, or its list cannot be read.
         """
         if server is not None:
             return await self._get(await wait_for_connection(self._connections, server))

@@ -188,7 +188,7 @@ class Notifications:
         """Add a subscription.
 
         Raises:
-            ServerError: the server has `MAX_SUBSCRIPTIONS` already.
+            ServerError: The server has `MAX_SUBSCRIPTIONS` already.
         """
         if len(self._uris.value | {subscription.uri}) > MAX_SUBSCRIPTIONS:
             raise ServerError(self._server, f"at most {MAX_SUBSCRIPTIONS} of its resources can be subscribed to")

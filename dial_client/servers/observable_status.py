@@ -30,8 +30,8 @@ class ObservableStatus:
     """The status and the tools of one server.
 
     Args:
-        name: the server's name in the configuration.
-        on_change: is called after each change of the state or the tools.
+        name: The server's name in the configuration.
+        on_change: Is called after each change of the state or the tools.
         is_enabled: False for a server that must not be started.
     """
 
@@ -83,7 +83,7 @@ class ObservableStatus:
         """Record that a session begins.
 
         Args:
-            read_stderr: returns the last lines on the standard error of the session's server process.
+            read_stderr: Returns the last lines on the standard error of the session's server process.
         """
         self.restart_delay = None
         self._read_stderr = read_stderr

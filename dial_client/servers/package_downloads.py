@@ -67,8 +67,8 @@ def describe_download(settings: ServerSettings | None, stderr: Sequence[str]) ->
     """Return a description of a running download (``uvx is downloading mcp-server-fetch``); empty for no download.
 
     Args:
-        settings: the server's settings; None for a server object in this process.
-        stderr: the last lines of the program's standard error, oldest first.
+        settings: The server's settings; None for a server object in this process.
+        stderr: The last lines of the program's standard error, oldest first.
     """
     program = program_name(settings) if settings is not None else ""
     if settings is None or program not in _FETCHERS:

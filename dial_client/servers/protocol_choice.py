@@ -23,9 +23,9 @@ class ProtocolChooser:
     """Chooses the protocol of each session of one server, depending on how the sessions before ended.
 
     Args:
-        settings: how the server is reached; None for a server object in this process.
-        cache: data about the server from the last run of the program.
-        startup_timeout: the start-up timeout in seconds.
+        settings: How the server is reached; None for a server object in this process.
+        cache: Data about the server from the last run of the program.
+        startup_timeout: The start-up timeout in seconds.
     """
 
     def __init__(self, settings: ServerSettings | None, cache: ServerCache, startup_timeout: float) -> None:

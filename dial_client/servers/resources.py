@@ -78,7 +78,7 @@ class ResourceTemplate:
         """Return the URI for these values; a variable without a value expands to nothing (RFC 6570, 3.2.1).
 
         Raises:
-            ValueError: the template cannot be parsed.
+            ValueError: The template cannot be parsed.
         """
         template = self._parse()
         if template is None:
@@ -134,7 +134,7 @@ class Resources:
         minute if the server does not announce changes.
 
         Raises:
-            ServerError: there is no such server, or its list cannot be read.
+            ServerError: There is no such server, or its list cannot be read.
         """
         return await self._resources.get(server)
 
@@ -146,8 +146,8 @@ class Resources:
         """Read a resource, whether or not the server lists it.
 
         Raises:
-            ServerGone: the server is not available.
-            ServerError: there is no such server or resource, or the server did not answer in time.
+            ServerGone: The server is not available.
+            ServerError: There is no such server or resource, or the server did not answer in time.
         """
 
         async def request(client: Client) -> tuple[ResourceContent, ...]:
@@ -169,7 +169,7 @@ class Resources:
         `Subscription` describes the values and errors.
 
         Raises:
-            ServerError: there is no such server.
+            ServerError: There is no such server.
         """
         connection = find_connection(self._connections, server)
         return Subscription(server, uri, connection.notifications, connection.open_session)
@@ -180,14 +180,14 @@ class Resources:
         """Return at most 100 completions of a template's variable; empty if the server offers none.
 
         Args:
-            server: the name of the server that has the template.
-            template: the template itself (`ResourceTemplate.uri_template`).
-            variable: the name of the variable to complete.
-            typed: the beginning of the variable's value.
-            variables: the values of other variables.
+            server: The name of the server that has the template.
+            template: The template itself (`ResourceTemplate.uri_template`).
+            variable: The name of the variable to complete.
+            typed: The beginning of the variable's value.
+            variables: The values of other variables.
 
         Raises:
-            ServerError: there is no such server, it refused, or it did not answer in time.
+            ServerError: There is no such server, it refused, or it did not answer in time.
         """
         from mcp_types import ResourceTemplateReference
 
@@ -206,7 +206,7 @@ async def completions(
     """Return completions of an argument; empty if the server offers none.
 
     Raises:
-        ServerError: the server refused, or did not answer in time.
+        ServerError: The server refused, or did not answer in time.
     """
 
     async def request(client: Client) -> tuple[str, ...]:

@@ -30,10 +30,10 @@ def create_client(target: Any, protocol: Protocol, on_message: OnMessage, reques
     """Create the client of one session, without entering it.
 
     Args:
-        target: a transport, or a server object of the SDK in this process.
-        protocol: the protocol to open the session with.
-        on_message: is called with each notification of the server.
-        requests: answers the server's requests. Only features it has are declared to the server.
+        target: A transport, or a server object of the SDK in this process.
+        protocol: The protocol to open the session with.
+        on_message: Is called with each notification of the server.
+        requests: Answers the server's requests. Only features it has are declared to the server.
     """
     from mcp import Client
     from mcp_types import Implementation

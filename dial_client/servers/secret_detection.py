@@ -115,7 +115,7 @@ def find_secrets(settings: object) -> frozenset[str]:
     """Return the secrets in a server's variables, headers, URL, arguments and OAuth settings.
 
     Args:
-        settings: a `ServerSettings`; a server object in this process has no secrets.
+        settings: A `ServerSettings`; a server object in this process has no secrets.
     """
     if not isinstance(settings, ServerSettings):
         return frozenset()

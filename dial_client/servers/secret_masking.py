@@ -46,8 +46,8 @@ class SecretMask:
     """Replaces the secrets of one server in texts and messages.
 
     Args:
-        server: the server's name in the configuration.
-        secrets: the secrets to mask; secrets of fewer than `MIN_NAMED` characters are ignored.
+        server: The server's name in the configuration.
+        secrets: The secrets to mask; secrets of fewer than `MIN_NAMED` characters are ignored.
     """
 
     def __init__(self, server: str = "", *secrets: str) -> None:
@@ -116,8 +116,8 @@ class SecretMask:
         """Mask parsed JSON in place, in linear time and at any depth.
 
         Args:
-            root: the parsed JSON, which is changed.
-            is_free: the JSON is the server's own data, in which member names have no protocol meaning.
+            root: The parsed JSON, which is changed.
+            is_free: The JSON is the server's own data, in which member names have no protocol meaning.
         """
         if not self._forms:
             return

@@ -23,9 +23,9 @@ class ServerCache:
     """Data about one server from the last run of the program. Empty without settings or a cache.
 
     Args:
-        server: how the server is reached; None for a server object in this process.
-        cache: the folder to store the data in; None for no storage.
-        now: returns the seconds since 1970.
+        server: How the server is reached; None for a server object in this process.
+        cache: The folder to store the data in; None for no storage.
+        now: Returns the seconds since 1970.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ServerCache:
         """Record that the server did not start, and drop the guess, if there is one.
 
         Args:
-            startup_timeout: the start-up timeout in seconds; after it there is no time for another attempt.
+            startup_timeout: The start-up timeout in seconds; after it there is no time for another attempt.
 
         Returns:
             True if there was a guess, and the server should be started again without it.
@@ -83,10 +83,10 @@ class ServerCache:
         """Store the data of a server that is ready.
 
         Args:
-            tools: the server's current tools.
-            version: the name and version the server reports. If they changed, the next start probes for the newer
+            tools: The server's current tools.
+            version: The name and version the server reports. If they changed, the next start probes for the newer
                 protocol again.
-            is_legacy: the server was opened with the handshake of the older protocol.
+            is_legacy: The server was opened with the handshake of the older protocol.
         """
         self._guessed_at = None
         if self._server is None or self._cache is None:

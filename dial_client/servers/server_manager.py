@@ -78,7 +78,7 @@ class ServerManager(Mapping[str, Connection]):
         """Add a server, start it, and wait until it is ready or has failed. Cancellation removes it again.
 
         Raises:
-            ConfigError: a server of this name exists already.
+            ConfigError: A server of this name exists already.
         """
         if name in self._connections:
             raise ConfigError(f"there is a server {name!r} already", hint="remove that server, or restart it")
@@ -88,7 +88,7 @@ class ServerManager(Mapping[str, Connection]):
         """Stop and remove a server. Calls in flight fail.
 
         Raises:
-            ConfigError: there is no server of this name.
+            ConfigError: There is no server of this name.
         """
         connection = self._find(name)
         del self._connections[name], self.targets[name]
@@ -99,7 +99,7 @@ class ServerManager(Mapping[str, Connection]):
         """Stop a server in any state, start it again, and wait until it is ready or has failed.
 
         Raises:
-            ConfigError: there is no server of this name.
+            ConfigError: There is no server of this name.
         """
         before = self._find(name)
         return await self._connect_and_start(name, self.targets[name], before)
@@ -137,7 +137,7 @@ class ServerManager(Mapping[str, Connection]):
         """Check the servers that are marked ``required``.
 
         Raises:
-            ServerStartError: a required server did not start.
+            ServerStartError: A required server did not start.
         """
         for connection in self.values():
             settings, status = connection.settings, connection.status
@@ -175,7 +175,7 @@ class ServerManager(Mapping[str, Connection]):
         """Return one line for each server that died and was restarted since `restarts` was read.
 
         Args:
-            restarts: an earlier value of `ServerManager.restarts`.
+            restarts: An earlier value of `ServerManager.restarts`.
         """
         statuses = (connection.status for connection in self.values())
         return tuple(

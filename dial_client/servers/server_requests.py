@@ -89,8 +89,8 @@ class ServerRequests:
     """Answers the requests of one server during one session.
 
     Args:
-        server: the server's name in the configuration.
-        features: the features the client offers to the server.
+        server: The server's name in the configuration.
+        features: The features the client offers to the server.
     """
 
     def __init__(self, server: str, features: ClientFeatures) -> None:
@@ -111,9 +111,9 @@ class ServerRequests:
         A call that requires a URL elicitation (-32042) is repeated after the user was asked to open the URL.
 
         Raises:
-            mcp.MCPError, pydantic.ValidationError: raised by the call.
-            ServerError: the user did not agree to open the URL, or the client lacks a feature.
-            NeedsOlderProtocol: the call failed because the server could not send a request.
+            mcp.MCPError, pydantic.ValidationError: Raised by the call.
+            ServerError: The user did not agree to open the URL, or the client lacks a feature.
+            NeedsOlderProtocol: The call failed because the server could not send a request.
         """
         from mcp import MCPError
 

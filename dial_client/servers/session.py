@@ -80,8 +80,8 @@ class ServerSession:
     """One session with a server, over the first transport that works.
 
     Args:
-        context: the objects shared by the server's sessions.
-        choice: the protocol to open the session with.
+        context: The objects shared by the server's sessions.
+        choice: The protocol to open the session with.
     """
 
     def __init__(self, context: ServerContext, choice: ProtocolChoice) -> None:

@@ -35,10 +35,10 @@ class SessionCalls:
     """Makes the calls of one session.
 
     Args:
-        server: the server's name in the configuration.
-        state: the session's state.
-        requests: answers the requests the server sends during a call.
-        mask: masks the server's secrets in errors.
+        server: The server's name in the configuration.
+        state: The session's state.
+        requests: Answers the requests the server sends during a call.
+        mask: Masks the server's secrets in errors.
     """
 
     def __init__(self, server: str, state: ObservableState, requests: ServerRequests, mask: SecretMask) -> None:
@@ -59,16 +59,16 @@ class SessionCalls:
         """Call a tool of the server. There is no timeout; cancelling the call notifies the server.
 
         Args:
-            tool: the server's own name for the tool.
-            arguments: the arguments of the call.
-            on_progress: is called with each progress notification of the call.
-            is_own_session: the session was opened for this call. If the server does not know its session id, another
+            tool: The server's own name for the tool.
+            arguments: The arguments of the call.
+            on_progress: Is called with each progress notification of the call.
+            is_own_session: The session was opened for this call. If the server does not know its session id, another
                 session would not help: the call fails, and the session stays.
 
         Raises:
-            CallNotRun: the call did not reach the server.
-            ServerGone: the connection broke before the result arrived.
-            ServerError: the server refused the call, or sent an invalid result.
+            CallNotRun: The call did not reach the server.
+            ServerGone: The connection broke before the result arrived.
+            ServerError: The server refused the call, or sent an invalid result.
         """
 
         async def request(client: Client) -> CallToolResult:

@@ -64,8 +64,8 @@ def classify_call_error(error: BaseException, *, has_session_id: bool) -> CallFa
     """Classify the error of a call.
 
     Args:
-        error: the error, which may be an exception group.
-        has_session_id: the call was sent with a session id, which the server may no longer know.
+        error: The error, which may be an exception group.
+        has_session_id: The call was sent with a session id, which the server may no longer know.
     """
     from dial_client.servers.transports import transport_errors
 
@@ -95,8 +95,8 @@ def classify_start_error(error: BaseException, *, has_url: bool) -> StartFailure
     """Classify the error of opening a session.
 
     Args:
-        error: the error that entering the SDK's client raised; may be an exception group.
-        has_url: the server is reached by URL, which may become reachable later.
+        error: The error that entering the SDK's client raised; may be an exception group.
+        has_url: The server is reached by URL, which may become reachable later.
     """
     from dial_client.servers.transports import transport_errors
 

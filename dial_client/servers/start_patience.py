@@ -26,9 +26,9 @@ class StartPatience:
     is recognizably being downloaded, and no server has tools yet, the turn waits for the download.
 
     Args:
-        seconds: the time limit in seconds; infinite to wait for every server.
-        connections: the servers by name. The mapping may change.
-        announcements: a counter that is increased when turns stop waiting for a server.
+        seconds: The time limit in seconds; infinite to wait for every server.
+        connections: The servers by name. The mapping may change.
+        announcements: A counter that is increased when turns stop waiting for a server.
     """
 
     def __init__(self, seconds: float, connections: Mapping[str, Connection], announcements: Observable[int]) -> None:

@@ -24,7 +24,7 @@ class Supervisor:
     """Owns one server from its first start to its end.
 
     Args:
-        context: the objects shared by the server's sessions.
+        context: The objects shared by the server's sessions.
     """
 
     def __init__(self, context: ServerContext) -> None:
@@ -79,7 +79,7 @@ class Supervisor:
         """Run the server's sessions. Returns after `stop`, or when the server is given up.
 
         Raises:
-            Exception: an unexpected error, which ends the server; its status names the error.
+            Exception: An unexpected error, which ends the server; its status names the error.
         """
         try:
             if self._status.state is not ServerState.DISABLED:

@@ -56,13 +56,13 @@ async def read_all_pages(
     read so far are returned.
 
     Args:
-        kind: the kind of the items, in the plural.
-        read_page: returns the page at a cursor, and the next cursor.
-        key: returns the identity of an item. Items of later pages with a known key are dropped.
-        note: is called with a note about each irregularity.
+        kind: The kind of the items, in the plural.
+        read_page: Returns the page at a cursor, and the next cursor.
+        key: Returns the identity of an item. Items of later pages with a known key are dropped.
+        note: Is called with a note about each irregularity.
 
     Raises:
-        mcp.MCPError, pydantic.ValidationError: the first page cannot be read.
+        mcp.MCPError, pydantic.ValidationError: The first page cannot be read.
     """
     from mcp import MCPError
     from mcp_types import METHOD_NOT_FOUND

@@ -49,8 +49,8 @@ class ToolPins:
     """The approved tool definitions, stored from run to run.
 
     Args:
-        cache: the folder to store the definitions in.
-        servers: how each server is reached, by name. The tools of a server object in this process are never pinned.
+        cache: The folder to store the definitions in.
+        servers: How each server is reached, by name. The tools of a server object in this process are never pinned.
     """
 
     def __init__(self, cache: JsonCache, servers: Mapping[str, Any]) -> None:

@@ -67,7 +67,7 @@ class OutputType(Generic[T]):
         """Return the answer in a text: JSON, perhaps in a code fence or surrounded by other text.
 
         Raises:
-            InvalidOutput: the text contains no value of the type.
+            InvalidOutput: The text contains no value of the type.
         """
         value = _find_value(text, starts="{[" if self.is_wrapped else "{")
         if self._takes_text and not isinstance(value, str) and not _is_wrapper(value):
@@ -90,7 +90,7 @@ class OutputType(Generic[T]):
         """Convert a value, with or without the wrapping object, to the type.
 
         Raises:
-            InvalidOutput: the value does not have the type.
+            InvalidOutput: The value does not have the type.
         """
         if not self.is_wrapped and not isinstance(value, dict):
             raise InvalidOutput(f"the answer is not an object: {shorten_problem(_to_text(value))}")
@@ -103,7 +103,7 @@ class OutputType(Generic[T]):
         """Return the value in the beginning of an answer, as far as it is complete.
 
         Raises:
-            InvalidOutput: the value does not have the type yet.
+            InvalidOutput: The value does not have the type yet.
         """
         from pydantic_core import from_json
 
@@ -127,11 +127,11 @@ def build_output_type(output_type: Any) -> OutputType[Any]:
     """Return the type of an answer from the ``output_type`` option.
 
     Args:
-        output_type: anything that `pydantic.TypeAdapter` accepts, or a JSON Schema as a mapping.
+        output_type: Anything that `pydantic.TypeAdapter` accepts, or a JSON Schema as a mapping.
 
     Raises:
-        ConfigError: the mapping is not a valid JSON Schema.
-        TypeError: the type cannot be parsed from JSON, or has no JSON Schema.
+        ConfigError: The mapping is not a valid JSON Schema.
+        TypeError: The type cannot be parsed from JSON, or has no JSON Schema.
     """
     if isinstance(output_type, Mapping):
         try:
@@ -152,11 +152,11 @@ def to_json_schema(output_type: Any) -> Mapping[str, Any]:
     """Return the JSON Schema of an output type, which is itself a valid output type.
 
     Args:
-        output_type: anything that `build_output_type` accepts.
+        output_type: Anything that `build_output_type` accepts.
 
     Raises:
-        ConfigError: the mapping is not a valid JSON Schema.
-        TypeError: the type cannot be parsed from JSON, or has no JSON Schema.
+        ConfigError: The mapping is not a valid JSON Schema.
+        TypeError: The type cannot be parsed from JSON, or has no JSON Schema.
     """
     build_output_type(output_type)
     if isinstance(output_type, Mapping):

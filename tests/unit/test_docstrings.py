@@ -19,7 +19,7 @@ GOOGLE = """Plan a trip.
         The plan.
 
     Raises:
-        ValueError: there is no such place.
+        ValueError: There is no such place.
     """
 NUMPY = """Plan a trip.
 

@@ -60,7 +60,7 @@ def _add_rule(session: ChatSession, effect: Effect, pattern: str) -> None:
     """Add a rule, and print the current tools that it matches.
 
     Raises:
-        ConfigError: the pattern is missing, or can match no tool.
+        ConfigError: The pattern is missing, or can match no tool.
     """
     command = "approve" if effect is Effect.ALLOW else "deny"
     if not pattern or len(pattern.split()) > 1:

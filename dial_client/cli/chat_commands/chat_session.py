@@ -92,7 +92,7 @@ class ChatSession:
         """Return the id of the conversation.
 
         Raises:
-            ConfigError: the conversation has no question yet.
+            ConfigError: The conversation has no question yet.
         """
         if self.conversation_id is None:
             raise ConfigError("there is no question yet", hint="the conversation begins with your first question")
@@ -104,7 +104,7 @@ class ChatSession:
         If the conversation fills `COMPACT_AT` of the context window or more, it is compacted first.
 
         Raises:
-            Interrupted: the user pressed Ctrl-C while the conversation was compacted.
+            Interrupted: The user pressed Ctrl-C while the conversation was compacted.
             DialError: `ConversationManager.stream_chat` failed.
         """
         if self.conversation_id is None:
@@ -127,7 +127,7 @@ class ChatSession:
         """Compact the conversation.
 
         Raises:
-            Interrupted: the user pressed Ctrl-C.
+            Interrupted: The user pressed Ctrl-C.
             DialError: `ConversationManager.compact` failed.
         """
         compaction: Compaction | None = None
@@ -170,7 +170,7 @@ async def _open_database(store: SQLStore) -> None:
     """Open the database while the servers are starting.
 
     Raises:
-        ConfigError: conversations cannot be stored; without another hint, the hint names ``--no-save``.
+        ConfigError: Conversations cannot be stored; without another hint, the hint names ``--no-save``.
     """
     try:
         await store.warm()
@@ -185,8 +185,8 @@ async def open_session(
     """Open the conversation that the options name: a new or a stored conversation.
 
     Raises:
-        ConfigError: there is no conversation to continue, or no place to store one.
-        ConversationNotFound: there is no conversation with the id of ``--resume``.
+        ConfigError: There is no conversation to continue, or no place to store one.
+        ConversationNotFound: There is no conversation with the id of ``--resume``.
     """
     if not options.save and (options.continue_latest or options.resume is not None):
         raise ConfigError("--no-save cannot be combined with --continue or --resume")

@@ -24,8 +24,8 @@ async def find_conversation(options: Options, manager: ConversationManager, scre
     """Return the id of the conversation that the options name; None for a new conversation.
 
     Raises:
-        ConfigError: there is no conversation to continue, or several match.
-        ConversationNotFound: there is no such conversation.
+        ConfigError: There is no conversation to continue, or several match.
+        ConversationNotFound: There is no such conversation.
     """
     if options.resume is not None:
         known = await resolve(options.resume, manager, screen)
@@ -49,8 +49,8 @@ async def resolve(text: str, manager: ConversationManager, screen: CommandScreen
     If several conversations match, or the text is empty, the user chooses; None if they choose none.
 
     Raises:
-        ConfigError: several conversations match, and there is no terminal to ask at.
-        ConversationNotFound: no conversation matches.
+        ConfigError: Several conversations match, and there is no terminal to ask at.
+        ConversationNotFound: No conversation matches.
     """
     text = text.strip()
     if text:

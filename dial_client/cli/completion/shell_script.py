@@ -82,7 +82,7 @@ def choose_shell(name: str | None, environment: Mapping[str, str] = os.environ) 
     """Return the named shell, else the user's shell.
 
     Raises:
-        ConfigError: the shell has no script.
+        ConfigError: The shell has no script.
     """
     found = name or Path(environment.get("SHELL", "powershell" if sys.platform == "win32" else "")).stem
     found = "powershell" if found == "pwsh" else found
@@ -101,7 +101,7 @@ def install(shell: str, home: Path, environment: Mapping[str, str] = os.environ)
         environment: The environment variables, which may name other folders.
 
     Raises:
-        ConfigError: a file cannot be written.
+        ConfigError: A file cannot be written.
     """
     data = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
     settings = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")

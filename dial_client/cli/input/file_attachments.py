@@ -29,7 +29,7 @@ def read_files(mentions: Sequence[FileMention]) -> list[Part]:
     """Return the parts of a message for the files and folders it mentions.
 
     Raises:
-        ConfigError: a file is too large, has a type that models do not accept, or cannot be read.
+        ConfigError: A file is too large, has a type that models do not accept, or cannot be read.
     """
     parts: list[Part] = []
     left = MAX_ALL

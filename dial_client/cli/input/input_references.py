@@ -25,7 +25,7 @@ async def with_attachments(dial: DialClient, user_input: UserInput, within: Path
     A warning names each resource that cannot be attached. With `within`, files must be in that folder.
 
     Raises:
-        ConfigError: a mentioned file cannot be attached.
+        ConfigError: A mentioned file cannot be attached.
     """
     mentions = find_file_mentions(user_input.typed, dial.servers)
     if problem := find_problem(mentions, within):

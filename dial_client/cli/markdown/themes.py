@@ -152,7 +152,7 @@ def choose_theme(name: str, environment: Mapping[str, str]) -> Theme:
         environment: The environment variables; `TERM`, `COLORTERM` and `COLORFGBG` describe the terminal.
 
     Raises:
-        KeyError: there is no such theme.
+        KeyError: There is no such theme.
     """
     if name != "auto":
         return THEMES[name]

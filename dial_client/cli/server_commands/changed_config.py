@@ -24,7 +24,7 @@ def find_file(choice: ConfigChoice) -> Path:
     """Return the file to change: that which the options name, else ./servers.json if it exists, else the user's file.
 
     Raises:
-        ConfigError: the options contradict each other, or the user does not trust ./servers.json.
+        ConfigError: The options contradict each other, or the user does not trust ./servers.json.
     """
     named = _named(choice)
     if named is not None:
@@ -46,7 +46,7 @@ def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
     A file of the working folder that the user does not trust is not in use.
 
     Raises:
-        ConfigError: no file has a server of this name.
+        ConfigError: No file has a server of this name.
     """
     named = _named(choice)
     if named is None:
@@ -75,7 +75,7 @@ async def remove_server(name: str, choice: ConfigChoice) -> int:
     """Remove a server from the file that has it; return the exit code.
 
     Raises:
-        ConfigError: there is no such server, or the file cannot be written.
+        ConfigError: There is no such server, or the file cannot be written.
     """
     change_config(
         find_holder(name, choice), lambda text: server_edits.remove_server(text, name), f"removed {escaped(name)}"
@@ -87,7 +87,7 @@ async def switch_server(name: str, choice: ConfigChoice, *, is_enabled: bool) ->
     """Enable or disable a server; return the exit code.
 
     Raises:
-        ConfigError: there is no such server, or the file cannot be written.
+        ConfigError: There is no such server, or the file cannot be written.
     """
     change_config(
         find_holder(name, choice),
@@ -108,7 +108,7 @@ def change_config(before: ConfigText, edit: Callable[[str], str], summary: str) 
         summary: The change in a few words, for the user.
 
     Raises:
-        ConfigError: the changed text is not a valid configuration, or it cannot be written.
+        ConfigError: The changed text is not a valid configuration, or it cannot be written.
     """
     text = edit(before.text)
     shown = escaped(str(before.path.absolute()))
@@ -141,7 +141,7 @@ async def ask_to_add(entries: Mapping[str, Mapping[str, Any]], path: Path) -> bo
     """Return True if the user agrees to add servers, which were shown before, to a configuration.
 
     Raises:
-        ConfigError: there is no terminal to ask at.
+        ConfigError: There is no terminal to ask at.
     """
     if not is_there():
         raise ConfigError("there is no terminal to ask at", "--yes adds what is shown without a question")

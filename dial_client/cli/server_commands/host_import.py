@@ -42,7 +42,7 @@ async def import_servers(
         is_agreed: Import the servers without a question.
 
     Raises:
-        ConfigError: there is no such host, file or server, or there is no terminal to ask at.
+        ConfigError: There is no such host, file or server, or there is no terminal to ask at.
     """
     found = find_servers(source, with_folder=source is not None or not is_agreed)
     before = read_text(find_file(choice))
@@ -75,7 +75,7 @@ def find_servers(source: str | None, *, with_folder: bool = True) -> list[FoundS
         with_folder: Read the files of the working folder too, which may be untrusted.
 
     Raises:
-        ConfigError: there is no such host or file, or a file that was named cannot be read.
+        ConfigError: There is no such host or file, or a file that was named cannot be read.
     """
     folder = Path.cwd()
     if source is not None and source not in {*HostName}:

@@ -19,7 +19,7 @@ async def export_servers(options: Options, names: Sequence[str], to: str) -> int
     """Print servers in the form of another host, without expanding variables. Return the exit code.
 
     Raises:
-        ConfigError: there is no such host or server, or a file is not trusted, and the user cannot be asked.
+        ConfigError: There is no such host or server, or a file is not trusted, and the user cannot be asked.
     """
     if to not in {*HostName}:
         raise ConfigError(f"{to!r} is not a host", did_you_mean(to, HostName) or f"hosts: {', '.join(HostName)}")

@@ -48,8 +48,8 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
     """Print the servers of the registry whose names contain a word; return the exit code.
 
     Raises:
-        ConfigError: the URL of the registry is wrong.
-        RegistryError: the registry cannot be reached, or its response is invalid.
+        ConfigError: The URL of the registry is wrong.
+        RegistryError: The registry cannot be reached, or its response is invalid.
     """
     base = _base(registry)
     answer = await _get(f"{base}/v0.1/servers?search={quote(words, safe='')}&version=latest&limit={LIMIT}", base)
@@ -86,8 +86,8 @@ async def fetch_server(name: str, registry: str | None = None) -> RegistryServer
     """Return the newest version of a server of the registry.
 
     Raises:
-        ConfigError: the registry has no such server, or the URL of the registry is wrong.
-        RegistryError: the registry cannot be reached, or its response is invalid.
+        ConfigError: The registry has no such server, or the URL of the registry is wrong.
+        RegistryError: The registry cannot be reached, or its response is invalid.
     """
     base = _base(registry)
     answer = await _get(f"{base}/v0.1/servers/{quote(name, safe='')}/versions/latest", base, name)

@@ -38,7 +38,7 @@ async def add_server(new: NewServer, choice: ConfigChoice, *, replace: bool) -> 
     """Add a server to a configuration; return the exit code.
 
     Raises:
-        ConfigError: the words describe no server, there is a server of this name, or the file cannot be written.
+        ConfigError: The words describe no server, there is a server of this name, or the file cannot be written.
     """
     write_entry(new.name, entry_of(new), choice, replace=replace)
     return ExitCode.ANSWERED
@@ -48,7 +48,7 @@ async def add_json_entry(name: str, text: str, choice: ConfigChoice, *, replace:
     """Add a server whose entry is JSON to a configuration; return the exit code.
 
     Raises:
-        ConfigError: the text is not a valid entry, there is a server of this name, or the file cannot be written.
+        ConfigError: The text is not a valid entry, there is a server of this name, or the file cannot be written.
     """
     entry = jsonc.read(text, "the entry").value
     if isinstance(entry, dict) and len(entry) == 1 and {"mcpServers", "servers"} & entry.keys():
@@ -65,7 +65,7 @@ def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, re
     """Add an entry to a configuration, and print the change and warnings about the entry.
 
     Raises:
-        ConfigError: the entry is wrong, there is a server of this name, or the file cannot be written.
+        ConfigError: The entry is wrong, there is a server of this name, or the file cannot be written.
     """
     before = read_text(find_file(choice))
     change_config(
@@ -82,7 +82,7 @@ def entry_of(new: NewServer) -> dict[str, Any]:
     """Return the entry of a server, as ``servers.json`` has it.
 
     Raises:
-        ConfigError: the words describe no server.
+        ConfigError: The words describe no server.
     """
     if not new.target:
         raise ConfigError(

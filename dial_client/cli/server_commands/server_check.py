@@ -68,7 +68,7 @@ async def check_server(options: Options, name: str, *, with_call: bool, as_json:
         as_json: Print JSON in place of lines.
 
     Raises:
-        ConfigError: there is no such server, or it is disabled.
+        ConfigError: There is no such server, or it is disabled.
     """
     settings = await settings_of(options, only_server=name)
     server = _find(settings.servers, name)

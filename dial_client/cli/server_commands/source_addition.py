@@ -69,7 +69,7 @@ async def add_source(
         is_agreed: Ask nothing.
 
     Raises:
-        ConfigError: the source has no usable server, or there is no terminal to ask at.
+        ConfigError: The source has no usable server, or there is no terminal to ask at.
     """
     path = find_file(choice)
     server = await _read_source(source, values, is_agreed=is_agreed)

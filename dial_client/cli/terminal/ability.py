@@ -16,7 +16,7 @@ def check_theme(name: str) -> None:
     """Check the name of a theme.
 
     Raises:
-        ConfigError: there is no such theme.
+        ConfigError: There is no such theme.
     """
     names = ["auto", *THEMES]
     if name not in names:

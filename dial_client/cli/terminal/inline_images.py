@@ -79,7 +79,7 @@ def save(image: ImagePart, folder: Path) -> Path | None:
     """Save an image under a hash of its bytes, and return the path; None if it is not valid base64.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     data = _decode(image)
     if data is None:

@@ -117,7 +117,7 @@ class QuestionLine:
         """Show a question, and return its answer: the key, or the line.
 
         Raises:
-            Unanswered: the user pressed Ctrl-C or Ctrl-D.
+            Unanswered: The user pressed Ctrl-C or Ctrl-D.
         """
         from prompt_toolkit.document import Document
 

@@ -140,7 +140,7 @@ class Screen:
             keys: The meaning of each key; ``"\r"`` is Enter.
 
         Raises:
-            Unanswered: the user pressed Ctrl-C or Ctrl-D.
+            Unanswered: The user pressed Ctrl-C or Ctrl-D.
         """
         return await self._ask(Question(question, keys), lines)
 
@@ -153,7 +153,7 @@ class Screen:
             default: The initial text of the line, which the user can edit.
 
         Raises:
-            Unanswered: the user pressed Ctrl-C or Ctrl-D.
+            Unanswered: The user pressed Ctrl-C or Ctrl-D.
         """
         return (await self._ask(Question(question, is_hidden=hidden), (), default)).strip()
 

@@ -21,7 +21,7 @@ async def convert_to_sse(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[
     """Yield the events of a stream as server-sent events. Exception frames become events of the type ``error``.
 
     Raises:
-        ValueError: a frame is damaged.
+        ValueError: A frame is damaged.
     """
     from botocore.eventstream import EventStreamBuffer, ParserError
 

@@ -48,11 +48,11 @@ def normalize_url(url: str, where: str) -> str:
     """Return an address without surrounding white space and trailing slashes.
 
     Args:
-        url: the address.
-        where: the name of the setting, for the error message.
+        url: The address.
+        where: The name of the setting, for the error message.
 
     Raises:
-        ConfigError: the address is not an http or https URL, or contains a password.
+        ConfigError: The address is not an http or https URL, or contains a password.
     """
     url = url.strip().rstrip("/")
     try:
@@ -71,11 +71,11 @@ def normalize_key(key: str, where: str) -> str:
     """Return an API key without surrounding white space, such as a copied line end.
 
     Args:
-        key: the key.
-        where: the name of the setting, for the error message.
+        key: The key.
+        where: The name of the setting, for the error message.
 
     Raises:
-        ConfigError: the key contains a character that is not allowed in a header.
+        ConfigError: The key contains a character that is not allowed in a header.
     """
     key = key.strip()
     if any(not " " <= char < "\x7f" for char in key):
@@ -87,7 +87,7 @@ def parse_ollama_host(host: str) -> str:
     """Return the address in OLLAMA_HOST. As in Ollama, parts may be missing, and 0.0.0.0 means this machine.
 
     Raises:
-        ConfigError: the value is not an address.
+        ConfigError: The value is not an address.
     """
     scheme, colon, _ = host.partition("://")
     usual = {"http": 80, "https": 443}.get(scheme) if colon else 11434

@@ -22,7 +22,7 @@ def make_client(*, is_local: bool, is_secure: bool) -> httpx2.AsyncClient:
         is_secure: True if the endpoint uses TLS. If not, the trust store is not read, which saves 0.1 seconds.
 
     Raises:
-        ProviderError: the environment names a proxy or a trust store that cannot be used.
+        ProviderError: The environment names a proxy or a trust store that cannot be used.
     """
     try:
         return httpx2.AsyncClient(

@@ -36,13 +36,13 @@ class HttpProvider(ABC):
     """A `Provider` over HTTP. The subclass for each API builds its requests and parses its responses.
 
     Args:
-        model: the model's id at the endpoint.
-        endpoint: the address, with its headers.
-        profile: the flags that say how the endpoint deviates from its API.
-        temperature: the temperature, which is sent if the endpoint accepts one; None for the model's default.
-        max_tokens: the most tokens of a reply, also if a request allows more; None for the limit of the profile.
-        name: the provider's name; None for a name built from the API, the model and the host.
-        transport: the transport of requests, whose endpoint replaces `endpoint`; None for an `HttpTransport`.
+        model: The model's id at the endpoint.
+        endpoint: The address, with its headers.
+        profile: The flags that say how the endpoint deviates from its API.
+        temperature: The temperature, which is sent if the endpoint accepts one; None for the model's default.
+        max_tokens: The most tokens of a reply, also if a request allows more; None for the limit of the profile.
+        name: The provider's name; None for a name built from the API, the model and the host.
+        transport: The transport of requests, whose endpoint replaces `endpoint`; None for an `HttpTransport`.
     """
 
     wire: ClassVar[str]
@@ -134,7 +134,7 @@ class HttpProvider(ABC):
         If the connection breaks after the first delta, the reply ends with a `Completion` of `FinishReason.CUT`.
 
         Raises:
-            ProviderError: the endpoint could not be reached, refused the request, or reported an error, or the
+            ProviderError: The endpoint could not be reached, refused the request, or reported an error, or the
                 connection broke before the first delta.
         """
         return self.generate_recorded(request, None)
@@ -207,7 +207,7 @@ class HttpProvider(ABC):
         """Return the request to send after a refusal, and a note that describes the change.
 
         Raises:
-            ProviderError: the refusal itself, if no change of the request can help.
+            ProviderError: The refusal itself, if no change of the request can help.
         """
         if self._adaptation.check_output_refusal(error, request):
             error.code = OUTPUT_FORMAT_UNSUPPORTED
@@ -227,7 +227,7 @@ class HttpProvider(ABC):
         """Yield the body as it arrives.
 
         Raises:
-            StreamBroken: the connection broke before the end of the body.
+            StreamBroken: The connection broke before the end of the body.
         """
         import httpx2
 

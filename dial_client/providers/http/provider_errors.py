@@ -54,11 +54,11 @@ def build_reported_error(
     """Return the error that an endpoint reports in a response body or in a stream event.
 
     Args:
-        endpoint: the endpoint.
-        value: the parsed JSON of the body or event; None if the body is not JSON.
-        status: the HTTP status, if it is an error status.
-        text: the body as bytes, for an error message if it is not JSON.
-        retry_after: seconds that the endpoint asks the client to wait.
+        endpoint: The endpoint.
+        value: The parsed JSON of the body or event; None if the body is not JSON.
+        status: The HTTP status, if it is an error status.
+        text: The body as bytes, for an error message if it is not JSON.
+        retry_after: Seconds that the endpoint asks the client to wait.
     """
     message, code, param, kind = _parse_error(value)
     if status is None and code is not None and code.isdecimal() and 400 <= int(code) < 600:
@@ -113,7 +113,7 @@ def parse_json_response(endpoint: Endpoint, body: bytes, max_length: int) -> Any
     """Return the value of a JSON body.
 
     Raises:
-        ProviderError: the body is not JSON, or longer than `max_length` bytes.
+        ProviderError: The body is not JSON, or longer than `max_length` bytes.
     """
     if len(body) > max_length:
         raise ProviderError(f"{endpoint.host} sent more than {max_length} bytes", code="cut")
@@ -135,7 +135,7 @@ def require_object(value: Any) -> dict[str, Any]:
     """Return the JSON object of a response or an event.
 
     Raises:
-        StreamedError: the value is not an object, or it reports an error (it has ``error``, or its ``object`` or
+        StreamedError: The value is not an object, or it reports an error (it has ``error``, or its ``object`` or
             ``type`` is ``"error"``).
     """
     if isinstance(value, list) and len(value) == 1:

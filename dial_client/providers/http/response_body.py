@@ -31,8 +31,8 @@ class ResponseBodyParser:
     request for a stream with one JSON text of the content type ``text/event-stream``.
 
     Args:
-        max_text: the most bytes of a body that is one JSON text.
-        max_stream: the most bytes of an event stream.
+        max_text: The most bytes of a body that is one JSON text.
+        max_stream: The most bytes of an event stream.
     """
 
     def __init__(self, max_text: int = _MAX_TEXT, max_stream: int = _MAX_STREAM) -> None:
@@ -52,7 +52,7 @@ class ResponseBodyParser:
         """Add bytes, and return the values that are complete now.
 
         Raises:
-            EventTooLong: the body, or one of its events, is longer than the limit.
+            EventTooLong: The body, or one of its events, is longer than the limit.
         """
         self._length += len(data)
         max_length = self._max_text if self._is_text else self._max_stream
@@ -67,7 +67,7 @@ class ResponseBodyParser:
         """Return the remaining values at the end of the body.
 
         Raises:
-            InvalidBody: the body is neither an event stream nor JSON.
+            InvalidBody: The body is neither an event stream nor JSON.
         """
         if self._sse is not None:
             return self._to_values(self._sse.finish())

@@ -46,7 +46,7 @@ class StreamParser(Protocol):
         """Parse the next event, or an unstreamed response.
 
         Raises:
-            StreamedError: the event or the response reports an error.
+            StreamedError: The event or the response reports an error.
         """
         ...
 
@@ -107,11 +107,11 @@ class ResponseStream:
     """One reply, which takes one response, or several if the endpoint pauses.
 
     Args:
-        wire: the API of the responses.
-        parser: the parser of the reply.
-        endpoint: the endpoint that error messages name.
-        notes: the notes for the user, to which problems of the response are added.
-        bodies: receives the body of every response; None if nothing is recorded.
+        wire: The API of the responses.
+        parser: The parser of the reply.
+        endpoint: The endpoint that error messages name.
+        notes: The notes for the user, to which problems of the response are added.
+        bodies: Receives the body of every response; None if nothing is recorded.
     """
 
     wire: str
@@ -184,7 +184,7 @@ class ResponseStream:
         """Return the last deltas of the reply.
 
         Raises:
-            ProviderError: no response contained any part of a reply.
+            ProviderError: No response contained any part of a reply.
         """
         deltas = self.parser.finish(self.notes)
         match deltas[-1]:

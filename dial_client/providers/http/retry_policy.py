@@ -133,11 +133,11 @@ def compute_delay(
     """Return the seconds to wait before the next attempt; None if there is no further attempt.
 
     Args:
-        retry: the class of the last failure.
-        attempts: the number of attempts so far.
-        retry_after: the wait that the endpoint requests, in seconds; None or 0 for no such request.
-        time_left: seconds until the turn's timeout; may be infinite.
-        jitter: a random number from 0 to 1, which spreads the retries of many clients over time.
+        retry: The class of the last failure.
+        attempts: The number of attempts so far.
+        retry_after: The wait that the endpoint requests, in seconds; None or 0 for no such request.
+        time_left: Seconds until the turn's timeout; may be infinite.
+        jitter: A random number from 0 to 1, which spreads the retries of many clients over time.
     """
     if attempts >= retry.attempts:
         return None
@@ -165,7 +165,7 @@ class RetryState:
         """Wait until the request may be sent again.
 
         Raises:
-            ProviderError: the error of the last attempt, if the request must not be sent again.
+            ProviderError: The error of the last attempt, if the request must not be sent again.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
         self._attempts += 1
@@ -204,13 +204,13 @@ async def send_until_accepted(
     """Send a request, retry it as this policy allows, and return the response.
 
     Args:
-        send: the function that sends the request once.
-        host: the endpoint's host name, for notes and logs.
-        notes: receives notes for the user about the waits.
-        on_wait: called before and after each wait of `MIN_REPORTED_WAIT` seconds or more.
+        send: The function that sends the request once.
+        host: The endpoint's host name, for notes and logs.
+        notes: Receives notes for the user about the waits.
+        on_wait: Called before and after each wait of `MIN_REPORTED_WAIT` seconds or more.
 
     Raises:
-        ProviderError: the error of the last attempt.
+        ProviderError: The error of the last attempt.
     """
     retries = RetryState(host, on_wait)
     try:

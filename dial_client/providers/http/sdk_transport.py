@@ -59,9 +59,9 @@ class SdkTransport:
     """A `Transport` that sends requests through a vendor's client, with the retry policy of this package.
 
     Args:
-        load_sdk: the function that imports the SDK of the client.
-        make_client: the function that returns the client; called once, in a worker thread, and again after `aclose`.
-        endpoint: the address that errors name until the client is created, and additional headers of requests.
+        load_sdk: The function that imports the SDK of the client.
+        make_client: The function that returns the client; called once, in a worker thread, and again after `aclose`.
+        endpoint: The address that errors name until the client is created, and additional headers of requests.
         is_owner: True if `aclose` closes the client, because no other code uses it.
     """
 
@@ -79,7 +79,7 @@ class SdkTransport:
         """Import the SDK, create the client, and return both. May be called twice, and in any thread.
 
         Raises:
-            DialError: the client cannot be created with the current settings.
+            DialError: The client cannot be created with the current settings.
         """
         with self._lock:
             if self._loaded is not None:
@@ -154,7 +154,7 @@ class SdkResponse:
     """The response of a vendor's client, read as the bytes of server-sent events or JSON.
 
     Args:
-        stream: the SDK's event stream, which is closed but never iterated.
+        stream: The SDK's event stream, which is closed but never iterated.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -165,7 +165,7 @@ class SdkResponse:
         """Yield the body as it arrives.
 
         Raises:
-            httpx2.HTTPError: the connection broke before the end of the body.
+            httpx2.HTTPError: The connection broke before the end of the body.
         """
         import httpx2
 

@@ -30,7 +30,7 @@ class SSEParser:
     """Splits the bytes of a stream into events, in linear time.
 
     Args:
-        max_event: the most bytes of an event.
+        max_event: The most bytes of an event.
     """
 
     def __init__(self, max_event: int = 32 * 1024 * 1024) -> None:
@@ -47,7 +47,7 @@ class SSEParser:
         """Add bytes, and return the events that are complete now.
 
         Raises:
-            EventTooLong: the current event is longer than the limit.
+            EventTooLong: The current event is longer than the limit.
         """
         if self._after_cr and data:
             self._after_cr = False

@@ -54,7 +54,7 @@ class StreamedResponse(Protocol):
         """Yield the body as it arrives.
 
         Raises:
-            httpx2.HTTPError: the connection broke before the end of the body.
+            httpx2.HTTPError: The connection broke before the end of the body.
         """
         ...
 
@@ -96,7 +96,7 @@ class HttpTransport:
         """Import httpx2, and return its client, which is slow the first time. May be called twice, and in any thread.
 
         Raises:
-            ProviderError: the environment names a proxy or a trust store that cannot be used.
+            ProviderError: The environment names a proxy or a trust store that cannot be used.
         """
         with self._lock:
             client = self._client
@@ -118,14 +118,14 @@ class HttpTransport:
         A failed request is retried according to `retry_policy`.
 
         Args:
-            path: the path with a leading slash, which is appended to the endpoint's address.
-            body: the request body, in JSON.
-            idle_timeout: seconds to wait for each read of the response.
-            notes: receives notes for the user about retries.
-            on_wait: called before and after each wait of a second or more.
+            path: The path with a leading slash, which is appended to the endpoint's address.
+            body: The request body, in JSON.
+            idle_timeout: Seconds to wait for each read of the response.
+            notes: Receives notes for the user about retries.
+            on_wait: Called before and after each wait of a second or more.
 
         Raises:
-            ProviderError: there is no response, or its status is not 2xx.
+            ProviderError: There is no response, or its status is not 2xx.
         """
 
         async def send() -> httpx2.Response | retry_policy.FailedRequest:
@@ -137,11 +137,11 @@ class HttpTransport:
         """Send one GET request for JSON of at most 4 MiB, and return the parsed value.
 
         Args:
-            path: the path with a leading slash, which is appended to the endpoint's address.
-            timeout: seconds for the request and the whole response.
+            path: The path with a leading slash, which is appended to the endpoint's address.
+            timeout: Seconds for the request and the whole response.
 
         Raises:
-            ProviderError: there is no response in time, its status is not 2xx, it is not JSON, or it is too long.
+            ProviderError: There is no response in time, its status is not 2xx, it is not JSON, or it is too long.
         """
         response = await self.fetch("GET", path, timeout=timeout)
         if not 200 <= response.status < 300:
@@ -155,12 +155,12 @@ class HttpTransport:
 
         Args:
             method: ``GET`` or ``POST``.
-            path: the path with a leading slash, which is appended to the endpoint's address.
-            timeout: seconds for the request and the whole response.
-            body: the request body, in JSON; None for no body.
+            path: The path with a leading slash, which is appended to the endpoint's address.
+            timeout: Seconds for the request and the whole response.
+            body: The request body, in JSON; None for no body.
 
         Raises:
-            ProviderError: there is no response in time.
+            ProviderError: There is no response in time.
         """
         with anyio.move_on_after(timeout):
             response = await self._exchange(method, path, body, timeout)

@@ -47,8 +47,8 @@ class HandoffStore:
     """Keeps the latest turns that returned tool calls.
 
     Args:
-        mailbox: shares turns with other processes; None without a database.
-        max_turns: maximum number of turns that are kept, and of turns that are restored in one request.
+        mailbox: Shares turns with other processes; None without a database.
+        max_turns: Maximum number of turns that are kept, and of turns that are restored in one request.
     """
 
     def __init__(self, mailbox: Mailbox | None = None, max_turns: int = MAX_TURNS) -> None:

@@ -56,9 +56,9 @@ class PeerBus:
     Without a database there are no other processes, and nothing is exchanged.
 
     Args:
-        store: the store of the conversations.
-        turns: the running turns of this process.
-        model: the model's current name in the API.
+        store: The store of the conversations.
+        turns: The running turns of this process.
+        model: The model's current name in the API.
     """
 
     def __init__(self, store: ConversationStore, turns: TurnRegistry, model: ServedModel) -> None:

@@ -51,7 +51,7 @@ class PendingRequests:
     """The pending requests and grants of all processes.
 
     Args:
-        peers: exchanges messages with the other processes.
+        peers: Exchanges messages with the other processes.
     """
 
     def __init__(self, peers: PeerBus) -> None:
@@ -80,7 +80,7 @@ class PendingRequests:
         """Return the requests of other processes.
 
         Raises:
-            DialError: the database failed.
+            DialError: The database failed.
         """
         if self._mailbox is None:
             return []
@@ -92,7 +92,7 @@ class PendingRequests:
         """Withdraw a request of this process; return False if another process has answered it.
 
         Raises:
-            DialError: the database failed.
+            DialError: The database failed.
         """
         if request.message_id is None or self._mailbox is None:
             return True
@@ -102,7 +102,7 @@ class PendingRequests:
         """Answer a request of another process; return False if it is already answered or has expired.
 
         Raises:
-            DialError: the database failed.
+            DialError: The database failed.
         """
         if request.message_id is None or self._mailbox is None:
             return False
@@ -113,7 +113,7 @@ class PendingRequests:
         """Return the grants of all processes, without duplicates.
 
         Raises:
-            DialError: the database failed.
+            DialError: The database failed.
         """
         if self._mailbox is None:
             return [*self._granted.values()]
@@ -133,7 +133,7 @@ class PendingRequests:
         """Revoke a grant at all processes.
 
         Raises:
-            DialError: the database failed.
+            DialError: The database failed.
         """
         self._granted.pop(key, None)
         if self._mailbox is not None:

@@ -28,8 +28,8 @@ class RemoteTurns:
     """The turns of other processes.
 
     Args:
-        store: the store that all processes share.
-        peers: exchanges messages with the other processes.
+        store: The store that all processes share.
+        peers: Exchanges messages with the other processes.
     """
 
     def __init__(self, store: SQLStore, peers: PeerBus) -> None:
@@ -41,7 +41,7 @@ class RemoteTurns:
         """Ask the process that runs a conversation's turn to stop it; return False if the process does not respond.
 
         Raises:
-            ConversationNotFound: the conversation does not exist.
+            ConversationNotFound: The conversation does not exist.
         """
         turn, is_running = await self._store.read_turn(conversation_id)
         if not is_running:
@@ -60,7 +60,7 @@ class RemoteTurns:
         """Return the encoded events of a turn after a position, as `stream_turn` does; None if they are not available.
 
         Raises:
-            ConversationNotFound: the conversation does not exist.
+            ConversationNotFound: The conversation does not exist.
         """
         if not (turn.isascii() and turn.isprintable()):
             return None
@@ -125,7 +125,7 @@ def _parse_events(message: Envelope) -> list[tuple[int | None, str]]:
     """Return the positions and encoded events of a message.
 
     Raises:
-        TurnLost: the message is invalid.
+        TurnLost: The message is invalid.
     """
     try:
         events = [(position, text) for position, text in json.loads(message.body)]
@@ -151,7 +151,7 @@ class _LivenessCheck:
         """Record the conversation's running turn, or its last turn, and whether it is running.
 
         Raises:
-            TurnLost: the turn stopped running some time ago and did not report its end.
+            TurnLost: The turn stopped running some time ago and did not report its end.
         """
         now = anyio.current_time()
         if holder == (self._turn, True):

@@ -36,8 +36,8 @@ class TurnPublisher:
     """Reads a turn's events in batches.
 
     Args:
-        turn: the turn.
-        model: the model's name in the API.
+        turn: The turn.
+        model: The model's name in the API.
     """
 
     def __init__(self, turn: TurnHandle, model: str) -> None:

@@ -193,7 +193,7 @@ class OAuthProvider(OAuthClientProvider):
         """Check that the authorization server is the one the client belongs to, and check its token endpoint.
 
         Raises:
-            LoginFailed: the server leads to another authorization server, or the token endpoint is not allowed.
+            LoginFailed: The server leads to another authorization server, or the token endpoint is not allowed.
         """
         metadata = self.context.oauth_metadata
         issuer = str(metadata.issuer) if metadata is not None else self._expected_issuer()
@@ -252,7 +252,7 @@ def parse_redirect(address: str, state: str) -> AuthorizationCodeResult:
     """Parse the URL to which the authorization server redirected the browser (RFC 6749, 4.1.2; RFC 9207).
 
     Raises:
-        LoginFailed: the redirect belongs to another login, has no code, or says that the login was refused.
+        LoginFailed: The redirect belongs to another login, has no code, or says that the login was refused.
     """
     fields = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
     if fields.get("state") != state:

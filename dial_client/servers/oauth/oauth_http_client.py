@@ -51,7 +51,7 @@ class OAuthHttpClient:
         The body of an error response is reduced to OAuth's error fields.
 
         Raises:
-            LoginFailed: the URL is not allowed, nothing answers in time, or the response is too large.
+            LoginFailed: The URL is not allowed, nothing answers in time, or the response is too large.
         """
         addresses = await self._url_policy.resolve_allowed(str(request.url))
         place = to_display(str(request.url))

@@ -25,7 +25,7 @@ class RedirectListener:
     """Listens on 127.0.0.1 while it is entered; `port` 0 selects a free port.
 
     Raises:
-        LoginFailed: on entering, if the port is in use.
+        LoginFailed: On entering, if the port is in use.
     """
 
     def __init__(self, port: int = 0) -> None:

@@ -58,10 +58,10 @@ class ServerAuth:
     """The authorization of one connection to one server.
 
     Args:
-        settings: the server's settings.
-        login: the callback for logins of the user; without it, a request that needs a login raises `LoginFailed`.
-        token_storage: the token storage; None for the default storage.
-        mask: masks the tokens in the server's messages.
+        settings: The server's settings.
+        login: The callback for logins of the user; without it, a request that needs a login raises `LoginFailed`.
+        token_storage: The token storage; None for the default storage.
+        mask: Masks the tokens in the server's messages.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ServerAuth:
         Other responses are returned unchanged.
 
         Raises:
-            LoginFailed: the request needs a login, and the login is not possible or failed.
+            LoginFailed: The request needs a login, and the login is not possible or failed.
         """
         await self._prepare(request)
         tried: set[_Remedy] = set()
@@ -138,7 +138,7 @@ class ServerAuth:
         """Get a token with which the request may succeed.
 
         Raises:
-            LoginFailed: no new token can be obtained.
+            LoginFailed: No new token can be obtained.
         """
         async with self._lock:
             if self._token() != token and _Remedy.CURRENT_TOKEN not in tried:
@@ -218,8 +218,8 @@ class ServerAuth:
         """Run the SDK's flow until it would send the request itself.
 
         Args:
-            request: the request to the server, which is not sent here.
-            challenge: the server's 401 or 403 response to the request; None for a refresh.
+            request: The request to the server, which is not sent here.
+            challenge: The server's 401 or 403 response to the request; None for a refresh.
         """
         flow = self._provider._auth_flow(request)  # noqa: SLF001 (`async_auth_flow` would send the request, too)
         try:

@@ -88,7 +88,7 @@ class TokenStorage:
         """Replace the stored record.
 
         Raises:
-            OSError: the record cannot be written.
+            OSError: The record cannot be written.
         """
         text = json.dumps({name: value for name, value in asdict(record).items() if value is not None})
 

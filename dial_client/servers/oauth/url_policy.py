@@ -87,7 +87,7 @@ def to_browser_url(url: str) -> str:
     """Return a URL with all characters quoted that are special to a shell or a terminal.
 
     Raises:
-        LoginFailed: the URL is not a plain http(s) URL, and must not be opened in a browser.
+        LoginFailed: The URL is not a plain http(s) URL, and must not be opened in a browser.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
@@ -99,8 +99,8 @@ class UrlPolicy:
     """Allows URLs whose hosts are no more private than the server's own host, and trusted origins.
 
     Args:
-        url: the server's URL.
-        trusted: the origins that the user trusts.
+        url: The server's URL.
+        trusted: The origins that the user trusts.
     """
 
     def __init__(self, url: str, trusted: tuple[str, ...] = ()) -> None:
@@ -114,7 +114,7 @@ class UrlPolicy:
         Behind a proxy, the proxy may still be able to resolve the host.
 
         Raises:
-            LoginFailed: the URL is not allowed.
+            LoginFailed: The URL is not allowed.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
@@ -145,7 +145,7 @@ class UrlPolicy:
         """Check that codes and tokens are sent to the issuer's own origin, or to a trusted origin.
 
         Raises:
-            LoginFailed: they would be sent to another origin.
+            LoginFailed: They would be sent to another origin.
         """
         target, own = origin(endpoint), origin(issuer)
         if target != own and target not in self._trusted and _OTHER_TOKEN_ORIGINS.get(own) != target:

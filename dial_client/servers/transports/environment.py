@@ -46,7 +46,7 @@ def child_environment(settings: Mapping[str, str]) -> dict[str, str]:
     of proxies and package indexes.
 
     Args:
-        settings: the variables from the server's settings.
+        settings: The variables from the server's settings.
     """
     inherited = {
         name: _without_user(name.upper(), value)
@@ -76,7 +76,7 @@ def find_program(server: str, command: str, path: str | None, cwd: str | None) -
     folder of this Python interpreter, so that servers in a virtual environment are found without activating it.
 
     Raises:
-        ServerStartError: the program does not exist, or may not be executed.
+        ServerStartError: The program does not exist, or may not be executed.
     """
     if os.path.dirname(command):  # noqa: PTH120 (`Path` drops a leading "./", which means "not from PATH")
         program = Path(cwd or ".", command)

@@ -41,7 +41,7 @@ class LineSplitter:
         """Add bytes, and return the lines that are complete now, without their line feeds.
 
         Raises:
-            LineTooLong: a line, complete or not, is longer than `max_bytes`.
+            LineTooLong: A line, complete or not, is longer than `max_bytes`.
         """
         first, *following = chunk.split(b"\n")
         self._add(first)

@@ -51,8 +51,8 @@ class ResponseRepairer:
     """Matches responses to requests, and repairs and masks them.
 
     Args:
-        note: is called with a note about each item that is left out.
-        mask: masks the server's secrets.
+        note: Is called with a note about each item that is left out.
+        mask: Masks the server's secrets.
     """
 
     def __init__(self, note: AddNote, mask: SecretMask | None = None) -> None:
@@ -169,8 +169,8 @@ def cut_parts(kind: str, result: dict[str, Any]) -> None:
     """Cut a resource's ``contents`` or a prompt's ``messages`` to `MAX_BLOCKS`, and add a part that says so.
 
     Args:
-        kind: the member to cut: ``contents`` or ``messages``.
-        result: the result, which is changed.
+        kind: The member to cut: ``contents`` or ``messages``.
+        result: The result, which is changed.
     """
     parts = result.get(kind)
     if not isinstance(parts, list) or len(parts) <= MAX_BLOCKS:
@@ -202,11 +202,11 @@ class RepairingTransport:
     """A transport around another one, which repairs, masks and limits the incoming messages.
 
     Args:
-        inner: the wrapped transport.
-        repairer: repairs and masks the incoming messages.
-        limiter: drops incoming messages above the rate limit.
-        on_end: is called when the incoming stream ends.
-        on_error: is awaited with the error that closes the transport, before closing begins.
+        inner: The wrapped transport.
+        repairer: Repairs and masks the incoming messages.
+        limiter: Drops incoming messages above the rate limit.
+        on_end: Is called when the incoming stream ends.
+        on_error: Is awaited with the error that closes the transport, before closing begins.
     """
 
     def __init__(

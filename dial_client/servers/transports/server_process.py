@@ -35,11 +35,11 @@ class ServerProcess:
     """A process that leads its own process group. The constructor starts it.
 
     Args:
-        settings: the server's settings.
-        mask: masks secrets on standard error; None for a mask of the secrets in the settings.
+        settings: The server's settings.
+        mask: Masks secrets on standard error; None for a mask of the secrets in the settings.
 
     Raises:
-        ServerStartError: the command or folder does not exist, or the command cannot be executed.
+        ServerStartError: The command or folder does not exist, or the command cannot be executed.
     """
 
     def __init__(self, settings: ServerSettings, mask: SecretMask | None = None) -> None:
@@ -71,7 +71,7 @@ class ServerProcess:
         """Write to standard input; wait while the process does not read.
 
         Raises:
-            OSError: standard input is closed.
+            OSError: Standard input is closed.
         """
         rest = memoryview(data)
         while rest and self._stdin_open:

@@ -35,9 +35,9 @@ class StdioTransport:
     """A transport for `mcp.Client`: opens the streams, and on exit ends the process and its process group.
 
     Args:
-        process: the running server process.
-        note: is called at most once, if the server writes lines that are not messages; they are skipped.
-        max_message_bytes: maximum bytes of a message.
+        process: The running server process.
+        note: Is called at most once, if the server writes lines that are not messages; they are skipped.
+        max_message_bytes: Maximum bytes of a message.
     """
 
     def __init__(

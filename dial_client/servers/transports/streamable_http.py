@@ -55,7 +55,7 @@ class _AuthenticatedClient(httpx2.AsyncClient):
         """Send a request as `httpx2.AsyncClient.send` does.
 
         Raises:
-            transport_errors.AuthenticationFailed: the request could not be authorized.
+            transport_errors.AuthenticationFailed: The request could not be authorized.
         """
         plain: Send = partial(super().send, **options)
         try:
@@ -178,9 +178,9 @@ class ReportingClient(_AuthenticatedClient):
     """The client for HTTP+SSE, where responses arrive on another stream: a failed POST ends the connection.
 
     Args:
-        settings: the server's settings.
-        server_auth: authorizes requests; None if the configuration supplies the authorization.
-        on_failure: is called with the reason when a POST failed.
+        settings: The server's settings.
+        server_auth: Authorizes requests; None if the configuration supplies the authorization.
+        on_failure: Is called with the reason when a POST failed.
     """
 
     def __init__(
@@ -240,10 +240,10 @@ class SSETransport:
     """A transport for `mcp.Client` over HTTP+SSE.
 
     Args:
-        settings: the server's settings.
-        on_failure: is called with the reason when a message cannot be sent.
-        login: the callback for logins of the user; None if nobody can log in.
-        mask: masks tokens in the server's messages.
+        settings: The server's settings.
+        on_failure: Is called with the reason when a message cannot be sent.
+        login: The callback for logins of the user; None if nobody can log in.
+        mask: Masks tokens in the server's messages.
     """
 
     def __init__(

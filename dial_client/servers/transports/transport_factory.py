@@ -57,12 +57,12 @@ def transports_for(
     For a URL, streamable HTTP is tried first, then HTTP+SSE (MCP specification, "Backwards Compatibility").
 
     Args:
-        settings: the server's settings.
-        login: the callback for logins of the user to a server behind a URL; None if nobody can log in.
-        mask: masks secrets in the server's output; None for a mask of the secrets in the settings.
+        settings: The server's settings.
+        login: The callback for logins of the user to a server behind a URL; None if nobody can log in.
+        mask: Masks secrets in the server's output; None for a mask of the secrets in the settings.
 
     Raises:
-        ServerStartError: the server's process cannot be started.
+        ServerStartError: The server's process cannot be started.
     """
     mask = mask or SecretMask.of(settings)
     if settings.transport is Transport.STDIO:

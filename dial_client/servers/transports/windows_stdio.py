@@ -28,7 +28,7 @@ class WindowsStdioTransport:
     """A transport for `mcp.Client`. Entering it starts the process.
 
     Raises:
-        ServerStartError: on entering, if the command does not exist or cannot be executed.
+        ServerStartError: On entering, if the command does not exist or cannot be executed.
     """
 
     def __init__(self, settings: ServerSettings, stderr: StderrTail) -> None:
