@@ -19,7 +19,7 @@ NPM = build/npm/installed
 SUITE = build/conformance/installed
 ATTACK = build/attack/installed
 # Tests wait more than they compute: several at once, those of one file one after the other.
-JOBS ?= 5
+JOBS ?= 6
 # Each worker and each child process of a test would compile again what is not kept.
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?

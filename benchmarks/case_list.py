@@ -13,6 +13,7 @@ from benchmarks.through_sdk import SdkStart, SdkTurns
 def all_cases(*, smoke: bool = False) -> dict[str, Case]:
     """Return the cases by name. The cases of a smoke run do the same on a smaller scale."""
     scale = 10 if smoke else 1
+    servers = 2 if smoke else 10
     tools = server_entries(4, tools=50 // scale)
     child = {"answer_ms": "to answer ms", "exit_ms": "to exit ms", "cpu_ms": "CPU ms"}
     return {
@@ -30,7 +31,7 @@ def all_cases(*, smoke: bool = False) -> dict[str, Case]:
         "shown": ShownOnScreen("a chunk each 20 ms, to the screen: Markdown | --plain", 500 // scale, 20),
         "tools": Turns(f"5 rounds, {200 // scale} tools of 4 servers", Script(rounds=5), tools),
         "tools-start": Start(f"4 servers, {200 // scale} tools: start", tools),
-        "start": Start("10 servers of 0.3 s each: start", server_entries(10, start_delay=0.3 / scale)),
+        "start": Start(f"{servers} servers of 0.3 s each: start", server_entries(servers, start_delay=0.3 / scale)),
         "turns": Turns(f"{50 // scale} turns at once, 1 round", Script(rounds=1), at_once=50 // scale),
         "kept": Kept(f"{200 // scale} conversations, 3 rounds: SQLite | no store", Script(3), at_once=200 // scale),
         "idle": Idle("an idle conversation, 3 rounds: kept | a list", Script(3), count=100 // scale),

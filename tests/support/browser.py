@@ -98,8 +98,7 @@ class Browser:
         """The pages and frames by their sessions."""
         self._contexts: list[str] = []
         """The browser contexts; the first is used again after each test, which saves a fifth of a short test's work."""
-        self._has_tabs = False
-        """True if the first context has open tabs."""
+        self._has_tabs = False  # in the first context
         self._lock = threading.Lock()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
