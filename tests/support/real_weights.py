@@ -1,6 +1,7 @@
 """The mark of tests in which the embedded model answers with its real weights.
 
-They take minutes, and fetch 490 MB: `.ci/run` sets ``DIAL_TEST_ANSWERS`` and runs them once, after the demo.
+They take minutes, and fetch 490 MB: they run with ``DIAL_TEST_ANSWERS=1``. `.ci/run` runs those without a browser once,
+after the demo.
 """
 
 from __future__ import annotations
