@@ -96,7 +96,7 @@ def test_code_is_coloured_and_remains_text(chromium: Browser, tmp_path: Path) ->
         assert tab.run("document.querySelectorAll('.answer :is(script, img)').length") == 0
 
 
-def test_slow_code_stays_plain_and_the_next_block_is_coloured(chromium: Browser, tmp_path: Path) -> None:
+def test_slow_code_does_not_prevent_the_colours_of_the_next_block(chromium: Browser, tmp_path: Path) -> None:
     with answered(chromium, tmp_path, SLOW) as tab:
         tab.until("document.querySelectorAll('pre code')[1].querySelector('.code-attribute')")
         assert tab.run("document.querySelector('pre code').textContent.length") == 59_700
