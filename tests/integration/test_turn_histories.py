@@ -152,7 +152,7 @@ async def play(story: Story, limits: Limits) -> Ending:
             added, reason = tuple(error.messages), None
         model.start_later_turns()
         history = (SYSTEM, QUESTION, *added)
-        later = await dial.run((*history, NEXT))
+        later = await dial.run((*history, NEXT), limits=Limits())  # the story's time limit may be over before an answer
     return Ending(history, reason, seen, later.text)
 
 

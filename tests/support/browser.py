@@ -97,8 +97,7 @@ class Browser:
         self._tabs: dict[str, Tab] = {}
         """The pages and frames by their sessions."""
         self._contexts: list[str] = []
-        """The browser contexts; the first is used again after each test, which saves a fifth of a short test's work."""
-        self._has_tabs = False  # in the first context
+        """The browser contexts of the open tabs."""
         self._lock = threading.Lock()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -123,10 +122,9 @@ class Browser:
 
     def tab(self, **media: str) -> Tab:
         """Open a tab with separate storage, for a user with media preferences (``prefers_color_scheme="dark"``)."""
-        if self._has_tabs or not self._contexts:
-            self._contexts.append(self.call("Target.createBrowserContext")["browserContextId"])
-        self._has_tabs = True
-        return self.open_tab(self._contexts[-1], media)
+        context = self.call("Target.createBrowserContext")["browserContextId"]
+        self._contexts.append(context)
+        return self.open_tab(context, media)
 
     def open_tab(self, context: str, media: dict[str, str]) -> Tab:
         """Open a tab in a browser context."""
@@ -139,25 +137,9 @@ class Browser:
 
     def close_tabs(self) -> None:
         """Close all tabs, and delete their storage."""
-        while len(self._contexts) > 1:
+        while self._contexts:
             self.call("Target.disposeBrowserContext", browserContextId=self._contexts.pop())
-        for context in self._contexts:
-            pages = [
-                target
-                for target in self.call("Target.getTargets")["targetInfos"]
-                if (target["type"], target.get("browserContextId")) == ("page", context)
-            ]
-            for page in pages:
-                self._clear_storage(page)
-            for page in pages:
-                self.call("Target.closeTarget", targetId=page["targetId"])
-        self._has_tabs = False
         self._tabs.clear()
-
-    def _clear_storage(self, page: dict[str, Any]) -> None:
-        origin = "/".join(page["url"].split("/")[:3])
-        session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
-        self.call("Storage.clearDataForOrigin", session, origin=origin, storageTypes="all")
 
     def ended(self) -> None:
         """Wait until the browser has closed its pipe."""
