@@ -18,6 +18,7 @@ from tests.support.web_page import (
     SDK,
     assert_harmless,
     fetch_conversation,
+    find_frame,
     open_page,
     read_text,
     send_message,
@@ -47,23 +48,11 @@ def app_page(browser: Browser, folder: Path, *replies: Any) -> Iterator[tuple[Ta
         yield open_page(browser, address), address
 
 
-def open_app(tab: Tab, ready: str, number: int = 0) -> Tab:
-    """Return the frame of an app in a tab by its index, after a condition has become true in it."""
-    for _ in range(200):
-        tab.run("new Promise((resolve) => setTimeout(resolve, 50))")
-        if len(tab.frames) > number:
-            break
-    frame = tab.frames[number]
-    frame.call("Runtime.enable")
-    frame.until(ready)
-    return frame
-
-
 def test_an_app_shows_its_result_and_calls_approved_tools_of_its_server(chromium: Browser, tmp_path: Path) -> None:
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.") as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)
-        frame = open_app(tab, "find('count').textContent === '3'")
+        frame = find_frame(tab, "find('count').textContent === '3'")
         assert frame.run("origin") == "null"
         assert frame.run("messages.map(({method}) => method).filter(Boolean)") == [
             "ui/notifications/tool-input",
@@ -99,18 +88,18 @@ def test_an_app_reappears_after_a_reload_and_closes_with_its_conversation(chromi
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.") as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)
-        open_app(tab, "find('count').textContent === '3'")
+        frame = find_frame(tab, "find('count').textContent === '3'")
         tab.reload()
-        open_app(tab, "find('count').textContent === '3'", 1)
+        frame = find_frame(tab, "find('count').textContent === '3'", after=frame)
         tab.click("#new")
         tab.until("!document.querySelector('.app-frame')")
         assert tab.run("frames.length") == 0
         tab.click(".conversations a")
-        frame = open_app(tab, "find('count').textContent === '3'", 2)
+        frame = find_frame(tab, "find('count').textContent === '3'", after=frame)
         tab.click(".app-head .icon-button")
         tab.until("!document.querySelector('.app-frame')")
         tab.click(".app-body .button")
-        frame = open_app(tab, "find('count').textContent === '3'", 3)
+        frame = find_frame(tab, "find('count').textContent === '3'", after=frame)
         assert frame.run("messages.length") > 0
         assert_harmless(tab, address)
 
@@ -119,7 +108,7 @@ def test_messages_and_links_of_an_app_need_a_click_by_the_user(chromium: Browser
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "More of it.") as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)
-        frame = open_app(tab, "find('count').textContent === '3'")
+        frame = find_frame(tab, "find('count').textContent === '3'")
         frame.run("find('say').click()")
         assert "apps wants to send this message" in read_text(tab, ".app-consent")
         assert read_text(tab, ".app-consent pre") == "Tell me more about 3"
@@ -152,7 +141,7 @@ def test_an_app_that_needs_other_origins_opens_after_approval(chromium: Browser,
         assert "http://127.0.0.1:*, https://api.evil.test, https://cdn.evil.test" in read_text(tab, ".app-body p")
         assert tab.frames == []
         tab.click(".app-body .button")
-        frame = open_app(tab, "document.title === 'Counter'")
+        frame = find_frame(tab, "document.title === 'Counter'")
         frame.run(f"fetch('{stranger.url}/declared', {{mode: 'no-cors'}}).then(() => 1)")
         assert stranger.received == ["GET /declared HTTP/1.1"]
         policy = tab.run(f"fetch({APP}.src).then(({{headers}}) => headers.get('content-security-policy'))")
@@ -178,9 +167,8 @@ def test_a_hostile_app_reads_nothing_sends_nothing_and_calls_nothing(chromium: B
     with NetworkListener() as stranger, app_page(chromium, tmp_path, calls, SECRET) as (tab, address):
         send_message(tab, SECRET)
         tab.until(DONE)
-        open_app(tab, "document.title", 0)
-        open_app(tab, "document.title", 1)
-        frame = next(frame for frame in tab.frames if frame.run("document.title") == "Hostile")
+        find_frame(tab, "document.title === 'Counter'")
+        frame = find_frame(tab, "document.title === 'Hostile'")
         home = address.partition("/#")[0]
         frame.run(f"attack({json.dumps(stranger.url)}, {json.dumps(home)}); void 0")
         frame.until("outcomes.done")
@@ -195,27 +183,27 @@ def test_a_hostile_app_reads_nothing_sends_nothing_and_calls_nothing(chromium: B
         assert tab.run("document.querySelectorAll('.request, .toast').length") == 0
         assert tab.dialogs == []
         # Navigating the frame or a nested frame ends the app.
-        for number, escape in enumerate(ESCAPES, 2):
+        for escape in ESCAPES:
             frame.run(f"setTimeout(() => {{ {escape.format(stranger.url)} }}, 0); void 0")
             tab.run("new Promise((resolve) => setTimeout(resolve, 500))")
             assert stranger.received == []
             tab.run("document.querySelectorAll('.app-head .icon-button')[1].click()")
             tab.until("document.querySelectorAll('.app-frame').length === 1")
             tab.click(".app-body > .button")
-            frame = open_app(tab, "document.title === 'Hostile'", number)
+            frame = find_frame(tab, "document.title === 'Hostile'", after=frame)
 
 
 def test_an_app_that_navigates_its_frame_keeps_its_content_security_policy(chromium: Browser, tmp_path: Path) -> None:
     with NetworkListener() as stranger, app_page(chromium, tmp_path, call("show_hostile"), "Done.") as (tab, _):
         send_message(tab, "Go")
         tab.until(DONE)
-        frame = open_app(tab, "document.title === 'Hostile'")
+        frame = find_frame(tab, "document.title === 'Hostile'")
         tab.run(f"void (window.first = {APP})")
         query = f"?connect={stranger.url}"
         frame.run(f"setTimeout(() => {{ location.search = {json.dumps(query)} }}, 0); void 0")
         tab.until("[...document.querySelectorAll('.app-frame')].find((frame) => frame !== first)")
         tab.run("new Promise((resolve) => setTimeout(resolve, 500))")
-        frame = open_app(tab, "document.title === 'Hostile' && !location.search", 1)
+        frame = find_frame(tab, "document.title === 'Hostile' && !location.search", after=frame)
         assert (
             frame.run(f"fetch('{stranger.url}/stolen', {{mode: 'no-cors'}}).then(() => '', () => 'refused')")
             == "refused"
@@ -227,11 +215,11 @@ def test_a_flooding_app_is_closed_and_a_hanging_app_does_not_block_the_page(chro
     with app_page(chromium, tmp_path, call("show_hostile"), "Done.", "Still here.") as (tab, _):
         send_message(tab, "Go")
         tab.until(DONE)
-        frame = open_app(tab, "document.title")
+        frame = find_frame(tab, "document.title")
         frame.run("setInterval(() => { for (let i = 0; i < 1000; i++) send({method: 'x'}); }, 1); void 0")
         tab.until("document.querySelector('.app-body p')?.textContent.includes('too many messages')")
         tab.click(".app-body .button")
-        frame = open_app(tab, "document.title", 1)
+        frame = find_frame(tab, "document.title", after=frame)
         frame.run("setTimeout(() => { for (;;); }, 10); void 0")
         send_message(tab, "And now?")
         tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'Still here.'")
@@ -245,7 +233,7 @@ def test_an_app_fits_narrow_and_wide_windows(chromium: Browser, tmp_path: Path, 
         tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
         send_message(tab, "Count")
         tab.until(DONE)
-        frame = open_app(tab, "find('count').textContent === '3'")
+        frame = find_frame(tab, "find('count').textContent === '3'")
         frame.run("find('say').click()")
         tab.until("document.querySelector('.app-consent pre')")
         for width in (320, 768, 1440):
@@ -265,7 +253,7 @@ def test_the_context_of_an_app_is_sent_with_the_next_message_as_foreign_text(chr
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "Seen.", "Later.") as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)
-        frame = open_app(tab, "find('count').textContent === '3'")
+        frame = find_frame(tab, "find('count').textContent === '3'")
         assert frame.run("host.hostCapabilities.updateModelContext") == {"text": {}, "structuredContent": {}}
         for _ in range(2):
             frame.run("find('last').textContent = ''; find('remember').click()")
@@ -274,7 +262,7 @@ def test_the_context_of_an_app_is_sent_with_the_next_message_as_foreign_text(chr
         tab.reload()
         tab.until(f"{DONE} && {CHIP}")
         assert tab.run(f"{CHIP}.querySelector('pre').textContent") == REMEMBERED
-        frame = open_app(tab, "find('count').textContent === '3'", 1)
+        frame = find_frame(tab, "find('count').textContent === '3'", after=frame)
         frame.run("find('remember').click()")
         frame.until("find('last').textContent === '{}'")
         assert tab.run("document.querySelectorAll('#contexts .context').length") == 1, "only the last one counts"
@@ -299,7 +287,7 @@ def test_a_removed_context_is_not_sent_and_its_app_cannot_add_another(chromium: 
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "Nothing.") as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)
-        frame = open_app(tab, "find('count').textContent === '3'")
+        frame = find_frame(tab, "find('count').textContent === '3'")
         frame.run("find('remember').click()")
         tab.click("#contexts .icon-button")
         tab.until(f"!{CHIP} && document.activeElement.id === 'message'")
@@ -320,7 +308,7 @@ def test_a_context_is_queued_with_its_message(chromium: Browser, tmp_path: Path)
     with app_page(chromium, tmp_path, *replies) as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)
-        frame = open_app(tab, "find('count').textContent === '3'")
+        frame = find_frame(tab, "find('count').textContent === '3'")
         send_message(tab, "Echo")
         tab.until("document.querySelector('.request .primary')")
         frame.run("find('remember').click()")
@@ -338,7 +326,7 @@ def test_a_message_of_an_app_includes_its_context(chromium: Browser, tmp_path: P
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "Both.") as (tab, address):
         send_message(tab, "Count")
         tab.until(DONE)
-        frame = open_app(tab, "find('count').textContent === '3'")
+        frame = find_frame(tab, "find('count').textContent === '3'")
         frame.run("find('remember').click(); find('say').click()")
         accept = "document.querySelector('.app-consent .primary')?.click()"
         tab.until(f"({accept}, document.querySelectorAll('.user').length === 2)")

@@ -19,14 +19,14 @@ from dial_client.serve.cluster.topics import turn_events_topic as events_of
 from dial_client.serve.sse_response import encode_end
 from dial_client.sinks import sse_encoder
 from dial_client.stores.sql_store import SQLStore
-from tests.e2e.test_page_apps import call, open_app
+from tests.e2e.test_page_apps import call
 from tests.integration.test_human_input import CALL, Pen, stream_chat
 from tests.integration.test_serve_cluster import next_text, two
 from tests.support.browser import Browser, Tab
 from tests.support.http_service import TOKEN
 from tests.support.program import LONG
 from tests.support.servers.app_server import build
-from tests.support.web_page import DONE, assert_harmless, open_page, open_relay, read_text, send_message
+from tests.support.web_page import DONE, assert_harmless, find_frame, open_page, open_relay, read_text, send_message
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]
 
@@ -158,7 +158,7 @@ async def test_a_turn_at_a_peer_can_be_followed_approved_and_stopped(chromium: B
                 tab.until, "document.querySelector('.request h2')?.textContent.endsWith('run show_counter')"
             )
             await in_browser(tab.click, ".request .primary")
-            await in_browser(open_app, tab, "find('count').textContent === '3'")
+            await in_browser(find_frame, tab, "find('count').textContent === '3'")
             await in_browser(
                 tab.until, "document.querySelector('.answer .prose:last-of-type')?.textContent === 'And so'"
             )

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.browser import Browser, BrowserError, Tab
-from tests.support.web_page import DONE, assert_harmless, open_page, send_message, serve_page
+from tests.support.browser import Browser
+from tests.support.web_page import DONE, assert_harmless, find_frame, open_page, send_message, serve_page
 
 pytestmark = pytest.mark.once
 
@@ -31,26 +31,6 @@ def examples() -> dict[str, Any]:
         name: {"command": NODE, "args": [str(program), "--stdio"], "autoApprove": ["*"]}
         for name, program in SERVERS.items()
     }
-
-
-def find_frame(tab: Tab, condition: str) -> Tab:
-    """Return the frame where a condition becomes true."""
-    wait = "new Promise((resolve) => setTimeout(resolve, 100))"
-    for _ in range(300):
-        for frame in tab.frames:
-            if ask(frame, f"Boolean({condition})"):
-                return frame
-        tab.run(wait)
-    texts = [ask(frame, "document.body.innerText.slice(0, 500)") for frame in tab.frames]
-    raise AssertionError(f"true in no frame: {condition}\n{texts}")
-
-
-def ask(frame: Tab, script: str) -> Any:
-    """Return the value of an expression, or None if the frame ends or is loading, and does not answer."""
-    try:
-        return frame.run(script, within=2)
-    except BrowserError:
-        return None
 
 
 CALLS = [

@@ -10,12 +10,12 @@ import pytest
 from anyio import to_thread
 
 from tests.e2e.test_page_apps import SERVER as APP_SERVER
-from tests.e2e.test_page_apps import call, open_app
+from tests.e2e.test_page_apps import call
 from tests.e2e.test_page_composer import books, write
 from tests.support.browser import Browser
 from tests.support.program import python_server
 from tests.support.temporary_stores import database_url, needs_postgres
-from tests.support.web_page import assert_harmless, open_page, send_message, serve_page
+from tests.support.web_page import assert_harmless, find_frame, open_page, send_message, serve_page
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]
 
@@ -111,12 +111,12 @@ def open_stored_app(chromium: Browser, url: str, folder: Path) -> None:
         first = open_page(chromium, first_url)
         send_message(first, "Count")
         first.until(STORED)
-        open_app(first, "find('count').textContent === '3'")
+        find_frame(first, "find('count').textContent === '3'")
         place = first.run("location.hash")
     with serve_page(folders[1], [], servers, *options) as second_url:
         second = open_page(chromium, second_url)
         second.run(f"location.hash = {json.dumps(place)}")
-        frame = open_app(second, "find('count').textContent === '3'")
+        frame = find_frame(second, "find('count').textContent === '3'")
         frame.run("find('more').click()")
         second.click(".request .primary")
         frame.until("find('count').textContent === '1'")  # the server of the second process has a new counter

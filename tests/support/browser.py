@@ -42,8 +42,8 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-background-networking",
     "--disable-dev-shm-usage",
-    # Without this flag, each profile starts two renderers for suggestions of the address bar.
-    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup",
+    # Each profile would start two renderers for suggestions of the address bar, and each page a spare one.
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,SpareRendererForSitePerProcess",
     "--force-color-profile=srgb",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
@@ -169,6 +169,8 @@ class Browser:
                 tab.handle_event(method, params)
 
     def _end_session(self, session: str) -> None:
+        if (ended := self._tabs.get(session)) is not None:
+            ended.has_ended = True
         # The browser does not answer the commands of a page that ended.
         with self._lock:
             numbers = [number for number, (owner, _) in self._waiting.items() if owner == session]
@@ -192,6 +194,8 @@ class Tab:
         """The messages of ``alert`` and similar dialogs."""
         self.frames: list[Tab] = []
         """The frames that run in separate processes, in the order of their start, including ended frames."""
+        self.has_ended = False
+        """True for a frame that was removed or got another process."""
 
     def prepare(self, media: dict[str, str]) -> None:
         """Enable all events and set the user's preferences."""

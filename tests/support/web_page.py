@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.support.browser import Browser, Tab
+from tests.support.browser import Browser, BrowserError, Tab
 from tests.support.program import HERE, LONG, environment, python_server, start_dial_chat, write_config
 
 SDK = HERE / "servers" / "sdk.py"
@@ -150,6 +150,27 @@ def send_message(tab: Tab, text: str) -> None:
     tab.click("#message")
     tab.type(text)
     tab.press("Enter")
+
+
+def find_frame(tab: Tab, condition: str, after: Tab | None = None) -> Tab:
+    """Return the frame of an app where a condition becomes true, if `after` is given one that began after it."""
+    for _ in range(300):
+        began = tab.frames.index(after) + 1 if after else 0
+        for frame in tab.frames[began:]:
+            if not frame.has_ended and _ask(frame, f"Boolean({condition})"):
+                frame.call("Runtime.enable")
+                return frame
+        tab.run("new Promise((resolve) => setTimeout(resolve, 100))")
+    texts = [_ask(frame, "document.body.innerText.slice(0, 500)") for frame in tab.frames if not frame.has_ended]
+    raise AssertionError(f"true in no frame: {condition}\n{texts}")
+
+
+def _ask(frame: Tab, script: str) -> Any:
+    # A frame that ends, loads or hangs does not answer.
+    try:
+        return frame.run(script, within=2)
+    except BrowserError:
+        return None
 
 
 def fetch_conversation(tab: Tab) -> Any:
