@@ -108,6 +108,22 @@ def test_servers_are_added_disabled_and_removed_with_permission_of_the_operator(
         assert_harmless(tab, address)
 
 
+def test_a_failed_refresh_keeps_the_servers_and_the_focus(chromium: Browser, tmp_path: Path) -> None:
+    with serve_page(tmp_path, ["Hello."], two_servers(), "--allow-admin") as address:
+        tab = open_page(chromium, address)
+        tab.click("#servers-button")
+        tab.until("document.querySelectorAll('.server[data-state=ready]').length === 2")
+        tab.run("document.querySelector('[aria-label=\"Remove library\"]').focus()")
+        focus = "document.activeElement.getAttribute('aria-label') === 'Remove library'"
+        tab.run("window.loaded = window.fetch; window.fetch = () => Promise.reject(new TypeError('no network')); 0")
+        tab.until(f"document.querySelector('#servers-list > .failed') && {focus}")
+        assert tab.run("document.querySelectorAll('.server').length") == 2
+        tab.run("window.fetch = window.loaded; 0")
+        tab.until(f"!document.querySelector('#servers-list > .failed') && {focus}")
+        tab.console_errors = [error for error in tab.console_errors if "no network" not in error]
+        assert_harmless(tab, address)
+
+
 def test_only_a_click_beside_the_panel_closes_it(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, ["Hello."], {}) as address:
         tab = open_page(chromium, address)

@@ -89,12 +89,11 @@ export class ServersPanel {
     this.#timeout = setTimeout(() => this.refresh(), milliseconds);
   }
 
-  /** Load the servers and tools. An error is shown in the panel only. */
+  /** Load the servers and tools. An error is shown in the panel only, above what was loaded before. */
   async refresh() {
     try {
-      const paths = ["servers", "tools"];
-      const responses = await Promise.all(paths.map((path) => this.#api.fetchJson("GET", path)));
-      const [{ servers, can_change: canChange }, { tools }] = responses;
+      const [{ servers, can_change: canChange }, { tools }] =
+        await Promise.all(["servers", "tools"].map((path) => this.#api.fetchJson("GET", path)));
       this.tools = new Map(tools.map((tool) => [tool.name, tool.server]));
       this.#toolsByServer = groupByServer(tools);
       this.#changes = canChange ? await this.#loadChanges() : null;
@@ -104,7 +103,7 @@ export class ServersPanel {
       if (servers.some(({ state }) => state === "starting" || state === "restarting")) this.refreshSoon(REFRESH_INTERVAL);
     } catch (error) {
       this.#rendered = "";
-      this.#show(() => [el("p.failed", {}, describeError(error))]);
+      this.#show(() => [el("p.failed", {}, describeError(error)), ...this.#list.querySelectorAll("article")]);
     }
   }
 
@@ -158,11 +157,7 @@ export class ServersPanel {
       this.#renderTools(server, open),
       this.#resources.render(name, open),
       this.#renderLogs(server, open),
-      this.#renderStderr(server, open));
-  }
-
-  #renderStderr({ name, stderr }, open) {
-    return renderLines(`${name}:errors`, open, translate("servers.errors"), stderr ?? []);
+      renderLines(`${name}:errors`, open, translate("servers.errors"), server.stderr ?? []));
   }
 
   #renderLogs({ name, logs }, open) {
