@@ -36,14 +36,17 @@ from typing import Any, AnyStr, NoReturn, cast
 ROOT = Path(__file__).resolve().parents[2]
 CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
 PACKAGES = (
-    *("anyio._backends._asyncio", "httpx2", "mcp.client.streamable_http", "mcp.server.mcpserver", "mcp.server.stdio"),
-    *("prompt_toolkit.shortcuts", "pydantic", "rich", "sqlalchemy.ext.asyncio", "starlette.applications"),
+    *("aiosqlite", "anyio._backends._asyncio", "httpx2", "jsonschema_rs", "markdown_it", "mcp.client.streamable_http"),
+    *("mcp.server.mcpserver", "mcp.server.stdio", "openai", "prompt_toolkit.shortcuts", "pydantic", "pygments.lexers"),
+    *("rich.console", "sqlalchemy.dialects.sqlite.aiosqlite", "sqlalchemy.ext.asyncio", "starlette.applications"),
     *("starlette.routing", "typer", "uvicorn"),
 )
 """What programs import of other packages; a package that is not there is left to the program."""
 MODULES = (
-    *("dial_client.cli.one_shot", "dial_client.cli.repl", "dial_client.cli.serve_command"),
-    *("dial_client.providers.chat_api", "dial_client.servers.transports.stdio"),
+    *("dial_client.cli.commands", "dial_client.cli.conversation_loop", "dial_client.cli.conversations_command"),
+    *("dial_client.cli.one_shot", "dial_client.cli.prompt_input", "dial_client.cli.repl"),
+    *("dial_client.cli.serve_command", "dial_client.cli.tool_commands", "dial_client.providers.chat_api"),
+    *("dial_client.providers.scripted", "dial_client.servers.transports.stdio"),
     *("dial_client.servers.transports.streamable_http", "dial_client.stores.sql_store"),
 )
 """What `dial-chat` imports of this package, with all that these modules import: importing has no other effect."""
