@@ -104,6 +104,35 @@ def test_an_app_reappears_after_a_reload_and_closes_with_its_conversation(chromi
         assert_harmless(tab, address)
 
 
+GATE = """(() => {
+  const load = window.fetch, opened = new Promise((resolve) => { window.openGate = resolve; });
+  window.reads = [];
+  window.fetch = async (url, options) => {
+    const isConversation = /conversations\\/[^/]+$/.test(url) && (options?.method ?? 'GET') === 'GET';
+    if (isConversation) await opened;
+    const response = await load(url, options);
+    window.reads.push(isConversation ? 'conversation' : String(url).endsWith('/state') ? 'state' : '');
+    return response;
+  };
+})()"""
+"""Holds back the reads of the stored conversation until `openGate()`, and notes which reads have ended."""
+
+
+def test_an_app_is_not_loaded_again_when_its_turn_is_stored(chromium: Browser, tmp_path: Path) -> None:
+    with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.") as (tab, address):
+        tab.run(GATE)
+        send_message(tab, "Count")
+        tab.until(DONE)
+        frame = find_frame(tab, "find('count').textContent === '3'")
+        tab.run("new Promise((resolve) => setTimeout(resolve, 2500))")  # a poll for changes has begun
+        tab.run("openGate()")
+        tab.until("reads.lastIndexOf('state') > reads.indexOf('conversation') && reads.includes('conversation')")
+        tab.until("reads.filter((read) => read === 'state').length >= 2")
+        assert frame.run("find('count').textContent") == "3"
+        assert tab.frames == [frame]
+        assert_harmless(tab, address)
+
+
 def test_messages_and_links_of_an_app_need_a_click_by_the_user(chromium: Browser, tmp_path: Path) -> None:
     with app_page(chromium, tmp_path, call("show_counter", start=3), "Done.", "More of it.") as (tab, address):
         send_message(tab, "Count")

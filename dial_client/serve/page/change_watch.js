@@ -10,9 +10,10 @@ const INTERVAL = 2_000;
 export function watchChanges({ isIdle, readState, shown }, onChange) {
   const poll = async () => {
     if (document.hidden || !isIdle()) return;
-    // A failed poll is repeated; a deleted conversation reports an error when it is used.
-    const state = await readState().catch(() => null);
-    if (state !== null && state !== shown() && isIdle()) await onChange().catch(() => {});
+    const before = shown();
+    // A failed poll is repeated.
+    const state = await readState().catch(() => before);
+    if (state !== before && shown() === before && isIdle()) await onChange().catch(() => {});
   };
   const timer = setInterval(poll, INTERVAL);
   return () => clearInterval(timer);

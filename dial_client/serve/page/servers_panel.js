@@ -12,11 +12,7 @@ import { describeError } from "./descriptions.js";
 /** Milliseconds between refreshes while the panel is open. */
 const REFRESH_INTERVAL = 3_000;
 
-const STATES = {
-  starting: translate("state.starting"), sleeping: translate("state.sleeping"), ready: translate("state.ready"),
-  restarting: translate("state.restarting"), failed: translate("state.failed"), stopped: translate("state.stopped"),
-  disabled: translate("state.disabled"),
-};
+const STATES = new Set(["starting", "sleeping", "ready", "restarting", "failed", "stopped", "disabled"]);
 const CAN_RESTART = new Set(["failed", "ready", "restarting", "sleeping"]);
 
 export class ServersPanel {
@@ -144,7 +140,7 @@ export class ServersPanel {
     const version = [server.server_name, server.server_version].filter(Boolean).join(" ");
     const restarts = server.restarts ? translate("servers.restarts", { count: server.restarts }) : "";
     const protocol = server.protocol_version ? `MCP ${server.protocol_version}` : "";
-    const facts = [STATES[state] ?? state, protocol, version, restarts];
+    const facts = [STATES.has(state) ? translate(`state.${state}`) : state, protocol, version, restarts];
     const dot = el("span.dot", { "aria-hidden": "true" });
     const restart = CAN_RESTART.has(state) ? this.#createRestartButton(name) : null;
     const login = server.needs_login ? createLoginButton(this.#api, name, () => this.refreshSoon()) : null;
@@ -157,11 +153,11 @@ export class ServersPanel {
       this.#renderTools(server, open),
       this.#resources.render(name, open),
       this.#renderLogs(server, open),
-      renderLines(`${name}:errors`, open, translate("servers.errors"), server.stderr ?? []));
+      renderLines(`${name}:errors`, open, translate("servers.errors"), server.stderr));
   }
 
   #renderLogs({ name, logs }, open) {
-    const lines = (logs ?? []).map(({ level, logger, text }) => `${level}${logger ? ` ${logger}` : ""}: ${text}`);
+    const lines = logs?.map(({ level, logger, text }) => `${level}${logger ? ` ${logger}` : ""}: ${text}`);
     return renderLines(`${name}:logs`, open, translate("servers.logs"), lines);
   }
 
@@ -205,7 +201,7 @@ export class ServersPanel {
 }
 
 function renderLines(key, open, label, lines) {
-  if (!lines.length) return null;
+  if (!lines?.length) return null;
   const text = el("pre", { tabindex: "0", "aria-label": label }, escapeInvisible(lines.join("\n")));
   return createFold(key, open, label, text);
 }

@@ -47,7 +47,8 @@ export class Transcript extends EventTarget {
     });
     this.element = el("div.transcript");
     const isIdle = () => this.id !== null && this.element.isConnected && !this.isRunning && !this.isEdited;
-    const readState = () => this.#readState();
+    // Until the comparison ends, a turn of this page looks like a change, which loads its apps again.
+    const readState = () => this.#compared.then(() => this.#readState());
     this.#endWatch = watchChanges({ isIdle, readState, shown: () => this.#state }, async () => {
       const stored = await this.#fetch();
       if (isIdle()) await this.#show(stored);
@@ -383,8 +384,7 @@ export class Transcript extends EventTarget {
   }
 
   #reset() {
-    this.isStopping = false;
-    this.isDisconnected = false;
+    this.isStopping = this.isDisconnected = false;
     this.requests.clear();
     this.status = "";
   }
