@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.browser import Browser, Tab
-from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page
+from tests.support.web_page import (
+    DONE,
+    assert_harmless,
+    drop_errors_of_ended_turns,
+    open_page,
+    read_text,
+    send_message,
+    serve_page,
+)
 
 pytestmark = pytest.mark.once
 
@@ -91,8 +98,7 @@ def test_an_edited_question_keeps_both_versions(chromium: Browser, address: str)
     tab.click('.turn:first-child .user-foot [title^="Delete this message"]')
     tab.click("dialog.small .danger")
     tab.until(f"{USERS} === 'Three'")
-    # A turn may end before the page requests its events; the browser reports the refusal.
-    tab.console_errors = [error for error in tab.console_errors if not re.search(r"404 .*/turns/\w+/events$", error)]
+    drop_errors_of_ended_turns(tab)
     assert_harmless(tab, address)
 
 

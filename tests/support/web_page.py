@@ -202,6 +202,12 @@ def read_text(tab: Tab, selector: str) -> str:
     return str(tab.until(f"document.querySelector({selector!r})?.textContent"))
 
 
+def drop_errors_of_ended_turns(tab: Tab) -> None:
+    """Drop the errors about the events of turns: a turn may end before the page requests its events."""
+    refused = re.compile(r"404 .*/turns/\w+/events$")
+    tab.console_errors = [error for error in tab.console_errors if not refused.search(error)]
+
+
 def assert_harmless(tab: Tab, address: str) -> None:
     """Assert that the page sent requests to its own server only, obeyed the content policy, and threw no error."""
     home = address.partition("#")[0]
