@@ -155,6 +155,9 @@ def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
                 answer = answers.pop(question)
                 os.write(ours, answer) if answer else process.send_signal(signal.SIGTERM)
         assert process.poll() is not None, raw
+        with suppress(OSError):  # what the program wrote at its end
+            while select.select([ours], [], [], 0)[0] and (data := os.read(ours, 65536)):
+                raw += data.decode(errors="replace")
     finally:
         process.kill()
         process.wait()

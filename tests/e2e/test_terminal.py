@@ -62,6 +62,9 @@ class Terminal:
             if select.select([self._descriptor], [], [], 0.1)[0]:
                 with suppress(OSError):
                     self.raw += os.read(self._descriptor, 65536).decode(errors="replace")
+        with suppress(OSError):  # what the program wrote at its end
+            while select.select([self._descriptor], [], [], 0)[0] and (data := os.read(self._descriptor, 65536)):
+                self.raw += data.decode(errors="replace")
         return self.process.wait(1)
 
 
