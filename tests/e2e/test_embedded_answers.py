@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,32 +17,14 @@ from evals.judges import admits, asks_back, faults, inventions
 from evals.servers import sample_repository
 from tests.support.real_weights import with_weights
 
-pytestmark = [pytest.mark.anyio, pytest.mark.once, pytest.mark.timeout(3600), with_weights]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(3600),
+    with_weights,
+    pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True),
+]
 UNHURRIED = Limits(timeout=900)
 """Inference is much slower while other work runs."""
-
-
-class SharedProvider(LocalProvider):
-    """The embedded model, which runs on when a client closes its provider: a start processes the prompts again."""
-
-    async def aclose(self) -> None:
-        """Leave the model running."""
-
-    async def stop(self) -> None:
-        """Stop the model."""
-        await super().aclose()
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-async def model() -> AsyncGenerator[SharedProvider, None]:
-    provider = SharedProvider()
-    yield provider
-    await provider.stop()
 
 
 def two_servers(repository: Path) -> dict[str, Any]:
@@ -53,13 +36,19 @@ def two_servers(repository: Path) -> dict[str, Any]:
     }
 
 
+@asynccontextmanager
+async def host(servers: dict[str, Any]) -> AsyncGenerator[DialClient, None]:
+    async with DialClient(servers, LocalProvider(), limits=UNHURRIED) as dial:
+        yield dial
+
+
 async def ask(dial: DialClient, question: str) -> Turn:
     return await dial.run([Message.user(question)])
 
 
-async def test_with_two_servers_code_json_and_lists_are_complete_and_need_no_call(model: SharedProvider) -> None:
+async def test_with_two_servers_code_json_and_lists_are_complete_and_need_no_call() -> None:
     with sample_repository() as repository:
-        async with DialClient(two_servers(repository), model, limits=UNHURRIED) as dial:
+        async with host(two_servers(repository)) as dial:
             code = await ask(dial, "Write a Python function that reverses a string")
             person = await ask(dial, "Write a JSON example of a person")
             tips = await ask(dial, "Three tips for learning Spanish")
@@ -77,8 +66,8 @@ async def test_with_two_servers_code_json_and_lists_are_complete_and_need_no_cal
     assert inventions(branch.text, f"{results} {[tool.name for tool in dial.tools]}") == []
 
 
-async def test_without_servers_the_time_is_unknown(model: SharedProvider) -> None:
-    async with DialClient({}, model, limits=UNHURRIED) as dial:
+async def test_without_servers_the_time_is_unknown() -> None:
+    async with host({}) as dial:
         turn = await ask(dial, "What time is it in Tokyo?")
     assert admits(turn.text), turn.text
     assert inventions(turn.text, "") == []
@@ -91,12 +80,12 @@ class Stock:
     copies: int
 
 
-async def test_an_answer_from_a_tool_result_has_its_type(model: SharedProvider) -> None:
+async def test_an_answer_from_a_tool_result_has_its_type() -> None:
     def count_copies(book: str) -> int:
         """Return how many copies of a book are in stock."""
         return 7
 
-    async with DialClient({}, model, tools=[count_copies], limits=UNHURRIED) as dial:
+    async with DialClient({}, LocalProvider(), tools=[count_copies], limits=UNHURRIED) as dial:
         turn = await dial.run("How many copies of the book Dune are in stock?", output_type=Stock)
     assert turn.output == Stock("Dune", 7)
     assert [record.tool for record in turn.tool_calls] == ["count_copies"]
