@@ -30,7 +30,8 @@ def main() -> None:
     try:
         server = _serve(options, key)
     except (ImportError, RuntimeError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        # llama.cpp logs the reason in a thread of its own, whose last lines may be lost.
+        sys.exit(f"{type(error).__name__}: {error} (model: {options.model})")
     output.write(f"{server.listening_address}\n")
     output.close()
     watcher.join()

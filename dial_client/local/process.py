@@ -141,7 +141,7 @@ class ModelProcess:
         if scope.cancelled_caught:
             raise ProviderError(f"the embedded model was not ready within {timeout:g} s", code="timeout")
         if not line.endswith(b"\n"):
-            await self.ended(GRACE)
+            await self.ended(timeout)
             words = self.last_words()
             problem = f"the embedded model could not be started: {words}{find_remedy(words)}"
             raise ProviderError(problem, code="connection")

@@ -13,12 +13,12 @@ from tests.support.web_page import DONE, assert_harmless, fetch_conversation, op
 pytestmark = pytest.mark.once
 
 FOLD = "[data-key='books:resources']"
-SERVERS = {"books": python_server(HERE / "servers" / "library.py", "stdio")}
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serve_page(tmp_path_factory.mktemp("served"), {"replies": ["Read."], "after": "repeat"}, SERVERS) as found:
+    servers = {"books": python_server(HERE / "servers" / "library.py", "stdio")}
+    with serve_page(tmp_path_factory.mktemp("served"), {"replies": ["Read."], "after": "repeat"}, servers) as found:
         yield found
 
 
