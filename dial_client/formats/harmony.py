@@ -16,7 +16,7 @@ _WORDS = (
     "assistant", "user", "system", "developer", "tool", "functions.", "python", "browser",
 )  # fmt: skip
 _INNER = ("<|message|>", "<|channel|>", "<|constrain|>")
-_FILLING = re.compile(r"(?:[^<\n]|<\|(?:channel|constrain)\|>){0,300}+")
+_FILLING = re.compile(r"(?>(?:[^<\n]|<\|(?:channel|constrain)\|>){0,300})")
 _HEADER_END = "<|end_header_id|>"
 _RECIPIENT = re.compile(r"\bto=([\w.-]{1,128})")
 

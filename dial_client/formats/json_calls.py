@@ -19,8 +19,8 @@ _NAMES = ("name", "function", "tool_name")
 _CALL_KEYS = frozenset({*_NAMES, *_ARGUMENTS, "id", "call_id", "tool_call_id", "index", "type"})
 _WRAPPER_KEYS = frozenset({"function", "id", "call_id", "tool_call_id", "index", "type"})
 _FENCE = re.compile(r"```[\w-]{0,32}+")
-_FILLING = re.compile(r"(?:[\s;,]|```[\w-]{0,32}+|<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>|</?tool_calls?>)*+")
-_STRINGS = re.compile(r'[^"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"]*+)*+', re.DOTALL)
+_FILLING = re.compile(r"(?>(?:[\s;,]|```[\w-]{0,32}+|<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>|</?tool_calls?>)*)")
+_STRINGS = re.compile(r'[^"]*+(?>(?:"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"[^"]*+)*)', re.DOTALL)
 _DECODER = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
 
 

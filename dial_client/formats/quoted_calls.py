@@ -12,7 +12,7 @@ from dial_client.messages.message import Message, Role, TextPart, ToolCallReques
 
 _BACKTICK = "`"
 _NAME_KEYS = ("name", "function")
-_MARKS = re.compile(r"(?:\\+[nrt]|\W)++")
+_MARKS = re.compile(r"(?>(?:\\+[nrt]|\W)+)")
 
 
 def drop_quoted_calls(

@@ -28,7 +28,7 @@ _NUMBERING = re.compile(r"^[^\S\n]*\d+[.)]\s", re.MULTILINE)
 _END = re.compile(r"[.!?:](?=\s)|\n")
 # Possessive quantifiers: results may be long, and backtracking would never find a longer match.
 _VALUE = r"(?<![^\s,;])[^\s,;\d]*+\d[^\s,;]*+"
-_LIST = re.compile(rf"{_VALUE}(?:, {_VALUE})*+(?P<last>,? (?:and|or) {_VALUE})?")
+_LIST = re.compile(rf"{_VALUE}(?>(?:, {_VALUE})*)(?P<last>,? (?:and|or) {_VALUE})?")
 _SHOWS = re.compile(r"\s*(?:please |can you |could you )?(?:show|list|print|display|read)\b", re.IGNORECASE)
 _ASKS_MORE = re.compile(r"\b(?:and|then|tell|which|what|how|who|when|where|why|explain|summari[sz]e)\b", re.IGNORECASE)
 

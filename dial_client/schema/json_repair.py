@@ -14,8 +14,8 @@ MAX_DEPTH = 32
 """The most levels of nesting; a usual call has two or three."""
 
 _SPACE = re.compile(r"\s*+")
-_DOUBLE = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
-_SINGLE = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
+_DOUBLE = re.compile(r'"([^"\\]*+(?>(?:\\.[^"\\]*+)*))"', re.DOTALL)
+_SINGLE = re.compile(r"'([^'\\]*+(?>(?:\\.[^'\\]*+)*))'", re.DOTALL)
 _ESCAPE = re.compile(
     r"\\(?:u([0-9a-fA-F]{4})|U(000[0-9a-fA-F]{5}|0010[0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL
 )

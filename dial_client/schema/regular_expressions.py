@@ -25,7 +25,7 @@ _PYTHON_ONLY = re.compile(
     )""",
     re.VERBOSE,
 )
-_SKIPPED = re.compile(r"\\[^aAZNU]|\[\^?\]?(?:\\.|[^\]\\])*+\]", re.DOTALL)
+_SKIPPED = re.compile(r"\\[^aAZNU]|\[\^?\]?(?>(?:\\.|[^\]\\])*)\]", re.DOTALL)
 """Matches escapes that are valid in both syntaxes, and character classes."""
 
 

@@ -26,7 +26,7 @@ RESULT = "result"
 """The property of the wrapping object that contains the value of a type other than an object."""
 NO_VALUE = "there is no whole JSON value in the answer"
 _NAME = r"[^a-zA-Z0-9_-]+"
-_FENCED = r"```[\w-]{0,32}\s([^`]*+(?:`{1,2}(?!`)[^`]*+)*+)```"
+_FENCED = r"```[\w-]{0,32}\s([^`]*+(?>(?:`{1,2}(?!`)[^`]*+)*))```"
 _COMBINATORS = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "enum", "const"})
 
 

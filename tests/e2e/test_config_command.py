@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_terminal import terminal
 from tests.support.program import dial_chat
+from tests.support.pseudo_terminal import terminal
 
 pytestmark = pytest.mark.once
 SECRET = "s3cr3t-0123456789"

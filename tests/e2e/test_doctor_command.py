@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_terminal import terminal
 from tests.support.program import dial_chat, entry, trust, write_config
+from tests.support.pseudo_terminal import terminal
 from tests.support.screens import screen
 
 pytestmark = pytest.mark.once

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import select
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +17,9 @@ import dial_client.cli.commands  # noqa: F401 - registers them
 from dial_client.cli import typer_apps
 from dial_client.cli.command_line import split_command
 from dial_client.cli.manual_page import all_commands
-from tests.e2e.test_terminal import plain
 from tests.support.hostile_repository import KEY, HostileFolder, hostile_folder
-from tests.support.program import LONG, start_dial_chat
+from tests.support.program import LONG
+from tests.support.pseudo_terminal import plain, run_in_terminal
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
 
@@ -131,35 +128,20 @@ def test_standard_input_does_not_answer_the_trust_prompt(folder: HostileFolder) 
 
 def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
     """Run dial-chat in a terminal, answer its trust prompt, end it where it waits, and return its output."""
-    import pty
-
-    ours, theirs = pty.openpty()
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
-    process = start_dial_chat(folder.path, *words, env=folder.environment(), **streams, start_new_session=True)
-    os.close(theirs)
-    answers: dict[str, bytes | None] = {
-        "[v]iew the whole file:": keys.encode(),
-        "· /help": b"\x04",
-        "the name of any model": b"\x04",  # init, which writes the user's own file
-        "Write this to dial-chat-report": b"n\r",
+    answers: dict[str, str | None] = {
+        "[v]iew the whole file:": keys,
+        "· /help": "\x04",
+        "the name of any model": "\x04",  # init, which writes the user's own file
+        "Write this to dial-chat-report": "n\r",
         "listening on": None,
-        "[y/N]": b"n\r",
+        "[y/N]": "n\r",
     }
-    raw, end = "", time.monotonic() + LONG
-    try:
-        while process.poll() is None and time.monotonic() < end:
-            if select.select([ours], [], [], 0.1)[0]:
-                with suppress(OSError):
-                    raw += os.read(ours, 65536).decode(errors="replace")
-            for question in [text for text in answers if text in plain(raw)]:
+    end = time.monotonic() + LONG
+    with run_in_terminal(folder.path, words, folder.environment()) as screen:
+        while screen.process.poll() is None and time.monotonic() < end:
+            screen.read(0.1)
+            for question in [text for text in answers if text in plain(screen.raw)]:
                 answer = answers.pop(question)
-                os.write(ours, answer) if answer else process.send_signal(signal.SIGTERM)
-        assert process.poll() is not None, raw
-        with suppress(OSError):  # what the program wrote at its end
-            while select.select([ours], [], [], 0)[0] and (data := os.read(ours, 65536)):
-                raw += data.decode(errors="replace")
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-    return raw
+                screen.type(answer) if answer else screen.process.send_signal(signal.SIGTERM)
+        screen.leave()
+    return screen.raw

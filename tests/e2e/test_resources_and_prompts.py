@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_terminal import READY, terminal
 from tests.support.program import HERE, dial_chat, python_server, write_config
+from tests.support.pseudo_terminal import READY, terminal
 
 
 @pytest.fixture

@@ -5,87 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.program import LONG, entry, environment, start_dial_chat, write_config
-
-pty: Any = pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
-termios: Any = pytest.importorskip("termios")
+from tests.support.program import entry, write_config
+from tests.support.pseudo_terminal import ASKED, READY, terminal
 
 ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": "a\nrun it? y", "\x1b[2Jkey": "x" * 5000}}]}
-READY = ">"
-ASKED = "[q]uit turn"
-LINES_ONLY = {"TERM": "xterm", "COLUMNS": "200", "LINES": "50", "NO_COLOR": "1", "PROMPT_TOOLKIT_NO_CPR": "1"}
-"""The environment of a terminal without a live area."""
-
-
-class Terminal:
-    """A pseudo-terminal with the program, as a user sees and uses it."""
-
-    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
-        self.raw = ""
-        self._descriptor = descriptor
-        self._read_from = 0
-
-    def until(self, *texts: str) -> str:
-        """Read until the texts have appeared in order since the last call, and return the output."""
-        end = time.monotonic() + LONG
-        while time.monotonic() < end:
-            shown = plain(self.raw[self._read_from :])
-            if re.search(".*".join(map(re.escape, texts)), shown, re.DOTALL):
-                self._read_from = len(self.raw)
-                return shown
-            if select.select([self._descriptor], [], [], 0.1)[0]:
-                try:
-                    data = os.read(self._descriptor, 65536).decode(errors="replace")
-                except OSError:
-                    break
-                self.raw += data
-        raise AssertionError(f"{texts} did not appear: {plain(self.raw)!r}")
-
-    def type(self, keys: str) -> None:
-        os.write(self._descriptor, keys.encode())
-
-    def leave(self) -> int:
-        """Read until the program has ended, and return its exit code."""
-        end = time.monotonic() + LONG
-        while self.process.poll() is None and time.monotonic() < end:
-            if select.select([self._descriptor], [], [], 0.1)[0]:
-                with suppress(OSError):
-                    self.raw += os.read(self._descriptor, 65536).decode(errors="replace")
-        with suppress(OSError):  # what the program wrote at its end
-            while select.select([self._descriptor], [], [], 0)[0] and (data := os.read(self._descriptor, 65536)):
-                self.raw += data.decode(errors="replace")
-        return self.process.wait(1)
-
-
-def plain(raw: str) -> str:
-    return re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|[()][0-9A-Za-z]|[=>])", "", raw).replace("\r", "")
-
-
-@contextmanager
-def terminal(folder: Path, *words: str, **env: str) -> Iterator[Terminal]:
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (50, 200))
-    variables = environment(folder, **(LINES_ONLY | env))
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
-    process = start_dial_chat(folder, *words, env=variables, **streams, start_new_session=True)
-    os.close(theirs)
-    try:
-        yield Terminal(ours, process)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
 
 
 def asked(log: Path) -> int:

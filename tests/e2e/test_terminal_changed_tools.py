@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.e2e.test_terminal import ASKED, READY, terminal
 from tests.integration.test_changed_tools import EVIL, configured, ran
+from tests.support.pseudo_terminal import ASKED, READY, terminal
 from tests.support.servers.tool_changes import tool
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_elicitation_prompts import configured
-from tests.e2e.test_terminal import Terminal, terminal
+from tests.support.pseudo_terminal import Terminal, terminal
 
 SEND = "[y]es  [n]o  [a]gain:"
 ASKED = "shop asks, while it runs "

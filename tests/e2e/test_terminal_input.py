@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_terminal import terminal
 from tests.support.program import dial_chat, write_config
+from tests.support.pseudo_terminal import terminal
 
 PNG = b"\x89PNG\r\n\x1a\n"
 LONG = "".join(f"pasted line {number}\n" for number in range(200))

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from tests.e2e.test_terminal import terminal
 from tests.support.program import write_config
+from tests.support.pseudo_terminal import terminal
 from tests.support.servers.oauth_server import guarded
 
 PASTE = "press Enter:"

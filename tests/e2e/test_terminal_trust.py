@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_terminal import Terminal, plain, terminal
 from tests.support.program import entry, environment
+from tests.support.pseudo_terminal import Terminal, plain, terminal
 
 QUESTION = "[v]iew the whole file:"
 

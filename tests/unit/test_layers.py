@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -157,6 +158,21 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
         if module.split(".")[0] in HEAVY
     ]
     assert at_the_top == []
+
+
+def test_no_group_of_a_regular_expression_is_possessive() -> None:
+    """Up to Python 3.11.4, ``(?:…)*+`` matches wrongly if the group can match in several ways (gh-106052).
+
+    ``(?>(?:…)*)`` means the same and is right in every version.
+    """
+    possessive = re.compile(r"(?<!\\)\)(?:[*+?]|\{[\d,]+\})\+")
+    offenders = [
+        f"{name(path)}:{node.lineno}: {node.value}"
+        for path, found in nodes().items()
+        for node in found
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and possessive.search(node.value)
+    ]
+    assert not offenders, offenders
 
 
 def test_type_checking_imports_are_for_third_party_packages_only() -> None:

@@ -267,12 +267,14 @@ class _Reader(_Stream):
         self, inner: Any, repairer: ResponseRepairer, limiter: RateLimiter, on_end: Callable[[], None]
     ) -> None:
         super().__init__(inner, repairer)
+        # Checked once: `isinstance` of a protocol is slow, and the SDK asks for the context of each message.
+        self._context_stream = inner if isinstance(inner, _ContextStream) else None
         self._limiter = limiter
         self._on_end = on_end
 
     @property
     def last_context(self) -> Context | None:
-        return self._inner.last_context if isinstance(self._inner, _ContextStream) else None
+        return self._context_stream.last_context if self._context_stream is not None else None
 
     async def receive(self) -> SessionMessage | Exception:
         while True:
