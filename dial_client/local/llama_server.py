@@ -3,7 +3,8 @@
 The module imports nothing of this package, so that the process starts quickly. The host writes one line to standard
 input, the key that every request must carry, and keeps that pipe open for as long as it needs the model. This process
 exits when the pipe is closed, even if the host was killed. Once the model is ready, the process writes one line to
-standard output, the server's address. All other output goes to standard error.
+standard output, the server's address. If the model cannot be started, the output is the error, without the end of a
+line. All other output goes to standard error: llama.cpp logs in a thread of its own, whose lines may come late.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ def main() -> None:
     try:
         server = _serve(options, key)
     except (ImportError, RuntimeError) as error:
-        # llama.cpp logs the reason in a thread of its own, whose last lines may be lost.
-        sys.exit(f"{type(error).__name__}: {error} (model: {options.model})")
+        output.write(f"{type(error).__name__}: {error} (model: {options.model})".replace("\n", " "))
+        output.close()
+        sys.exit(1)
     output.write(f"{server.listening_address}\n")
     output.close()
     watcher.join()

@@ -142,7 +142,7 @@ class ModelProcess:
             raise ProviderError(f"the embedded model was not ready within {timeout:g} s", code="timeout")
         if not line.endswith(b"\n"):
             await self.ended(timeout)
-            words = self.last_words()
+            words = " | ".join(filter(None, (line.decode("utf-8", "replace"), self.last_words())))
             problem = f"the embedded model could not be started: {words}{find_remedy(words)}"
             raise ProviderError(problem, code="connection")
         self.address = line.decode().strip()

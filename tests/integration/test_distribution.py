@@ -66,7 +66,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 def test_the_source_distribution_builds_the_same_bytes_in_another_folder(built: Built, tmp_path: Path) -> None:
     with tarfile.open(built.source) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
+        archive.extractall(tmp_path)
     [folder] = tmp_path.iterdir()
     again = build(folder, tmp_path / "dist")
     assert again.wheel.name == built.wheel.name

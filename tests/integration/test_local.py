@@ -125,7 +125,7 @@ def test_a_file_without_a_chat_template_uses_the_react_format(
 
 async def test_a_model_that_does_not_start_is_reported_with_its_last_output(broken: Path) -> None:
     async with local(str(broken)) as provider:
-        with pytest.raises(ProviderError, match=r"could not be started: .*\(model: .*broken\.gguf\)$"):
+        with pytest.raises(ProviderError, match=r"could not be started: RuntimeError: .* \(model: .*broken\.gguf\)"):
             await provider.prepare()
 
 
