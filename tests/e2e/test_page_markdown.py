@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "dial_client" / "serve" / "page"
-NODE = shutil.which("node")
+from tests.support.node_program import import_from, needs_node, run_node
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed: it runs the page's modules")
+pytestmark = needs_node
 
 
 def node(program: str, given: Any) -> Any:
     """Run a program with the page's ``parseBlocks``, ``parseInline`` and ``parseSafeUrl``, and the value ``given``."""
-    assert NODE is not None
-    modules = "".join(
-        f"import {{ {names} }} from {json.dumps((PAGE / file).as_uri())};\n"
-        for names, file in (
-            ("parseBlocks", "markdown_blocks.js"),
-            ("parseInline, parseSafeUrl, toPlainText", "markdown_inline.js"),
-        )
-    )
-    code = f"{modules}const given = JSON.parse(await new Response(process.stdin).text());\n{program}"
-    ended = subprocess.run(
-        [NODE, "--input-type=module", "-e", code],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        encoding="utf-8",
-    )
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
+    modules = import_from("markdown_blocks.js", "parseBlocks")
+    modules += import_from("markdown_inline.js", "parseInline, parseSafeUrl, toPlainText")
+    return run_node(f"{modules}const given = JSON.parse(await new Response(process.stdin).text());\n{program}", given)
 
 
 def inline(texts: list[str], *, is_open: bool = False) -> list[Any]:
@@ -223,7 +202,7 @@ SPOKEN = (
 def speak(pieces: list[str], *, ticks: int) -> list[str]:
     """Return the announcements of an answer in fragments; the pause after each announcement lasts `ticks` fragments."""
     program = f"""
-    import {{ SpokenAnswer }} from {json.dumps((PAGE / "spoken_answer.js").as_uri())};
+    {import_from("spoken_answer.js", "SpokenAnswer")}
     const [spoken, waiting] = [[], []];
     const answer = new SpokenAnswer((text) => spoken.push(text), (action) => waiting.push(action));
     given.forEach((piece, at) => {{

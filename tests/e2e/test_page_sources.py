@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from dial_client.messages.citations import Citation, insert_markers
 from tests.support.browser import Browser
+from tests.support.node_program import import_from, needs_node, run_node
 from tests.support.web_page import assert_harmless, open_page, read_text, save_as_html, send_message, serve_page
 
-PAGE = Path(__file__).parents[2] / "dial_client" / "serve" / "page"
-NODE = shutil.which("node")
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
@@ -94,9 +89,8 @@ def test_an_answer_shows_its_sources_its_image_and_the_searches_of_the_endpoint(
         assert_harmless(tab, address)
 
 
-@pytest.mark.skipif(NODE is None, reason="Node is not installed: it runs the page's modules")
+@needs_node
 def test_the_page_inserts_source_numbers_at_the_same_positions_as_the_package() -> None:
-    assert NODE is not None
     cases = [
         ("Hello, world", [Citation("a", start=0, end=5), Citation("b", start=7, end=12), Citation("c")]),
         ("Hello[1], 世界[2]!", [Citation("a", start=0, end=5), Citation("2", start=9, end=12)]),
@@ -105,9 +99,7 @@ def test_the_page_inserts_source_numbers_at_the_same_positions_as_the_package() 
     ]
     given = [[text, [citation.to_dict() for citation in citations]] for text, citations in cases]
     program = f"""
-    import {{ insertMarkers }} from {json.dumps((PAGE / "sources.js").as_uri())};
+    {import_from("sources.js", "insertMarkers")}
     console.log(JSON.stringify({json.dumps(given)}.map(([text, citations]) => insertMarkers(text, citations))));
     """
-    command = [NODE, "--input-type=module", "-e", program]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True, encoding="utf-8")
-    assert json.loads(ended.stdout) == [insert_markers(text, citations) for text, citations in cases]
+    assert run_node(program) == [insert_markers(text, citations) for text, citations in cases]

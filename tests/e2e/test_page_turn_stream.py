@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.support.node_program import import_from, needs_node, run_node
 
-FOLLOW = Path(__file__).parents[2] / "dial_client" / "serve" / "page" / "turn_stream.js"
-NODE = shutil.which("node")
 GONE = 'event: error\ndata: {"type": "TurnLost", "message": "nobody knows"}\n\ndata: [DONE]\n\n'
 LEFT = 'event: error\ndata: {"type": "ConversationBusy", "message": "another one goes on"}\n\ndata: [DONE]\n\n'
 ENDED = 'event: done\ndata: {"stop_reason": "answered"}\n\ndata: [DONE]\n\n'
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed: it runs the page's modules")
+pytestmark = needs_node
 
 
 def follow(*answers: str | int) -> dict[str, Any]:
     """Follow a turn with these responses, each a stream or an error status (0: no response); return the result."""
-    assert NODE is not None
     program = f"""
-    import {{ followTurn }} from {json.dumps(FOLLOW.as_uri())};
-    import {{ RequestError }} from {json.dumps((FOLLOW.parent / "api.js").as_uri())};
+    {import_from("turn_stream.js", "followTurn")}
+    {import_from("api.js", "RequestError")}
     globalThis.addEventListener = globalThis.removeEventListener = () => {{}};
     const answers = {json.dumps(answers)}, asked = [], taken = [];
     const next = () => {{
@@ -39,11 +33,7 @@ def follow(*answers: str | int) -> dict[str, Any]:
     const isWhole = await followTurn(api, about, (event) => taken.push(event.name), hooks);
     console.log(JSON.stringify({{ isWhole, asked, taken, left: answers.length }}));
     """
-    ended = subprocess.run(
-        [NODE, "--input-type=module", "-e", program], capture_output=True, text=True, timeout=100, check=True
-    )
-    found: dict[str, Any] = json.loads(ended.stdout)
-    return found
+    return dict(run_node(program))
 
 
 def test_a_turn_handed_over_to_another_process_is_requested_again_and_then_read_from_the_store() -> None:

@@ -8,12 +8,14 @@ const INTERVAL = 2_000;
  * {isIdle(), readState(), shown()}. Returns a function that stops polling.
  */
 export function watchChanges({ isIdle, readState, shown }, onChange) {
+  let isPolling = false;
   const poll = async () => {
-    if (document.hidden || !isIdle()) return;
+    if (isPolling || document.hidden || !isIdle()) return;
+    isPolling = true;
     const before = shown();
-    // A failed poll is repeated.
     const state = await readState().catch(() => before);
     if (state !== before && shown() === before && isIdle()) await onChange().catch(() => {});
+    isPolling = false;
   };
   const timer = setInterval(poll, INTERVAL);
   return () => clearInterval(timer);
