@@ -13,6 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
+from dial_client.cli.typer_apps import build, select_command
+
 
 class PlainOption(TyperOption):
     """An option that uses Typer's validation only if its value needs it."""
@@ -38,9 +40,10 @@ def build_command(app: typer.Typer, name: str | None, settings: dict[str, Any]) 
         name: The command that will run, with the name of its group; None if the application is a single command.
         settings: The context settings of the command.
     """
-    program = command = typer.main.get_command(app)
+    words = name.split() if name else []
+    program = command = build(select_command(app, words))
     path = [program]
-    for word in name.split() if name else ():
+    for word in words:
         assert isinstance(command, TyperGroup)
         command = command.commands[word]
         path.append(command)

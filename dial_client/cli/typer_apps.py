@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+from functools import cache
 from importlib import import_module
+from typing import Any
 
 import typer
+from typer.main import get_command
+from typer.models import CommandInfo
 
 from dial_client.cli.options import Options
 
@@ -56,6 +61,35 @@ def group_commands(name: str) -> set[str]:
     return {*_names(group_app(name))}
 
 
+def select_command(app: typer.Typer, path: Sequence[str]) -> typer.Typer:
+    """Return the application with one command or group only.
+
+    Typer builds every parameter of every command of an application, which takes longer than most commands run.
+
+    Args:
+        app: The application.
+        path: The names of the command and of its group; empty for the application as it is.
+    """
+    if not path:
+        return app
+    name, *rest = path
+    selected = copy(app)
+    selected.registered_commands = [info for info in app.registered_commands if _name(info) == name]
+    selected.registered_groups = []
+    for info in app.registered_groups:
+        if info.name == name and info.typer_instance is not None:
+            group = copy(info)
+            group.typer_instance = select_command(info.typer_instance, rest)
+            selected.registered_groups.append(group)
+    return selected
+
+
+@cache
+def build(app: typer.Typer) -> Any:
+    """Return the command of an application, built once: the chat is parsed twice, for its prompt and to run."""
+    return get_command(app)
+
+
 def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Options) -> None:
     """Run the coroutine that `choose` returns, and exit with its code. `choose` imports what the command needs."""
     from dial_client.cli.process_runner import run_to_exit_code
@@ -66,5 +100,8 @@ def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Opt
 
 
 def _names(app: typer.Typer) -> list[str]:
-    commands = ((info.name, info.callback) for info in app.registered_commands)
-    return [name or callback.__name__ for name, callback in commands if callback is not None]
+    return [_name(info) for info in app.registered_commands]
+
+
+def _name(info: CommandInfo) -> str:
+    return info.name or (info.callback.__name__ if info.callback is not None else "")

@@ -12,7 +12,8 @@ from typer.main import get_command
 from dial_client.cli import commands as registered  # noqa: F401 - the import registers the commands
 from dial_client.cli.command_help import EXAMPLES, chat_help, option_groups
 from dial_client.cli.manual_page import manual_page
-from dial_client.cli.typer_apps import command_names, load_groups, more, talk
+from dial_client.cli.plain_values import build_command
+from dial_client.cli.typer_apps import SETTINGS, command_names, group_commands, load_groups, more, talk
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,3 +57,13 @@ def test_the_manual_page_is_generated_from_the_current_options(chat: Any, group:
     assert page == manual_page(chat, group), "run `make man`"
     requests = {line.split()[0] for line in page.splitlines() if line.startswith((".", "'"))}
     assert requests == {".TH", ".SH", ".SS", ".TP", ".B", ".br", ".PP", ".nf", ".fi"}
+
+
+@pytest.mark.parametrize(
+    ("name", "built"), [("policy", set()), ("servers login", {"login"}), ("servers", group_commands("servers"))]
+)
+def test_only_the_named_command_is_built(name: str, built: set[str]) -> None:
+    command = build_command(more, name, SETTINGS)
+    assert [*command.commands] == name.split()[:1]
+    [named] = command.commands.values()
+    assert {*getattr(named, "commands", ())} == built
