@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 
 from typer.core import TyperOption
 
-from dial_client.cli.typer_apps import build, command_names, group_commands, talk
+from dial_client.cli.typer_apps import build_chat, command_names, group_commands
 
 DEFAULT_COMMAND = "list"
 """The command that a group runs if the command line names none."""
@@ -43,7 +43,7 @@ def find_prompt_words(words: Sequence[str]) -> list[int]:
     """Return the indexes of the words that are neither options nor their values, up to ``--``."""
     takes_value = {
         flag
-        for parameter in build(talk).params
+        for parameter in build_chat().params
         if isinstance(parameter, TyperOption) and not parameter.is_flag
         for flag in parameter.opts
     }

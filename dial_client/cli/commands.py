@@ -262,9 +262,8 @@ def run(arguments: Sequence[str]) -> int:
         if resolved is None:
             return int(o.ExitCode.USAGE)
         command, words = split_command(resolved)
-    app = more if command else talk
     try:
-        build_command(app, command, SETTINGS)([*(command or "").split(), *words], prog_name="dial-chat")
+        build_command(command, SETTINGS)([*(command or "").split(), *words], prog_name="dial-chat")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(o.ExitCode.UNEXPECTED)
     return int(o.ExitCode.ANSWERED)

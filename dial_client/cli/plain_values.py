@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from dial_client.cli.typer_apps import build, select_command
+from dial_client.cli.typer_apps import build_chat, more, select_command
 
 
 class PlainOption(TyperOption):
@@ -32,16 +32,15 @@ class PlainArgument(TyperArgument):
         return _convert(self, ctx, value) if _is_plain(self, value) else super().process_value(ctx, value)
 
 
-def build_command(app: typer.Typer, name: str | None, settings: dict[str, Any]) -> Any:
-    """Return the command of an application with plain options and arguments.
+def build_command(name: str | None, settings: dict[str, Any]) -> Any:
+    """Return the program with the command that will run and no other, with plain options and arguments.
 
     Args:
-        app: The application.
-        name: The command that will run, with the name of its group; None if the application is a single command.
+        name: The command, after the name of its group if it is in one; None for the chat.
         settings: The context settings of the command.
     """
     words = name.split() if name else []
-    program = command = build(select_command(app, words))
+    program = command = typer.main.get_command(select_command(more, words)) if words else build_chat()
     path = [program]
     for word in words:
         assert isinstance(command, TyperGroup)

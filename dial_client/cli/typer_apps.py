@@ -68,10 +68,8 @@ def select_command(app: typer.Typer, path: Sequence[str]) -> typer.Typer:
 
     Args:
         app: The application.
-        path: The names of the command and of its group; empty for the application as it is.
+        path: The name of the command or group; for a command of a group, the name of its group before it.
     """
-    if not path:
-        return app
     name, *rest = path
     selected = copy(app)
     selected.registered_commands = [info for info in app.registered_commands if _name(info) == name]
@@ -79,15 +77,15 @@ def select_command(app: typer.Typer, path: Sequence[str]) -> typer.Typer:
     for info in app.registered_groups:
         if info.name == name and info.typer_instance is not None:
             group = copy(info)
-            group.typer_instance = select_command(info.typer_instance, rest)
+            group.typer_instance = select_command(info.typer_instance, rest) if rest else info.typer_instance
             selected.registered_groups.append(group)
     return selected
 
 
 @cache
-def build(app: typer.Typer) -> Any:
-    """Return the command of an application, built once: the chat is parsed twice, for its prompt and to run."""
-    return get_command(app)
+def build_chat() -> Any:
+    """Return the command of the chat, built once: its options are needed to find the prompt, and then to run."""
+    return get_command(talk)
 
 
 def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Options) -> None:

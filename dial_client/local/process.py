@@ -57,7 +57,8 @@ class ModelProcess:
             timeout: Seconds to wait until the model is ready.
 
         Raises:
-            ProviderError: The model was not ready in time, or its process ended; the message has its last log lines.
+            ProviderError: The model was not ready in time, or its process ended; the message has its error and its last
+                log lines.
         """
         began = anyio.current_time()
         command = [sys.executable, "-P", os.fspath(_SERVER), os.fspath(model), "--threads", str(_threads())]

@@ -143,5 +143,6 @@ def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
             for question in [text for text in answers if text in plain(screen.raw)]:
                 answer = answers.pop(question)
                 screen.type(answer) if answer else screen.process.send_signal(signal.SIGTERM)
+        assert screen.process.poll() is not None, screen.raw
         screen.leave()
     return screen.raw

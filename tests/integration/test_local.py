@@ -123,7 +123,7 @@ def test_a_file_without_a_chat_template_uses_the_react_format(
     assert LocalProvider(str(file)).info.tool_format is tool_format
 
 
-async def test_a_model_that_does_not_start_is_reported_with_its_last_output(broken: Path) -> None:
+async def test_a_model_that_does_not_start_is_reported_with_the_reason_and_its_file(broken: Path) -> None:
     async with local(str(broken)) as provider:
         with pytest.raises(ProviderError, match=r"could not be started: RuntimeError: .* \(model: .*broken\.gguf\)"):
             await provider.prepare()

@@ -10,14 +10,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from tests.support.program import LONG, environment, start_dial_chat
-
-pty: Any = pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
-termios: Any = pytest.importorskip("termios")
+from tests.support.screens import open_terminal
 
 READY = ">"
 """The prompt of the chat."""
@@ -90,8 +85,7 @@ def terminal(folder: Path, *words: str, **env: str) -> Iterator[Terminal]:
 @contextmanager
 def run_in_terminal(folder: Path, words: Sequence[str], variables: Mapping[str, str]) -> Iterator[Terminal]:
     """Run dial-chat in a terminal with these environment variables, and kill it at the end."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (50, 200))
+    ours, theirs = open_terminal(200, 50)
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
     process = start_dial_chat(folder, *words, env=variables, **streams, start_new_session=True)
     os.close(theirs)

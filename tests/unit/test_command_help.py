@@ -63,7 +63,7 @@ def test_the_manual_page_is_generated_from_the_current_options(chat: Any, group:
     ("name", "built"), [("policy", set()), ("servers login", {"login"}), ("servers", group_commands("servers"))]
 )
 def test_only_the_named_command_is_built(name: str, built: set[str]) -> None:
-    command = build_command(more, name, SETTINGS)
+    command = build_command(name, SETTINGS)
     assert [*command.commands] == name.split()[:1]
     [named] = command.commands.values()
     assert {*getattr(named, "commands", ())} == built
