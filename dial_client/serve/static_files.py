@@ -1,22 +1,30 @@
-"""Serves the web page: the files that ``page`` has at the server's start, compressed if the browser accepts gzip."""
+"""Serves the web page: the files that ``page`` has at the server's start, compressed if the browser accepts gzip.
+
+The page loads its modules as one script, ``bundle.js``. Each module is also served under its own name.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from dial_client.serve.http_responses import HttpError
+from dial_client.serve.page_bundle import join_modules
 from dial_client.serve.security import ASSETS, FRAME_SCRIPTS, frame_headers, page_headers
 
 FOLDER = Path(__file__).parent / "page"
 VENDOR = "vendor"
 """The folder of third-party files. Its ``manifest.json`` lists their versions, licences and hashes."""
+BUNDLE = "bundle.js"
+"""The script of the page: its modules in one."""
+_ENTRY = "app.js"
+"""The module that the page runs."""
 SERVICE_WORKER = "service_worker.js"
 """The service worker. A header lets it intercept requests for the page itself, which is outside of its folder."""
 FRAME = "diagram_frame.html"
@@ -36,8 +44,9 @@ _LEVEL = 9
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """A file's content, plain and compressed; `compressed` is empty for small files."""
+    """A content, the bytes of the files that it is made of, and its compressed form, empty if the content is small."""
 
+    sources: tuple[bytes, ...]
     plain: bytes
     compressed: bytes
     etag: str
@@ -48,9 +57,11 @@ class StaticFiles:
 
     def __init__(self, folder: Path = FOLDER) -> None:
         files = [*_list_files(folder), *sorted((folder / VENDOR).rglob("*"))]
-        self._files: Mapping[str, Path] = {
-            file.relative_to(folder).as_posix(): file for file in files if file.suffix in _TYPES
+        self._files: dict[str, tuple[Path, ...]] = {
+            file.relative_to(folder).as_posix(): (file,) for file in files if file.suffix in _TYPES
         }
+        if _ENTRY in self._files:
+            self._files[BUNDLE] = tuple(file for file in files if file.suffix == ".js" and file.parent == folder)
         self._contents: dict[str, _Content] = {}
 
     async def index(self, request: Request) -> Response:
@@ -62,34 +73,45 @@ class StaticFiles:
         return self._respond(request.path_params["name"], request)
 
     def _respond(self, name: str, request: Request) -> Response:
-        file = self._files.get(name)
-        if file is None:
+        if name not in self._files:
             raise HttpError(404, "there is no such file", "not_found")
-        content = self._contents.get(name)
-        if content is None or not name.startswith(f"{VENDOR}/"):
-            content = self._contents[name] = _read(file, content)
-        headers = {**_headers(name, _TYPES[file.suffix]), "etag": content.etag, "vary": "accept-encoding"}
+        content = self._read(name)
+        headers = {**_headers(name), "etag": content.etag, "vary": "accept-encoding"}
         if request.headers.get("if-none-match") == content.etag:
             return Response(status_code=304, headers=headers)
         if content.compressed and "gzip" in request.headers.get("accept-encoding", ""):
             return Response(content.compressed, headers=headers | {"content-encoding": "gzip"})
         return Response(content.plain, headers=headers)
 
+    def _read(self, name: str) -> _Content:
+        """Return a content; that of the last request if its files have not changed. Third-party files are read once."""
+        cached = self._contents.get(name)
+        if cached is not None and name.startswith(f"{VENDOR}/"):
+            return cached
+        files = self._files[name]
+        sources = tuple(file.read_bytes() for file in files)
+        if cached is None or cached.sources != sources:
+            cached = self._contents[name] = _compress(sources, _join(files, sources) if name == BUNDLE else sources[0])
+        return cached
+
 
 def _list_files(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
-def _read(file: Path, cached: _Content | None) -> _Content:
-    """Return the content of a file; `cached` if the file has not changed since it was read."""
-    plain = file.read_bytes()
-    if cached is not None and cached.plain == plain:
-        return cached
+def _join(files: Sequence[Path], sources: Sequence[bytes]) -> bytes:
+    """Return the script of the page."""
+    texts = {file.name: source.decode() for file, source in zip(files, sources, strict=True)}
+    return join_modules(texts, _ENTRY).encode()
+
+
+def _compress(sources: tuple[bytes, ...], plain: bytes) -> _Content:
     compressed = gzip.compress(plain, _LEVEL, mtime=0) if len(plain) >= _MIN_COMPRESSED else b""
-    return _Content(plain, compressed, f'"{hashlib.sha256(plain).hexdigest()[:32]}"')
+    return _Content(sources, plain, compressed, f'"{hashlib.sha256(plain).hexdigest()[:32]}"')
 
 
-def _headers(name: str, mime_type: str) -> Mapping[str, str]:
+def _headers(name: str) -> Mapping[str, str]:
+    mime_type = _TYPES[PurePosixPath(name).suffix]
     if name == FRAME:
         return frame_headers(mime_type)
     headers = page_headers(mime_type)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from dial_client.serve.static_files import BUNDLE
+
 PAGE = Path(__file__).parents[2] / "dial_client" / "serve" / "page"
 FILES = sorted(path for path in PAGE.iterdir() if path.is_file())
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
@@ -38,7 +40,7 @@ def test_the_page_loads_nothing_from_other_hosts() -> None:
 def test_the_html_has_no_inline_script_and_no_inline_style() -> None:
     html = TEXTS["index.html"]
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", html) == []
-    assert set(re.findall(r'(?:src|href)="assets/([\w.]+)"', html)) <= TEXTS.keys()
+    assert set(re.findall(r'(?:src|href)="assets/([\w.]+)"', html)) <= {*TEXTS, BUNDLE}
 
 
 def test_every_import_of_a_module_exists_and_is_used() -> None:

@@ -39,7 +39,8 @@ TEXTS = {
 
 STREAM = """
 async ({ text, sizes }) => {
-  const { MarkdownView } = await import("./assets/markdown_view.js");
+  const { importModule } = await import("./assets/bundle.js");
+  const { MarkdownView } = await importModule("markdown_view.js");
   const show = async (pieces) => {
     const view = new MarkdownView(document.createElement("div"));
     for (const piece of pieces) {

@@ -1,0 +1,64 @@
+"""The page's modules joined into one script: run by Node as the browser runs them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dial_client.serve.page_bundle import join_modules
+from dial_client.serve.static_files import FOLDER
+from tests.support.node_program import needs_node, run_node
+
+pytestmark = pytest.mark.once
+
+LOG = 'export const log = [];\nlog.push("log");\n'
+PAGE = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.js")}
+
+
+@needs_node
+def test_modules_run_once_and_after_what_they_import() -> None:
+    sources = {
+        "app.js": 'import { log } from "./log.js";\nimport { first } from "./first.js";\n'
+        'import { second } from "./second.js";\nlog.push("app", first, second());\nconsole.log(JSON.stringify(log));\n',
+        "first.js": 'import { log } from "./log.js";\nlog.push("first");\n'
+        "export const first = await Promise.resolve(1);\n",
+        "second.js": 'import { first } from "./first.js";\nimport { log } from "./log.js";\nlog.push("second");\n'
+        "export function second() {\n  return first + 1;\n}\n",
+        "log.js": LOG,
+    }
+    assert run_node(join_modules(sources, "app.js")) == ["log", "first", "second", "app", 1, 2]
+
+
+@needs_node
+def test_a_module_that_is_imported_later_runs_then_and_shares_the_others() -> None:
+    sources = {
+        "app.js": 'import { log } from "./log.js";\nconst load = () => import("./later.js");\nlog.push("app");\n'
+        "const { Later } = await load();\nawait load();\nnew Later();\nconsole.log(JSON.stringify(log));\n",
+        "later.js": 'import { log } from "./log.js";\nlog.push("later");\nexport class Later {\n  constructor() {\n'
+        '    log.push("made");\n  }\n}\n',
+        "log.js": LOG,
+    }
+    assert run_node(join_modules(sources, "app.js")) == ["log", "app", "later", "made"]
+
+
+@needs_node
+def test_names_that_a_module_does_not_export_are_its_own() -> None:
+    sources = {
+        "app.js": 'import { one, two } from "./numbers.js";\nconst hidden = 3;\n'
+        "console.log(JSON.stringify([one(), await two().next(), hidden]));\n",
+        "numbers.js": "const hidden = 1;\nexport const one = () => hidden;\n"
+        "export async function* two() {\n  yield 2;\n}\n",
+    }
+    assert run_node(join_modules(sources, "app.js")) == [1, {"value": 2, "done": False}, 3]
+
+
+def test_the_script_of_the_page_has_all_modules_that_the_page_imports_and_no_others() -> None:
+    script = join_modules(PAGE, "app.js")
+    assert re.findall(r"^(?:import|export)\b[^=]*", script, re.MULTILINE) == ["export const importModule "]
+    assert re.search(r'\bimport\("\./\w+\.js', script) is None
+    joined = set(re.findall(r'^"(\w+\.js)": async', script, re.MULTILINE))
+    assert joined >= {"app.js", "dom.js", "tool_form.js"}
+    assert set(re.findall(r'importModule\("(\w+\.js)"\)', script)) == joined
+    assert joined.isdisjoint({"service_worker.js", "highlight_worker.js", "diagram_frame.js", "strings_de.js"})
+    assert [name for name, text in PAGE.items() if "importModule" in text] == []
