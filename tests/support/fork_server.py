@@ -46,8 +46,9 @@ MODULES = (
     *("dial_client.cli.commands", "dial_client.cli.conversation_loop", "dial_client.cli.conversations_command"),
     *("dial_client.cli.one_shot", "dial_client.cli.prompt_input", "dial_client.cli.repl"),
     *("dial_client.cli.serve_command", "dial_client.cli.tool_commands", "dial_client.providers.chat_api"),
-    *("dial_client.providers.scripted", "dial_client.servers.transports.stdio"),
-    *("dial_client.servers.transports.streamable_http", "dial_client.stores.sql_store"),
+    *("dial_client.providers.scripted", "dial_client.servers.transports.response_repair"),
+    *("dial_client.servers.transports.stdio", "dial_client.servers.transports.streamable_http"),
+    *("dial_client.stores.sql_store", "dial_client.text.error_lines"),
 )
 """What `dial-chat` imports of this package, with all that these modules import: importing has no other effect."""
 
@@ -138,6 +139,29 @@ def start_server() -> str:
     return path
 
 
+class _Program:
+    """A forked program, and the connection of the process that wants it."""
+
+    def __init__(self, pid: int, connection: socket.socket) -> None:
+        self.connection = connection
+        self.end = os.pidfd_open(pid)
+        """Readable when the program has ended."""
+        self._pid = pid
+
+    def finish(self) -> None:
+        """Report the end of the program; kill the program if it has not ended."""
+        if not select.select([self.end], [], [], 0)[0]:
+            os.kill(self._pid, signal.SIGKILL)
+        _, status = os.waitpid(self._pid, 0)
+        with suppress(OSError):
+            self.connection.sendall(b"%d\n" % status)
+        self.close()
+
+    def close(self) -> None:
+        os.close(self.end)
+        self.connection.close()
+
+
 def serve(path: str) -> dict[str, Any]:
     """Serve until the standard input ends. Returns in each forked program, with its job."""
     for package in (*PACKAGES, *MODULES):
@@ -147,54 +171,51 @@ def serve(path: str) -> dict[str, Any]:
             continue
     gc.collect()
     gc.freeze()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen(64)
-        print("ready", flush=True)
-        while True:
-            ready, _, _ = select.select([listener, sys.stdin], [], [])
-            _reap()
-            if sys.stdin in ready:
-                shutil.rmtree(Path(path).parent, ignore_errors=True)  # also after a test run that was killed
-                sys.exit()
-            connection, _ = listener.accept()
-            if os.fork() == 0:
-                listener.close()
-                return _watch(connection)
-            connection.close()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(64)
+    print("ready", flush=True)
+    programs: list[_Program] = []
+    while True:
+        events = [file for program in programs for file in (program.end, program.connection)]
+        ready, _, _ = select.select([listener, sys.stdin, *events], [], [])
+        is_over = sys.stdin in ready
+        for program in [one for one in programs if is_over or one.end in ready or one.connection in ready]:
+            program.finish()
+            programs.remove(program)
+        if is_over:
+            shutil.rmtree(Path(path).parent, ignore_errors=True)  # also after a test run that was killed
+            sys.exit()
+        if listener in ready:
+            job = _accept(listener, programs)
+            if job is not None:
+                return job
 
 
-def _reap() -> None:
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def _watch(connection: socket.socket) -> dict[str, Any]:
-    """Fork a program and report its end; returns in the program alone."""
+def _accept(listener: socket.socket, programs: list[_Program]) -> dict[str, Any] | None:
+    """Fork a program, and add it to the programs. Returns its job in the program, and None in the server."""
+    connection, _ = listener.accept()
     data, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
-    while not data.endswith(b"\n"):
-        data += connection.recv(1 << 20)
-    job: dict[str, Any] = json.loads(data)
-    program = os.fork()
-    if program == 0:
+    while not data.endswith(b"\n") and (more := connection.recv(1 << 20)):
+        data += more
+    pid = os.fork() if data.endswith(b"\n") else None
+    if pid == 0:
+        for inherited in programs:
+            inherited.close()
         connection.close()
+        listener.close()
+        job: dict[str, Any] = json.loads(data)
         _become(job, streams)
         return job
-    for stream in {*streams, 0, 1, 2}:
+    for stream in streams:
         os.close(stream)
-    connection.sendall(b"%d\n" % program)
-    poll = select.poll()
-    end = os.pidfd_open(program)
-    poll.register(end, select.POLLIN)
-    poll.register(connection, select.POLLIN)
-    if end not in dict(poll.poll()):
-        os.kill(program, signal.SIGKILL)
-    _, status = os.waitpid(program, 0)
-    try:
-        connection.sendall(b"%d\n" % status)
-    finally:
-        os._exit(0)
+    if pid is None:  # the process that wanted the program has been killed
+        connection.close()
+        return None
+    programs.append(_Program(pid, connection))
+    with suppress(OSError):
+        connection.sendall(b"%d\n" % pid)
+    return None
 
 
 def _become(job: dict[str, Any], streams: list[int]) -> None:
