@@ -17,7 +17,7 @@ PAGE = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.js")}
 
 
 @needs_node
-def test_modules_run_once_and_after_their_imports() -> None:
+def test_imported_modules_run_first_and_once() -> None:
     sources = {
         "app.js": 'import { log } from "./log.js";\nimport { first } from "./first.js";\n'
         'import { second } from "./second.js";\nlog.push("app", first, second());\nconsole.log(JSON.stringify(log));\n',
