@@ -1,7 +1,8 @@
 """The host that the official conformance suite tests: a `DialClient` with a servers.json of one server.
 
 The suite passes the URL of the server as the last argument, and the scenario in environment variables. Exit code 1
-means that the server was not available, or that a call failed.
+means that the server was not available, or that a call failed. The exit code is also written to a file with the name of
+the scenario, in the folder CONFORMANCE_EXIT_CODES.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import httpx2
@@ -150,4 +152,6 @@ if __name__ == "__main__":
         file = Path(home, "servers.json")
         file.write_text(json.dumps(servers_json(sys.argv[-1])), encoding="utf-8")
         code = anyio.run(main, file)
+    if folder := os.environ.get("CONFORMANCE_EXIT_CODES"):
+        Path(folder, quote(SCENARIO, safe="")).write_text(str(code), encoding="utf-8")
     sys.exit(code)

@@ -43,7 +43,7 @@ def test_a_module_imported_later_runs_then_and_shares_loaded_modules() -> None:
 
 
 @needs_node
-def test_names_without_an_export_are_private_to_a_module() -> None:
+def test_names_without_an_export_are_private() -> None:
     sources = {
         "app.js": 'import { one, two } from "./numbers.js";\nconst hidden = 3;\n'
         "console.log(JSON.stringify([one(), await two().next(), hidden]));\n",

@@ -172,6 +172,17 @@ async def test_only_page_files_found_at_start_are_served(tmp_path: Path) -> None
     assert list(StaticFiles(tmp_path / "nowhere")._files) == []
 
 
+def test_the_script_of_the_page_is_joined_again_only_after_a_change(tmp_path: Path) -> None:
+    (tmp_path / "app.js").write_text('import { word } from "./word.js";\nconsole.log(word);\n')
+    (tmp_path / "word.js").write_text('export const word = "old";\n')
+    files = StaticFiles(tmp_path)
+    first = files._read("bundle.js")
+    assert b'const word = "old";' in first.plain
+    assert files._read("bundle.js") is first
+    (tmp_path / "word.js").write_text('export const word = "new";\n')
+    assert b'const word = "new";' in files._read("bundle.js").plain
+
+
 async def test_responses_are_not_cached() -> None:
     async with serve([]) as server:
         assert (await server.http.get("/servers")).headers["cache-control"] == "no-store"

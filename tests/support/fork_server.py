@@ -36,17 +36,17 @@ from typing import Any, AnyStr, NoReturn, cast
 ROOT = Path(__file__).resolve().parents[2]
 CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
 PACKAGES = (
-    *("aiosqlite", "anyio._backends._asyncio", "httpx2", "jsonschema_rs", "markdown_it", "mcp.client.streamable_http"),
-    *("mcp.server.mcpserver", "mcp.server.stdio", "openai", "prompt_toolkit.shortcuts", "pydantic", "pygments.lexers"),
-    *("rich.console", "sqlalchemy.dialects.sqlite.aiosqlite", "sqlalchemy.ext.asyncio", "starlette.applications"),
-    *("starlette.routing", "typer", "uvicorn"),
+    *("aiosqlite", "anyio._backends._asyncio", "httpcore2", "httpx2", "jsonschema_rs", "markdown_it"),
+    *("mcp.client.streamable_http", "mcp.server.mcpserver", "mcp.server.stdio", "openai", "prompt_toolkit.shortcuts"),
+    *("pydantic", "pygments.lexers", "rich.console", "sqlalchemy.dialects.sqlite.aiosqlite", "sqlalchemy.ext.asyncio"),
+    *("starlette.applications", "starlette.routing", "typer", "uvicorn"),
 )
 """What programs import of other packages; a package that is not there is left to the program."""
 MODULES = (
     *("dial_client.cli.commands", "dial_client.cli.conversation_loop", "dial_client.cli.conversations_command"),
     *("dial_client.cli.one_shot", "dial_client.cli.prompt_input", "dial_client.cli.repl"),
     *("dial_client.cli.serve_command", "dial_client.cli.tool_commands", "dial_client.providers.chat_api"),
-    *("dial_client.providers.scripted", "dial_client.servers.transports.response_repair"),
+    *("dial_client.providers.scripted", "dial_client.servers.oauth", "dial_client.servers.transports.response_repair"),
     *("dial_client.servers.transports.stdio", "dial_client.servers.transports.streamable_http"),
     *("dial_client.stores.sql_store", "dial_client.text.error_lines"),
 )
@@ -180,7 +180,7 @@ def serve(path: str) -> dict[str, Any]:
         events = [file for program in programs for file in (program.end, program.connection)]
         ready, _, _ = select.select([listener, sys.stdin, *events], [], [])
         is_over = sys.stdin in ready
-        for program in [one for one in programs if is_over or one.end in ready or one.connection in ready]:
+        for program in [each for each in programs if is_over or {each.end, each.connection} & {*ready}]:
             program.finish()
             programs.remove(program)
         if is_over:
