@@ -12,6 +12,8 @@ from hypothesis import settings
 from tests.support.fork_server import share_server
 
 UNIT = Path(__file__).parent / "unit"
+LONGEST = ("test_benchmarks.py", "test_durable.py", "test_hostile_servers.py", "test_tutorials.py")
+"""The files that take longest. One worker runs a file: the others would wait for it at the end."""
 
 # Hypothesis measures no time: a busy machine must not fail a test.
 settings.register_profile("untimed", deadline=None)
@@ -48,7 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep only the tests of the part that ``--part`` selects."""
+    """Put the files that take longest first, and keep only the tests of the part that ``--part`` selects."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
     part = config.getoption("--part")
     if part == "all":
         return

@@ -81,9 +81,11 @@ class Suite:
         with tempfile.TemporaryDirectory() as folder:
             _, output = self._run(REVISION_SECONDS, "--requirements", self._revision, CONFORMANCE_EXIT_CODES=folder)
             codes = {unquote(path.name): path.read_text() for path in Path(folder).iterdir()}
+        summary = read_summary(output)
+        if not summary:
+            print("--- the suite ended without a summary:", *output.splitlines()[-LAST_LINES:], sep="\n    ")
         return {
-            name: passed and codes.get(name) == ("1" if name in REFUSED else "0")
-            for name, passed in read_summary(output).items()
+            name: passed and codes.get(name) == ("1" if name in REFUSED else "0") for name, passed in summary.items()
         }
 
     def run(self, scenario: str) -> tuple[bool, str]:
