@@ -20,6 +20,12 @@ from tests.support.web_page import (
     two_servers,
 )
 
+EMPTY = """(() => {
+  const { right, bottom } = document.getElementById('servers').getBoundingClientRect();
+  const place = [right - 20, bottom - 20];
+  return document.elementFromPoint(...place).id === 'servers' ? place : null;
+})()"""
+"""A place in the panel of servers that has no content."""
 OVERFLOW = "document.querySelector('.tool-form').scrollWidth <= document.querySelector('.tool-form').clientWidth"
 
 DISABLE = """fetch('servers/asking/disable', {method: 'POST', headers: {Authorization:
@@ -130,6 +136,10 @@ def test_only_a_click_beside_the_panel_closes_it(chromium: Browser, tmp_path: Pa
         tab.click("#servers-button")
         beside = (1.0, 1.0)
         tab.drag(tab.locate("#servers h2"), beside)  # as a selection of text may end
+        assert tab.run("document.getElementById('servers').open") is True
+        empty = tuple(tab.until(EMPTY))
+        tab.drag(empty, empty)
+        tab.drag(empty, beside)
         assert tab.run("document.getElementById('servers').open") is True
         tab.drag(beside, beside)
         tab.until("!document.getElementById('servers').open")

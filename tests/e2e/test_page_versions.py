@@ -142,6 +142,30 @@ def test_commands_undo_and_summarize_messages(chromium: Browser, tmp_path: Path)
         assert_harmless(tab, address)
 
 
+def test_a_slow_undo_is_not_shown_as_a_running_turn(chromium: Browser, tmp_path: Path) -> None:
+    hold = """window.urls = []; window.load = fetch; window.fetch = async (url, options) => {
+        urls.push(url);
+        const response = await load(url, options);
+        if (!url.endsWith('/undo')) return response;
+        await new Promise((release) => { Object.assign(window, {release, held: Date.now()}); });
+        return response;
+    }; 0"""
+    with serve_page(tmp_path, {"replies": ["One."], "after": "repeat"}) as address:
+        tab = open_page(chromium, address)
+        for number, text in enumerate("ab", 1):
+            send_message(tab, text)
+            tab.until(f"{STORED} && document.querySelectorAll('.turn').length === {number}")
+        tab.run(hold)
+        send_message(tab, "/undo")
+        tab.until("Date.now() > window.held + 2500")  # the page polls each two seconds
+        assert tab.run("urls.filter((url) => /\\/(state|events)$/.test(url))") == []
+        tab.run("release()")
+        tab.until(f"{USERS} === 'a'")
+        send_message(tab, "/redo")
+        tab.until(f"{USERS} === 'a,b'")
+        assert_harmless(tab, address)
+
+
 def test_settings_are_stored_with_the_conversation_and_hidden_if_locked(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(tmp_path, {"replies": ["Yes."], "after": "repeat"}, None, "--lock", "tool_format") as address:
         tab = open_page(chromium, address)

@@ -81,6 +81,10 @@ async (selector) => {
 """
 
 
+_FOCUS = "(({id, tagName, value}) => `focus: ${tagName} ${id}, value: ${value}`)(document.activeElement ?? {})"
+"""What has the focus, and the text in it, which the text of a page does not include."""
+
+
 class BrowserError(AssertionError):
     """The browser refused a command, a script threw, or a condition never became true."""
 
@@ -284,7 +288,7 @@ class Tab:
             except BrowserError as error:
                 if "context" not in str(error) and "navigated" not in str(error):
                     raise BrowserError(
-                        f"never true: {condition}\n{self.run('document.body.innerText')[:3000]}"
+                        f"never true: {condition}\n{self.run(_FOCUS)}\n{self.run('document.body.innerText')[:3000]}"
                     ) from None
         raise BrowserError(f"the page never came to rest: {condition}")
 

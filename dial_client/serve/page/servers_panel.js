@@ -51,9 +51,15 @@ export class ServersPanel {
     this.#list.after(this.#below);
     this.#below.addEventListener("click", (event) => event.target.closest("a") && this.#dialog.close());
     let isBeside; // not a drag from inside
-    this.#dialog.addEventListener("pointerdown", ({ target }) => { isBeside = target === this.#dialog; });
-    this.#dialog.addEventListener("click", ({ target }) => isBeside && target === this.#dialog && this.#dialog.close());
+    this.#dialog.addEventListener("pointerdown", (event) => { isBeside = this.#isBeside(event); });
+    this.#dialog.addEventListener("click", (event) => isBeside && this.#isBeside(event) && this.#dialog.close());
     this.#dialog.addEventListener("close", () => clearInterval(this.#interval));
+  }
+
+  /** True if a pointer event was outside of the panel. The panel itself is the target also where it is empty. */
+  #isBeside({ target, clientX, clientY }) {
+    const { left, top, right, bottom } = this.#dialog.getBoundingClientRect();
+    return target === this.#dialog && (clientX < left || clientX > right || clientY < top || clientY > bottom);
   }
 
   open() {

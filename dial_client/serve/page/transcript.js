@@ -47,17 +47,16 @@ export class Transcript extends EventTarget {
     });
     this.element = el("div.transcript");
     const isIdle = () => this.id !== null && this.element.isConnected && !this.isRunning && !this.isEdited;
-    // Until the comparison ends, a turn of this page looks like a change, which loads its apps again.
+    // Until the comparison ends, a turn of this page looks like a change, which loads its apps again; an edit, like a turn.
     const readState = () => this.#compared.then(() => this.#readState());
     this.#endWatch = watchChanges({ isIdle, readState, shown: () => this.#state }, async () => {
+      const compared = this.#compared;
       const stored = await this.#fetch();
-      if (isIdle()) await this.#show(stored);
+      if (isIdle() && compared === this.#compared) await this.#show(stored);
     });
   }
 
-  get isEmpty() {
-    return this.#turns.length === 0;
-  }
+  get isEmpty() { return this.#turns.length === 0; }
 
   /** Load the conversation and follow its running turn. */
   async load() {
@@ -136,7 +135,11 @@ export class Transcript extends EventTarget {
   }
 
   async #change(request) {
-    if (!this.isRunning) this.#render(await request());
+    if (!this.isRunning) {
+      const changing = request();
+      this.#compared = changing.catch(() => {});
+      this.#render(await changing);
+    }
     this.#dispatchChange();
   }
 
@@ -224,9 +227,7 @@ export class Transcript extends EventTarget {
     return this.#turns.some((turn) => turn.isEdited);
   }
 
-  get #last() {
-    return this.#turns.at(-1);
-  }
+  get #last() { return this.#turns.at(-1); }
 
   #path(rest = "") {
     return `conversations/${encodeURIComponent(this.id)}${rest}`;
@@ -320,8 +321,7 @@ export class Transcript extends EventTarget {
       this.#dispatchChange();
     };
     const handle = (event) => this.#handle(event);
-    const hooks = { onConnection, signal };
-    while (!(await followTurn(this.#api, { conversation: this.id, turn, response }, handle, hooks))) {
+    while (!(await followTurn(this.#api, { conversation: this.id, turn, response }, handle, { onConnection, signal }))) {
       const onWait = () => this.#setStatus(translate("status.elsewhere"));
       const stored = await waitForEnd(turn, () => this.#fetch(signal), { onWait, signal });
       this.#reset();
