@@ -47,7 +47,7 @@ export class Transcript extends EventTarget {
     });
     this.element = el("div.transcript");
     const isIdle = () => this.id !== null && this.element.isConnected && !this.isRunning && !this.isEdited;
-    // Until the comparison ends, a turn of this page looks like a change, which loads its apps again; an edit, like a turn.
+    // Until its comparison ends, a turn of this page looks like a change of others; until its request ends, so does an edit.
     const readState = () => this.#compared.then(() => this.#readState());
     this.#endWatch = watchChanges({ isIdle, readState, shown: () => this.#state }, async () => {
       const compared = this.#compared;
