@@ -114,7 +114,8 @@ class ClientModel:
         """The middleware of model requests, turns and tool calls."""
         self._is_fixed = False
         self._prepared = anyio.Event()
-        self._retired: list[Provider] = []
+        self.retired: list[Provider] = []
+        """The models that are no longer used, which `close_retired` closes."""
         self._variants: dict[tuple[str | None, str | None, float | None], ClientModel] = {}
         self._configure(selection)
 
@@ -271,8 +272,8 @@ class ClientModel:
         """
         oldest = list(self._variants)[: max(0, len(self._variants) - keeps)]
         for provider in (*providers, *(self._variants.pop(key).provider for key in oldest)):
-            if provider is not None and provider not in (self.provider, self.status_provider, *self._retired):
-                self._retired.append(provider)
+            if provider is not None and provider not in (self.provider, self.status_provider, *self.retired):
+                self.retired.append(provider)
 
     def set_context_window(self, tokens: int | None) -> None:
         """Set the size of the model's context window in tokens; None changes nothing."""
@@ -281,7 +282,7 @@ class ClientModel:
 
     async def close_retired(self) -> None:
         """Close the models that are no longer used. Call it only while no turn runs."""
-        retired, self._retired = self._retired, []
+        retired, self.retired = self.retired, []
         for provider in retired:
             await provider.aclose()
 

@@ -333,7 +333,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             require_output=has_type and self._on_limit != "answer",
         )
         tasks = self._require_open()
-        if not self._turns.are_running:
+        if self.model.retired and not self._turns.are_running:
             tasks.start_soon(self.model.close_retired)
         self._turns.start(turn, tasks)
         return turn

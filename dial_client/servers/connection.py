@@ -73,6 +73,11 @@ class Connection:
         return self._status.snapshot()
 
     @property
+    def summary(self) -> ServerStatus:
+        """The server's status without its tools, logs and lines of standard error: reading it copies nothing."""
+        return self._status.summary
+
+    @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools the model can be offered.
 
@@ -133,20 +138,18 @@ class Connection:
         return True
 
     async def wait_for_tools(self) -> None:
-        """Wait until `tools` includes the changes the server has announced, at most `FRESH_SECONDS`.
+        """Wait until `tools` includes the changes the server has announced, at most `FRESH_SECONDS` after each.
 
-        Also waits for a restart in progress: the server may have other tools afterwards.
+        First waits for a restart in progress, as long at most: the server may have other tools afterwards.
         """
-        with anyio.move_on_after(FRESH_SECONDS):
-            await self._status.wait_until(lambda: not self._supervisor.is_restarting_now)
-            if self._supervisor.session is not None:
-                await self._supervisor.session.wait_for_tools(FRESH_SECONDS)
+        await self._status.wait_until(lambda: not self._supervisor.is_restarting_now, FRESH_SECONDS)
+        if self._supervisor.session is not None:
+            await self._supervisor.session.wait_for_tools(FRESH_SECONDS)
 
     async def wake(self) -> None:
         """Start a sleeping server, and wait until it has started; `tools` may have changed afterwards."""
         self._supervisor.wake()
-        with anyio.move_on_after(startup_seconds(self.settings)):
-            await self._status.wait_until(lambda: not self._status.is_waking)
+        await self._status.wait_until(lambda: not self._status.is_waking, startup_seconds(self.settings))
 
     def add_note(self, note: str) -> None:
         """Add a note about a harmless irregularity of the server."""
@@ -170,7 +173,7 @@ class Connection:
         for pause in (*REPEAT_PAUSES, None):
             session = await self._session_with(tool)
             first = first or session
-            may_repeat = self._is_repeatable(tool) if may_repeat is None else may_repeat
+            may_repeat = _is_repeatable(self, tool) if may_repeat is None else may_repeat
             try:
                 return await session.calls.call(tool, arguments, on_progress, is_own_session=session is not first)
             except ServerGone as gone:
@@ -180,7 +183,7 @@ class Connection:
                 may_repeat = may_repeat and not may_have_run
                 log.debug("call_repeated", server=self.name, tool=tool)
             await anyio.sleep(jittered(pause))
-        raise ServerGone(self.name, self.status.why_unavailable)
+        raise ServerGone(self.name, self.summary.why_unavailable)
 
     async def ask(self, request: Callable[[Client], Awaitable[Answer]], seconds: float) -> Answer:
         """Send a request that has no side effects: for a list, a resource, a prompt or completions.
@@ -219,11 +222,10 @@ class Connection:
             ServerGone: The server has no session, or got none within its start-up timeout.
         """
         await self.wake()
-        with anyio.move_on_after(startup_seconds(self.settings)):
-            await self._status.wait_until(lambda: not self._supervisor.is_restarting)
+        await self._status.wait_until(lambda: not self._supervisor.is_restarting, startup_seconds(self.settings))
         session = self._supervisor.session
         if session is None or not session.is_serving:
-            raise ServerGone(self.name, self.status.why_unavailable)
+            raise ServerGone(self.name, self.summary.why_unavailable)
         return session
 
     async def _session_with(self, tool: str) -> ServerSession:
@@ -239,8 +241,10 @@ class Connection:
             raise ServerError(self.name, f"it has no tool {tool!r} any more")
         return session
 
-    def _is_repeatable(self, tool: str) -> bool:
-        if self.settings is None or not self.settings.trusted:
-            return False
-        hints = next((known.annotations for known in self.tools if known.name == tool), None)
-        return bool(hints and (hints.read_only_hint or hints.idempotent_hint))
+
+def _is_repeatable(server: Connection, tool: str) -> bool:
+    """Return True if a lost call of the tool may be repeated: a trusted server says that this has no further effect."""
+    if server.settings is None or not server.settings.trusted:
+        return False
+    hints = next((known.annotations for known in server.tools if known.name == tool), None)
+    return bool(hints and (hints.read_only_hint or hints.idempotent_hint))

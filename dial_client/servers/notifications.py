@@ -111,8 +111,7 @@ class Subscription:
         return self
 
     async def _wait_confirmed(self) -> None:
-        with anyio.move_on_after(SUBSCRIBE_SECONDS):
-            await self._state.wait_until(lambda state: state.is_confirmed or state.error is not None)
+        await self._state.wait_until(lambda state: state.is_confirmed or state.error is not None, SUBSCRIBE_SECONDS)
         if self._state.value.error is not None:
             raise self._state.value.error
         if not self.is_confirmed:

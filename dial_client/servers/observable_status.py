@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +47,6 @@ class ObservableStatus:
         """Seconds from the end of the last session to the next start; None for no restart, or before it is decided."""
         self.logs: deque[ServerLog] = deque(maxlen=MAX_LOGS)
         self._status = Observable(ServerStatus(name, ServerState.STARTING if is_enabled else ServerState.DISABLED))
-        self._notes: dict[str, None] = {}
         self._read_stderr: Callable[[], tuple[str, ...]] = tuple
         self._on_change = on_change
 
@@ -65,19 +65,23 @@ class ObservableStatus:
         """True if the server is sleeping or starting while its tools are on offer."""
         return (self.is_settled or bool(self.tools)) and self.state in (ServerState.SLEEPING, ServerState.STARTING)
 
+    @property
+    def summary(self) -> ServerStatus:
+        """The current status without its tools, log messages and lines of standard error."""
+        return self._status.value
+
     def snapshot(self) -> ServerStatus:
         """Return the complete current status of the server."""
         return replace(
-            self._status.value,
+            self.summary,
             tools=tuple(tool.name for tool in self.tools),
-            notes=tuple(self._notes),
             stderr=self._read_stderr(),
             logs=tuple(self.logs),
         )
 
-    async def wait_until(self, predicate: Callable[[], bool]) -> None:
-        """Wait until the predicate is true; it is evaluated after each change of the status."""
-        await self._status.wait_until(lambda _: predicate())
+    async def wait_until(self, predicate: Callable[[], bool], seconds: float = math.inf) -> None:
+        """Wait until the predicate is true, at most `seconds`; it is evaluated after each change of the status."""
+        await self._status.wait_until(lambda _: predicate(), seconds)
 
     def start_session(self, read_stderr: Callable[[], tuple[str, ...]]) -> None:
         """Record that a session begins.
@@ -115,8 +119,9 @@ class ObservableStatus:
 
     def add_note(self, note: str) -> None:
         """Add a note about a harmless irregularity of the server."""
-        if len(self._notes) < MAX_NOTES and note not in self._notes:
-            self._notes[note] = None
+        notes = self.summary.notes
+        if len(notes) < MAX_NOTES and note not in notes:
+            self._status.set(replace(self.summary, notes=(*notes, note)))
             log.debug("server_is_odd", server=self.name, note=note)
 
     def publish(self, state: ServerState, error: str | None, restart_delay: float | None = None) -> bool:

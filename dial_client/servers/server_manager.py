@@ -140,7 +140,7 @@ class ServerManager(Mapping[str, Connection]):
             ServerStartError: A required server did not start.
         """
         for connection in self.values():
-            settings, status = connection.settings, connection.status
+            settings, status = connection.settings, connection.summary
             if settings is not None and settings.required and status.state is ServerState.FAILED:
                 raise ServerStartError(connection.name, status.error or "it did not start")
 
@@ -155,7 +155,7 @@ class ServerManager(Mapping[str, Connection]):
         """Problems, one line each: servers that are not available, and irregularities of servers."""
         lines: list[str] = []
         left_out = self.patience.left_out
-        for status in (connection.status for connection in self.values()):
+        for status in (connection.summary for connection in self.values()):
             if status.state is ServerState.FAILED:
                 lines.append(f"server {status.name!r} is not available: {status.error}")
             elif status.state is ServerState.RESTARTING:
@@ -169,7 +169,7 @@ class ServerManager(Mapping[str, Connection]):
     @property
     def restarts(self) -> Mapping[str, int]:
         """The number of restarts of each server."""
-        return {name: connection.status.restarts for name, connection in self.items()}
+        return {name: connection.summary.restarts for name, connection in self.items()}
 
     def notes_since(self, restarts: Mapping[str, int]) -> tuple[str, ...]:
         """Return one line for each server that died and was restarted since `restarts` was read.
@@ -177,7 +177,7 @@ class ServerManager(Mapping[str, Connection]):
         Args:
             restarts: An earlier value of `ServerManager.restarts`.
         """
-        statuses = (connection.status for connection in self.values())
+        statuses = (connection.summary for connection in self.values())
         return tuple(
             f"server {status.name!r} died and was restarted: {status.error}"
             for status in statuses

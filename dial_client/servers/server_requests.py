@@ -351,8 +351,8 @@ class ServerRequests:
             raise ServerError(self._server, "the user has to open a URL first, but no user can be asked")
         ids = {params.elicitation_id or params.url for params in elicitations}
         if ids <= agreed:
-            with call_context.waiting_for_a_person(_contexts(calls)), anyio.move_on_after(BROWSER_SECONDS):
-                await self._completed.wait_until(lambda completed: ids <= completed)
+            with call_context.waiting_for_a_person(_contexts(calls)):
+                await self._completed.wait_until(lambda completed: ids <= completed, BROWSER_SECONDS)
             return True
         for params in elicitations:
             result = await self.answer_elicitation(None, params)

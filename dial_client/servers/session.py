@@ -263,7 +263,7 @@ class ServerSession:
             self._context.status.notify()
 
     def _save(self) -> None:
-        status = self._context.status.snapshot()
+        status = self._context.status.summary
         version = f"{status.server_name} {status.server_version}"
         self._context.cache.save(self._context.status.tools, version=version, is_legacy=self._state.value.is_legacy)
 

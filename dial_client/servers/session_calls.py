@@ -102,8 +102,7 @@ class SessionCalls:
     async def drain(self, seconds: float) -> None:
         """Wait until no call is in flight, at most `seconds`."""
         if seconds:
-            with anyio.move_on_after(seconds):
-                await self._in_flight.wait_until(lambda calls: not calls)
+            await self._in_flight.wait_until(lambda calls: not calls, seconds)
 
     def fail_all(self) -> None:
         """Cancel all calls in flight; their callers get `ServerGone`."""
@@ -125,9 +124,8 @@ class SessionCalls:
                     self._state.end(Exit(ExitKind.UNREACHABLE, message))
                 return CallNotRun(self._server, message)
             case kind if kind is CallFailureKind.CONNECTION_CLOSED or self._state.value.is_breaking:
-                with anyio.move_on_after(FRESH_SECONDS):  # until the session knows how the server ended
-                    await self._state.wait_until(lambda state: state.is_announced)
-                return self._lost()
+                await self._state.wait_until(lambda state: state.is_announced, FRESH_SECONDS)
+                return self._lost()  # the session knows now how the server ended
             case CallFailureKind.BROKEN_OFF:
                 return ServerGone(self._server, message)
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -72,9 +73,9 @@ class ObservableState:
         """The current state."""
         return self._state.value
 
-    async def wait_until(self, predicate: Callable[[SessionState], bool]) -> SessionState:
-        """Wait until the predicate is true of the state, and return that state."""
-        return await self._state.wait_until(predicate)
+    async def wait_until(self, predicate: Callable[[SessionState], bool], seconds: float = math.inf) -> SessionState:
+        """Wait until the predicate is true of the state, at most `seconds`, and return the state."""
+        return await self._state.wait_until(predicate, seconds)
 
     def become_ready(self, client: Client, *, is_streamable_http: bool) -> None:
         """Record that the session is ready: calls may be made with the client."""

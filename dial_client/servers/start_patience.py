@@ -88,7 +88,7 @@ class StartPatience:
 
 
 def _is_starting(connection: Connection) -> bool:
-    return connection.status.state is ServerState.STARTING
+    return connection.summary.state is ServerState.STARTING
 
 
 def _describe_download(connection: Connection) -> str:

@@ -145,7 +145,7 @@ class Supervisor:
 
     def _publish(self, decision: RestartDecision) -> None:
         error = decision.error
-        if decision.state is ServerState.FAILED and self._status.snapshot().restarts and self.session is not None:
+        if decision.state is ServerState.FAILED and self._status.summary.restarts and self.session is not None:
             before = self.session.stderr[-_STDERR_LINES - 1 : -1]
             error += f" (before that: {' / '.join(before)})" if before else ""
         if self._status.publish(decision.state, error, decision.pause) and decision.state in _TERMINAL:

@@ -139,8 +139,9 @@ class ToolWatch:
         Returns at the latest `within` seconds after the announcement, so that a server that does not answer delays only
         one model call.
         """
-        with anyio.CancelScope(deadline=self._announced_at + within):
-            await self._read.wait_until(lambda count: count == self._announced.value)
+        if self._read.value != self._announced.value:
+            seconds = self._announced_at + within - anyio.current_time()
+            await self._read.wait_until(lambda count: count == self._announced.value, seconds)
 
     async def refresh(self, client: Client, set_tools: Callable[[tuple[Tool, ...]], None]) -> None:
         """Read the tools again after each announcement, and pass them to `set_tools`. Runs until it is cancelled."""

@@ -275,7 +275,7 @@ class ApprovalChecker:
     def notes(self, servers: Mapping[str, Connection], functions: FunctionTools | None = None) -> tuple[str, ...]:
         """Return a warning for each pattern that matches none of the servers' tools and the functions."""
         tools = {
-            name: tuple(tool.name for tool in server.tools) if server.status.state is ServerState.READY else None
+            name: tuple(tool.name for tool in server.tools) if server.summary.state is ServerState.READY else None
             for name, server in servers.items()
         }
         if functions is not None and functions.tools:

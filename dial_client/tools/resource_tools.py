@@ -52,7 +52,7 @@ class ResourceTools:
         return [
             server.name
             for server in self._connections.values()
-            if server.status.state is not ServerState.DISABLED
+            if server.summary.state is not ServerState.DISABLED
             and (self._for_all or (server.settings is not None and server.settings.resources == "tools"))
         ]
 

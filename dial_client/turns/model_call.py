@@ -271,10 +271,12 @@ class ModelCaller:
             finish=completion.finish.value,
             seconds=round(time.monotonic() - started_at, 4),
         )
-        message = _build_message(listener)
+        calls: tuple[ToolCallRequest, ...] = ()
+        echo = None
         if completion.finish not in _STOP_REASONS and not attempt.is_timed_out:
+            calls = _with_distinct_ids(listener.calls)
             echo = Echo(info.name, completion.echo) if completion.echo is not None else None
-            message = replace(message, tool_calls=_with_distinct_ids(listener.calls), echo=echo)
+        message = _build_message(listener, calls, echo)
         attempt.sent_by_endpoint = (message.content, message.tool_calls)
         return ModelReply(message=message, finish=completion.finish, usage=completion.usage, info=info)
 
@@ -299,12 +301,14 @@ class _Attempt:
         return self.listener is not None and bool(self.listener.text)
 
 
-def _build_message(listener: ReplyListener) -> Message:
-    """Return the message of a reply as received so far, without calls."""
+def _build_message(
+    listener: ReplyListener, calls: tuple[ToolCallRequest, ...] = (), echo: Echo | None = None
+) -> Message:
+    """Return the message of a reply as received so far."""
     text = "".join(listener.text)
     citations = place_citations(listener.completion.citations, "".join(listener.received), text)
     content = (*([TextPart(text)] if text else []), *listener.media) if listener.media else text
-    return Message(Role.ASSISTANT, content, citations=citations, taint=listener.taint)
+    return Message(Role.ASSISTANT, content, calls, echo=echo, citations=citations, taint=listener.taint)
 
 
 def _report_waiting(emit: Emit, status: StatusChanged) -> OnWait:

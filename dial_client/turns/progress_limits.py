@@ -26,7 +26,7 @@ def limit_met(rounds: Sequence[Round], usage: Usage, limits: Limits) -> StopReas
         return StopReason.TOKEN_BUDGET
     if _count_failed_rounds(rounds) >= limits.max_consecutive_errors:
         return StopReason.CONSECUTIVE_ERRORS
-    if _count_repeats(rounds) >= limits.max_repeats:
+    if len(rounds) >= limits.max_repeats and _count_repeats(rounds) >= limits.max_repeats:
         return StopReason.REPEATED_CALLS
     return None
 

@@ -62,9 +62,9 @@ def describe_starting(servers: Mapping[str, str]) -> str:
 def _instructions_of(server: Connection) -> str:
     """Return a server's instructions; empty if it is not connected, or its configuration turns them off."""
     is_enabled = server.settings is None or server.settings.instructions
-    if server.status.state not in (ServerState.READY, ServerState.RESTARTING) or not is_enabled:
+    if server.summary.state not in (ServerState.READY, ServerState.RESTARTING) or not is_enabled:
         return ""
-    return safe(server.status.instructions or "").strip()
+    return safe(server.summary.instructions or "").strip()
 
 
 def _quote(text: str) -> str:

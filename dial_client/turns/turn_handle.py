@@ -110,7 +110,7 @@ class TurnHandle:
     async def emit(self, event: Event) -> None:
         """Record and log an event; wait while the paced reader has too many unread events."""
         self.recorder.record(event)
-        if isinstance(event, MessageCompleted):
+        if self.observers and isinstance(event, MessageCompleted):
             with anyio.CancelScope(shield=True):
                 for observer in self.observers:
                     await observer.on_message(self)
@@ -126,7 +126,8 @@ class TurnHandle:
 
     def cancel(self) -> None:
         """Cancel the turn; its `Turn` has the messages and calls up to then. Does nothing if the turn has ended."""
-        self._scope.cancel()
+        if not self.over:
+            self._scope.cancel()
 
     def abandon(self) -> None:
         """Cancel the turn, and leave it in the store as a killed process would: another process may resume it.
@@ -171,6 +172,8 @@ class TurnHandle:
 
     async def stopped(self) -> None:
         """Cancel the turn, and wait until it has closed its connections and cancelled its calls at their servers."""
+        if self.over:
+            return
         self.cancel()
         with anyio.CancelScope(shield=True):
             await self._done.wait()

@@ -14,6 +14,10 @@ async def test_a_value_that_fulfils_the_predicate_is_returned_at_once() -> None:
     assert await Observable(3).wait_until(lambda value: value == 3) == 3
 
 
+async def test_a_wait_ends_after_its_seconds_with_the_value_as_it_is() -> None:
+    assert await Observable(3).wait_until(lambda value: value == 4, seconds=0) == 3
+
+
 async def test_every_waiting_task_sees_the_value_it_waits_for() -> None:
     count, seen = Observable(0), list[int]()
 

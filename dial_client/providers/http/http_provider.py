@@ -73,6 +73,8 @@ class HttpProvider(ABC):
         self._pending_notes: list[str] = []
         if temperature is not None and not profile.sampling:
             self._pending_notes.append("the endpoint accepts no temperature: none is sent")
+        self._info: ModelInfo | None = None
+        self._info_sources = (profile, endpoint)
         self._encoded_for: tuple[tuple[ToolSpec, ...], int, str, bool] | None = None
         self._encoded: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
@@ -84,16 +86,22 @@ class HttpProvider(ABC):
     @property
     def info(self) -> ModelInfo:
         """The known properties of the model, including the features that its endpoint has refused so far."""
-        profile = self._adaptation.profile
+        profile, endpoint = self._adaptation.profile, self.endpoint
+        if self._info is None or self._info_sources != (profile, endpoint):
+            self._info = self._build_info(profile, endpoint)
+            self._info_sources = (profile, endpoint)
+        return self._info
+
+    def _build_info(self, profile: EndpointProfile, endpoint: Endpoint) -> ModelInfo:
         return ModelInfo(
             self._name,
             self._model,
-            self.endpoint.base_url,
+            endpoint.base_url,
             tool_format=ToolFormat.REACT if profile.tools == "text" else None,
             fenced_calls=profile.fenced_calls,
             searches_tools=self.search_tool is not None and profile.tool_search,
             structured_output=StructuredOutput(profile.structured_output),
-            secrets=self.endpoint.secrets,
+            secrets=endpoint.secrets,
         )
 
     @abstractmethod
