@@ -2,6 +2,7 @@
 
 import { el } from "./dom.js";
 import { watchChanges } from "./change_watch.js";
+import { addEarlierButton, PAGE_SIZE } from "./earlier_turns.js";
 import { PendingRequests } from "./pending_requests.js";
 import { followTurn, waitForEnd } from "./turn_stream.js";
 import { countCalls, cutAfter, toTurns } from "./stored_turns.js";
@@ -10,9 +11,6 @@ import { TurnView } from "./turn_view.js";
 import { translate } from "./language.js";
 import { describeError, describeStatus } from "./descriptions.js";
 
-/** Turns of a long conversation that are shown at first; a button shows earlier turns. */
-const PAGE_SIZE = 30;
-
 /** Dispatches "change" (status, running, requests), "created" (has an id now), "sent", "finished" and "servers". */
 export class Transcript extends EventTarget {
   #api;
@@ -20,8 +18,6 @@ export class Transcript extends EventTarget {
   #serverOf;
   #turns = [];
   #abort = null;
-  /** Functions that build the turns that are not shown yet. */
-  #earlier = [];
   /** The server's state of the conversation that is shown, and the function that stops polling for changes. */
   #state = null;
   #endWatch;
@@ -56,7 +52,9 @@ export class Transcript extends EventTarget {
     });
   }
 
-  get isEmpty() { return this.#turns.length === 0; }
+  get isEmpty() {
+    return this.#turns.length === 0;
+  }
 
   /** Load the conversation and follow its running turn. */
   async load() {
@@ -227,7 +225,9 @@ export class Transcript extends EventTarget {
     return this.#turns.some((turn) => turn.isEdited);
   }
 
-  get #last() { return this.#turns.at(-1); }
+  get #last() {
+    return this.#turns.at(-1);
+  }
 
   #path(rest = "") {
     return `conversations/${encodeURIComponent(this.id)}${rest}`;
@@ -251,11 +251,11 @@ export class Transcript extends EventTarget {
     });
     this.#state = isRunning ? null : stored.state;
     this.settings = stored.settings ?? {};
-    this.#earlier = builders.splice(0, Math.max(0, builders.length - PAGE_SIZE));
+    const earlier = builders.splice(0, Math.max(0, builders.length - PAGE_SIZE));
     this.#turns = builders.map((build) => build());
     this.element.replaceChildren(...this.#turns.map((turn) => turn.element));
     this.count = number;
-    this.#renderEarlierButton();
+    addEarlierButton(this.element, earlier, (turns) => this.#turns.unshift(...turns));
   }
 
   #buildTurn(stored, number, isFinished) {
@@ -268,23 +268,6 @@ export class Transcript extends EventTarget {
     turn.finish();
     turn.setStored(stored);
     return turn;
-  }
-
-  #renderEarlierButton() {
-    if (!this.#earlier.length) return;
-    const button = el("button.text-button.earlier", {
-      type: "button",
-      onclick: () => {
-        const first = button.nextElementSibling;
-        const turns = this.#earlier.splice(-PAGE_SIZE).map((build) => build());
-        button.remove();
-        this.#turns.unshift(...turns);
-        this.element.prepend(...turns.map((turn) => turn.element));
-        this.#renderEarlierButton();
-        first?.scrollIntoView();
-      },
-    }, translate("turn.earlier", { count: Math.min(PAGE_SIZE, this.#earlier.length) }));
-    this.element.prepend(button);
   }
 
   #addTurn(message) {
