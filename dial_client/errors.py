@@ -14,8 +14,8 @@ DialError
     ├── ConversationNotFound   there is no conversation with this id
     └── ConversationBusy       another turn of this conversation is running
 
-A failed tool call raises no error: the failure is a result that the model reads. An argument of the wrong type raises
-`TypeError`.
+A failed tool call raises no error: the failure is a result that the model reads. Wrong use raises a
+built-in error: `TypeError`, `ValueError` or `RuntimeError`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class ProviderError(DialError):
         self.status = status
         """The HTTP status code; None if there was no HTTP response."""
         self.code = code
-        """The endpoint's own code for the error (``insufficient_quota``), or ``connection``, ``timeout``, ``cut``."""
+        """A code of this module, or one of this package such as ``connection``, ``timeout`` or ``cut``; otherwise the
+        endpoint's own code for the error (``insufficient_quota``)."""
         self.retry_after = retry_after
         """Seconds to wait before the next request; None if the endpoint does not specify them."""
         self.messages: tuple[Message, ...] = ()

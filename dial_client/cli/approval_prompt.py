@@ -47,11 +47,10 @@ ANSWERS_FOR_SAMPLING = {
     "y": "allow this request",
     "n": "do not allow it; a reason may follow",
     "s": "allow it, and do not ask about the server until the program ends",
-    "a": "allow it always",
     "v": "view everything",
     "q": "end the turn",
 }
-"""The answers to a sampling request of a server. The request cannot be edited."""
+"""The answers to a sampling request of a server. The request cannot be edited, and no permission for it is stored."""
 ANSWERS_FOR_ALL = ANSWERS_FOR_SAMPLING | {
     "y": "run all these calls",
     "n": "run none of them; a reason may follow",
@@ -59,7 +58,7 @@ ANSWERS_FOR_ALL = ANSWERS_FOR_SAMPLING | {
     "a": "run them, and do not ask about their tools until they change",
 }
 KEYS = "[y]es  [n]o, because…  [s]ession  [a]lways  [v]iew all  [e]dit arguments  [q]uit turn"
-KEYS_FOR_SAMPLING = KEYS.replace("  [e]dit arguments", "")
+KEYS_FOR_SAMPLING = KEYS.replace("  [e]dit arguments", "").replace("  [a]lways", "")
 KEYS_FOR_ALL = "[y]es to all  [n]o to all, because…  [s]ession  [a]lways  [v]iew all  [1]… one alone  [q]uit turn"
 
 _NO = "the user said no"

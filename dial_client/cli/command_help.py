@@ -38,10 +38,10 @@ DESCRIPTION = (
 )
 EXIT_CODES = (
     (0, "answered", "The question was answered, or the command did what it was asked."),
-    (1, "unexpected", "Something unexpected happened."),
+    (1, "failed", "A tool call, a login or a check failed, or something unexpected happened."),
     (2, "usage", "The command line or the configuration is wrong."),
     (3, "model", "The model could not be reached, or refused the request."),
-    (4, "limit", "A limit was reached. The text up to the limit is printed."),
+    (4, "limit", "A limit was reached, and the text up to it is printed. Or the answer does not fit --schema."),
     (5, "call denied", "The question was answered, but a tool call was denied because it had no permission."),
     (6, "asks", "policy test: the call needs approval."),
     (130, "interrupted", "Ctrl-C."),

@@ -70,7 +70,9 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
     """
     path = _target(options, in_user_file=in_user_file)
     editor = find_editor()
-    if not editor or not is_there():
+    if not is_there():
+        raise ConfigError("there is no terminal for the editor", hint="`config set KEY VALUE` changes one value")
+    if not editor:
         raise ConfigError("there is no editor", hint="set VISUAL or EDITOR to the name of a program")
     was_trusted = not path.exists() or is_file_trusted(path)
     if not path.exists():

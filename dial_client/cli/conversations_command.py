@@ -45,8 +45,9 @@ async def manage(action: str, target: str | None, query: ConversationQuery) -> i
     if action not in ("list", *_ACTIONS):
         raise ConfigError(f"unknown action {action!r}", hint=f"one of list, {', '.join(_ACTIONS)}")
     if action != "list" and target is None:
-        missing = "a file" if action == "import" else "the id of a conversation"
-        raise ConfigError(f"{action} needs {missing}", hint="`dial-chat conversations` lists them")
+        if action == "import":
+            raise ConfigError("import needs a file", hint="dial-chat conversations import FILE; - is standard input")
+        raise ConfigError(f"{action} needs the id of a conversation", hint="`dial-chat conversations` lists the ids")
     store = SQLStore.sqlite()
     try:
         if action == "list":

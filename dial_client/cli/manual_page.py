@@ -29,10 +29,13 @@ _FILES = (
 )
 _ENVIRONMENT = (
     ("OPENAI_API_KEY, ANTHROPIC_API_KEY, DIAL_API_KEY", "The keys of model endpoints."),
-    ("VISUAL, EDITOR", "The editor of Ctrl-X Ctrl-E."),
+    ("VISUAL, EDITOR", "The editor of Ctrl-X Ctrl-E, of config edit, and of the arguments of a call."),
     ("DIAL_EDITING_MODE", "The keys of the input line, vi or emacs, in place of editing-mode of your inputrc."),
-    ("NO_COLOR", "If it is set, answers have no colours."),
-    ("DIAL_AUDIT", "off writes no audit log."),
+    ("NO_COLOR", "If it is set, there are no colours and no live area, as with --plain."),
+    ("DIAL_AUDIT", "off: no audit log is written; arguments: the log has the arguments of calls."),
+    ("DIAL_PROFILE, DIAL_SERVE_TOKEN", "The defaults of --profile, and of serve --token."),
+    ("DIAL_REGISTRY_URL", "The registry of servers search and servers add."),
+    ("PAGER", "The pager of long results; less by default."),
 )
 
 
@@ -73,6 +76,9 @@ def _command(name: str, command: Any) -> Iterator[str]:
     usage = " ".join([name, *(argument.metavar or (argument.name or "").upper() for argument in arguments)])
     yield f".SS dial\\-chat {_escape(usage)}"
     yield _escape(command.help or "")
+    for argument in arguments:
+        if argument.help:
+            yield from _term(argument.metavar or (argument.name or "").upper(), argument.help)
     for option in filter(is_shown, command.params):
         yield from _term_of(describe_option(option))
 

@@ -7,7 +7,7 @@ list_endpoints    the models of endpoints, requested concurrently
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -44,13 +44,13 @@ class EndpointModels:
     """The reason why the endpoint has no list; empty if it has one."""
 
 
-async def find_endpoints(settings: Settings, environ: Mapping[str, str] = os.environ) -> list[ModelEndpoint]:
+async def find_endpoints(settings: Settings) -> list[ModelEndpoint]:
     """Return the endpoints of the profiles, and of the vendors whose key is in the environment."""
     found: dict[str, ModelEndpoint] = {}
-    names = [(f"{prefix}:-", f"{prefix}:") for prefix, variable in _KEYS.items() if environ.get(variable)]
+    names = [(f"{prefix}:-", f"{prefix}:") for prefix, variable in _KEYS.items() if os.environ.get(variable)]
     for name, prefix in (*names, *((name, "") for name in settings.models)):
         try:
-            provider = open_provider(name, models=settings.models, environ=environ)
+            provider = open_provider(name, models=settings.models)
         except ConfigError:
             continue
         if isinstance(provider, HttpProvider):

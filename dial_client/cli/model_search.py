@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 
 from dial_client.doctor.endpoint_probe import fetch_models
-from dial_client.errors import ProviderError
-from dial_client.providers.http.endpoint import Endpoint
+from dial_client.errors import ConfigError, ProviderError
+from dial_client.providers.http.endpoint import Endpoint, parse_ollama_host
 from dial_client.providers.presets import MODELS_OF_KEYS, PRESETS
 
 SECONDS = 1.0
@@ -44,15 +45,13 @@ class LocalServer:
 
 def local_servers(environ: Mapping[str, str] = os.environ) -> tuple[LocalServer, ...]:
     """Return the programs that serve models, at their usual addresses."""
-    ollama = environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
-    address = ollama if "://" in ollama else f"http://{ollama}"
-    return (
-        LocalServer("Ollama", "ollama", f"{address.rstrip('/')}/v1"),
-        *(
-            LocalServer(title, preset, PRESETS[preset].url)
-            for title, preset in (("LM Studio", "lmstudio"), ("llama.cpp", "llama.cpp"), ("vLLM", "vllm"))
-        ),
-    )
+    servers = [
+        LocalServer(title, preset, PRESETS[preset].url)
+        for title, preset in (("LM Studio", "lmstudio"), ("llama.cpp", "llama.cpp"), ("vLLM", "vllm"))
+    ]
+    with suppress(ConfigError):  # an invalid OLLAMA_HOST is reported when a model of Ollama is asked for
+        servers.insert(0, LocalServer("Ollama", "ollama", parse_ollama_host(environ.get("OLLAMA_HOST") or "127.0.0.1")))
+    return tuple(servers)
 
 
 async def find_models(

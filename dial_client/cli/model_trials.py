@@ -182,8 +182,9 @@ _STRIPES = {"yellow": b"\xff\xff\0", "blue": b"\0\0\xff", "red": b"\xff\0\0"}
 """The colors of the image, in order; a model that cannot see the image is unlikely to guess them."""
 
 
-def _striped_png(size: int = 32) -> str:
-    """Return an image of vertical stripes, each of `size` pixels, as a PNG file in base64."""
+def _striped_png() -> str:
+    """Return an image of vertical stripes, each of 32 pixels, as a PNG file in base64."""
+    size = 32
     row = b"\0" + b"".join(color * size for color in _STRIPES.values())
     width = size * len(_STRIPES)
     parts = (

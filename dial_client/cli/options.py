@@ -212,7 +212,7 @@ Sampling = Annotated[
     typer.Option(
         "--sampling",
         help="Let servers use your model, if you consent. This is MCP sampling: it has a budget, and you are asked "
-        "each time.",
+        "unless you have allowed it for the session.",
     ),
 ]
 Continue = Annotated[bool, typer.Option("--continue", help="Continue the latest conversation.")]

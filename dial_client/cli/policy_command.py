@@ -52,7 +52,11 @@ def policy(
 def grants(
     revoke: Annotated[
         str | None,
-        typer.Option("--revoke", metavar="ID", help="Revoke the grant with an ID, of a pattern SERVER/TOOL, or --all."),
+        typer.Option(
+            "--revoke",
+            metavar="ID",
+            help="Revoke a grant by its id or by a pattern SERVER/TOOL; --revoke --all revokes every grant.",
+        ),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:

@@ -153,7 +153,8 @@ def complain(error: Exception) -> int:
     error = _find_missing_folder(error) or error
     code = _code(error)
     problem = str(error) if isinstance(error, DialError) else f"unexpected error: {type(error).__name__}: {error}"
-    hint = " (--debug shows more)" if code is ExitCode.UNEXPECTED and not isinstance(error, DialError) else ""
+    is_defect = code is ExitCode.UNEXPECTED and not isinstance(error, DialError)
+    hint = " (dial-chat bug-report collects what a report needs)" if is_defect else ""
     print_to_stderr(f"dial-chat: {safe(' '.join(problem.split()))}{hint}")
     return code
 

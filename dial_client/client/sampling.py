@@ -31,8 +31,8 @@ from dial_client.turns.text_generation import generate_text
 log = get_logger(__name__)
 
 SAMPLING = "sampling/createMessage"
-"""The name of sampling in approvals and patterns. No tool has this name: tool names cannot contain a slash (MCP, "Tool
-Names")."""
+"""The name of sampling in approvals and patterns. MCP advises against a slash in the name of a tool, but allows it: a
+pattern that matches a tool of this name allows sampling too."""
 _IMAGE_TOKENS = 1_500
 """Estimated tokens of an image."""
 _CHARS_PER_TOKEN = 3

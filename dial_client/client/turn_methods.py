@@ -95,6 +95,7 @@ class TurnMethods(ABC):
 
         Raises:
             ProviderError: The model could not be reached, or refused the request.
+            MiddlewareError: A middleware failed.
             LimitReached: A limit was met, and the client has ``on_limit="raise"``.
             OutputError: No answer is of `output_type`. With ``on_limit="answer"``, ``turn.output`` is None instead.
             ConfigError: `output_type` is an invalid JSON Schema.
@@ -137,7 +138,8 @@ class TurnMethods(ABC):
     ) -> AsyncGenerator[str, None]:
         """Run a turn, and yield server-sent events: strings that end in a blank line, in the format of `sse_encoder`.
 
-        An error after the first event becomes an ``error`` event. The last event is always ``data: [DONE]``.
+        An error of the turn becomes an ``error`` event, and `LimitReached` a ``done`` event. The last event is always
+        ``data: [DONE]``.
 
         Raises:
             TypeError: `messages` is not a conversation.

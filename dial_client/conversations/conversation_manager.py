@@ -253,8 +253,9 @@ class ConversationManager(ChatMethods, VersionMethods):
         Raises:
             ConversationNotFound: The conversation does not exist.
             ConversationBusy: A turn of the conversation is running, or the conversation was edited meanwhile.
-            ProviderError: The model could not be reached, refused the request, or wrote nothing.
-            ConfigError: The client has no model.
+            ProviderError: The model could not be reached, refused the request, wrote nothing, or took too long.
+            MiddlewareError: A middleware failed.
+            ConfigError: The client has no model, or the conversation's model does not exist any more.
         """
         return await self._compactor.compact(conversation_id, keep, at)
 
@@ -263,6 +264,7 @@ class ConversationManager(ChatMethods, VersionMethods):
 
         Raises:
             ConversationNotFound: The conversation does not exist.
+            ConfigError: The conversation's model does not exist any more.
         """
         return self._compactor.measure(await self._store.get(conversation_id))
 

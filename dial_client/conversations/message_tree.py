@@ -76,10 +76,10 @@ class MessageTree:
             raise ConfigError(f"the conversation has no message {position}")
         return stored
 
-    def find_path(self, head: int | None = None) -> tuple[StoredMessage, ...]:
-        """Return the messages from the beginning to `head`, edits included; None for the head of the shown version."""
+    def find_path(self) -> tuple[StoredMessage, ...]:
+        """Return the messages from the beginning to the head of the shown version, edits included."""
         path: list[StoredMessage] = []
-        at = self.head if head is None else head
+        at = self.head
         while (stored := self.messages.get(at)) is not None:
             path.append(stored)
             at = stored.parent

@@ -60,7 +60,6 @@ class TurnQueue:
         lease: Seconds for which a new turn holds its conversation.
         will_be_resumed: Returns True if a process will resume the interrupted turn of a conversation. Other turns of
             the conversation then wait.
-        max_ended: The number of ended turns that can still be found.
     """
 
     def __init__(
@@ -70,13 +69,11 @@ class TurnQueue:
         patience: float,
         lease: float,
         will_be_resumed: WillBeResumed = never_resumed,
-        max_ended: int = MAX_ENDED,
     ) -> None:
         self._store = store
         self._patience = patience
         self._lease = lease
         self._will_be_resumed = will_be_resumed
-        self._max_ended = max_ended
         # The turns that wait for a slot or hold it keep it alive.
         self._slots: WeakValueDictionary[str, _Slot] = WeakValueDictionary()
         self._ended: OrderedDict[str, TurnHandle] = OrderedDict()
@@ -202,7 +199,7 @@ class TurnQueue:
     def _remember(self, turn: TurnHandle) -> None:
         self._ended[turn.conversation_id] = turn
         self._ended.move_to_end(turn.conversation_id)
-        if len(self._ended) > self._max_ended:
+        if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
 
 

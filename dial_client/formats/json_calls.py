@@ -52,8 +52,6 @@ class Decoded:
     """An object or an array; None if there is neither."""
     rest: str = ""
     """The text after the value."""
-    open_string: bool = False
-    """True if there is no value because the text ends within a string."""
 
 
 def decode(text: str, *, lenient: bool = True) -> Decoded:
@@ -72,7 +70,7 @@ def decode(text: str, *, lenient: bool = True) -> Decoded:
         value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, json.JSONDecodeError) and error.msg.startswith("Unterminated string"):
-            return Decoded(open_string=True)
+            return Decoded()  # the end of the string is unknown, so there is nothing to repair
         return _lenient(text) if lenient and len(text) <= MAX_LENIENT_CHARS else Decoded()
     return Decoded(value, text[end:].removeprefix("\n```")) if is_shallow(value) else Decoded()
 

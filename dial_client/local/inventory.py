@@ -62,9 +62,6 @@ def memory_bytes() -> int | None:
         return None
 
 
-_STATUS_FIELDS = ("total", "free", "page", "page_free", "virtual", "virtual_free", "extended_free")
-
-
 def _windows_memory() -> int | None:
     import ctypes
 
@@ -74,7 +71,7 @@ def _windows_memory() -> int | None:
             ("load", ctypes.c_ulong),
             *(
                 (name, ctypes.c_ulonglong)
-                for name in ("total", "free", "page", "page_free", "virtual", "virtual_free", "x")
+                for name in ("total", "free", "page", "page_free", "virtual", "virtual_free", "extended_free")
             ),
         )
 

@@ -15,7 +15,6 @@ from typing import Any
 from dial_client.text.json_fields import expect_object, expect_text
 
 EXTENSION = "io.modelcontextprotocol/ui"
-PROTOCOL_VERSION = "2026-01-26"
 MIME_TYPE = "text/html;profile=mcp-app"
 URI_SCHEME = "ui://"
 

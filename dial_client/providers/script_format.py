@@ -31,22 +31,24 @@ _MAX_HEAD = 65_536
 """The most characters of the first line of a recording."""
 
 
-def read_file(path: str | os.PathLike[str]) -> Script:
+def read_file(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Script:
     """Return the script in a file.
 
     Raises:
-        ConfigError: The file is missing or invalid.
+        ConfigError: The file is missing, invalid, or larger than `max_bytes`.
     """
     name = os.fspath(path)
     try:
         with Path(path).open("rb") as file:
-            text = file.read(MAX_BYTES + 1).decode("utf-8-sig")
+            data = file.read(max_bytes + 1)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", path=name) from None
+    if len(data) > max_bytes:
+        raise ConfigError(f"this is larger than {max_bytes:,} bytes", path=name)
+    try:
+        text = data.decode("utf-8-sig")
     except ValueError as error:
         raise ConfigError(f"this is not JSON: {error}", path=name) from None
-    if len(text) > MAX_BYTES:
-        raise ConfigError(f"this is larger than {MAX_BYTES // 1024**2} MiB", path=name)
     reader = _ScriptReader(name)
     if _is_recording(text):
         return reader.parse_recording(text)
@@ -72,9 +74,9 @@ def read_replies(replies: Sequence[Any], after: str, path: str) -> Script:
     """
     if after not in ("error", "repeat"):
         raise ConfigError("after: invalid value", hint='expected "error" or "repeat"', path=path)
-    read = _ScriptReader(path)
+    reader = _ScriptReader(path)
     return Script(
-        tuple(read.parse_reply(value, f"replies[{at}]") for at, value in enumerate(replies)), after == "repeat"
+        tuple(reader.parse_reply(value, f"replies[{at}]") for at, value in enumerate(replies)), after == "repeat"
     )
 
 

@@ -1,8 +1,9 @@
 """structlog events through the standard library's logging; silent until a program enables a level.
 
-Events contain names, counts and durations only, never contents, arguments or secrets. structlog is imported when the
-first event is logged. ``logging.getLogger("dial_client")`` sets the level. If the program has configured structlog, its
-configuration renders the events.
+Events contain names, counts, durations and texts of errors, but no contents, arguments or results of calls. The event
+``task_failed`` has the traceback of an unexpected error. structlog is imported when the first event is logged.
+``logging.getLogger("dial_client")`` sets the level. If the program has configured structlog, its configuration renders
+the events.
 """
 
 from __future__ import annotations

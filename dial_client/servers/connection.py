@@ -102,9 +102,10 @@ class Connection:
         tasks.start_soon(self.run)
 
     async def run(self) -> None:
-        """Own the server, from its first start to its end. Raises nothing but cancellation.
+        """Own the server, from its first start to its end: until `stop`, or until the server is given up.
 
-        Returns after `stop`, or if the server is given up.
+        Raises:
+            Exception: An unexpected error, which ends the server; the server's status names the error.
         """
         await self._supervisor.run()
 

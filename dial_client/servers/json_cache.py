@@ -96,11 +96,6 @@ class JsonCache:
             return False
         return True
 
-    def forget(self, server: ServerSettings) -> None:
-        """Remove the stored data of a server."""
-        with suppress(OSError):
-            self._path(identity(server)).unlink(missing_ok=True)
-
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"
 

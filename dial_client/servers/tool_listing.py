@@ -26,7 +26,7 @@ DEBOUNCE = 0.1
 """Seconds between an announced change and reading the tools again; doubled while announcements continue."""
 DEBOUNCE_MAX = 10.0
 LIST_SECONDS = 30.0
-"""Timeout in seconds for reading all pages of a list again."""
+"""Timeout in seconds for reading all pages of a list, except for the tools at the start of a session."""
 LISTEN_PAUSE = 1.0
 """Seconds before a lost notification stream is opened again; doubled up to `LISTEN_PAUSE_MAX`."""
 LISTEN_PAUSE_MAX = 60.0

@@ -58,7 +58,7 @@ class ResultStore:
         return f"[characters {begin:,} to {end:,} of {len(text):,}{next_page}]\n{text[begin:end]}"
 
     def matches(self, key: str, words: str, length: int) -> str | None:
-        """Return all matches of some words, ignoring case, with the text around them; None if the text is not stored.
+        """Return the first matches of some words, ignoring case, with the text around them; None if no text is stored.
 
         Args:
             key: The id that `keep` returned.

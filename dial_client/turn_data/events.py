@@ -124,7 +124,7 @@ class ToolCallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ServerChanged:
-    """A server became ready, died, failed or was removed."""
+    """The state or the tools of a server have changed."""
 
     name: str
     status: str
@@ -150,7 +150,8 @@ class InputReceived:
     id: str
     kind: str
     answer: str
-    """``once``, ``session`` or ``deny`` for an approval; ``accept``, ``decline`` or ``cancel`` for a question."""
+    """``once``, ``session``, ``conversation``, ``always`` or ``deny`` for an approval; ``accept``, ``decline`` or
+    ``cancel`` for a question."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class Limits:
 
     Raises:
         ValueError: A limit is not greater than 0, or `max_depth` is not from 0 to 100.
+        TypeError: A limit is not a number.
     """
 
     max_depth: int = 10

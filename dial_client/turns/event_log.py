@@ -47,11 +47,6 @@ class EventLog:
         return self._last
 
     @property
-    def is_closed(self) -> bool:
-        """Whether the log is closed: no more events follow."""
-        return self._is_closed
-
-    @property
     def unread(self) -> int:
         """The number of events that the paced reader has not read; 0 without such a reader."""
         return 0 if self._read is None else self._last - self._read
@@ -63,7 +58,7 @@ class EventLog:
         positions shows this.
 
         Raises:
-            ProviderError, LimitReached, ConversationBusy: The error of `TurnHandle.result`, after the last event.
+            DialError: The error of `TurnHandle.result`, after the last event.
         """
         while True:
             # On asyncio, a wait that ends at once (as with a fast model) does not notice a cancellation.

@@ -143,7 +143,7 @@ class TurnHandle:
         """Yield all events, `Finished` last; the turn waits for this reader. Stopping early cancels the turn.
 
         Raises:
-            ProviderError, LimitReached, ConversationBusy: The error of `result`, after the last event.
+            DialError: The error of `result`, after the last event.
         """
         try:
             async with aclosing(self.log.events()) as events:
@@ -160,9 +160,11 @@ class TurnHandle:
         Raises:
             ProviderError: The model could not be reached, or refused the request; the error's `messages` are those that
                 the turn had added.
+            MiddlewareError: A middleware failed.
             LimitReached: A limit was met and ``on_limit="raise"`` was set.
             OutputError: The turn ended without an answer of its ``output_type``.
             ConversationBusy: The turn was abandoned: another process resumes it.
+            DialError: The client was closed while the turn was running.
         """
         await self._done.wait()
         if self._error is not None:

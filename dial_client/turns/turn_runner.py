@@ -50,7 +50,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnServices:
-    """The objects and settings that all turns of a client share."""
+    """The objects and settings of a turn that do not depend on its messages."""
 
     model: ChatModel
     tool_snapshot: Callable[[], ToolSnapshot]
@@ -102,7 +102,7 @@ async def run_turn(
     """Run a turn through the middleware and return why it ended; ``turn`` records all other results.
 
     Args:
-        services: The objects and settings that all turns of the client share.
+        services: The objects and settings of the turn.
         messages: The conversation, which may have system messages.
         turn: Receives all events.
         options: The options of this turn.

@@ -44,6 +44,12 @@ async def test_local_servers_have_their_usual_addresses() -> None:
     assert local_servers({"OLLAMA_HOST": "http://box:1/"})[0].url == "http://box:1/v1"
 
 
+def test_the_address_of_ollama_is_that_of_its_models() -> None:
+    for host, url in (("box", "http://box:11434/v1"), ("0.0.0.0", "http://127.0.0.1:11434/v1")):
+        assert local_servers({"OLLAMA_HOST": host})[0].url == url
+    assert "ollama" not in [server.preset for server in local_servers({"OLLAMA_HOST": "http://box:x"})]
+
+
 async def test_the_written_file_is_a_configuration_with_comments() -> None:
     servers = [
         ServerProposal("time", "The time.\n  // not a line of its own", {"command": "x", "autoApprove": ["*"]}),

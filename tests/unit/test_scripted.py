@@ -13,6 +13,7 @@ from dial_client.errors import ConfigError, ProviderError
 from dial_client.messages.message import Message, ToolCallRequest
 from dial_client.messages.token_usage import Usage
 from dial_client.model import FinishReason, ModelRequest, TextChunk, ToolChoice
+from dial_client.providers.script_format import read_file
 from dial_client.providers.scripted import ScriptedProvider, ScriptedReply
 from tests.support.model_endpoint import hear
 
@@ -261,6 +262,14 @@ def test_mistakes_in_a_file_are_reported_with_their_place(script: str, problem: 
     assert problem in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_size_of_a_script_is_limited_in_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps(["ä" * 10], ensure_ascii=False), encoding="utf-8")
+    with pytest.raises(ConfigError, match="this is larger than 20 bytes"):
+        read_file(path, max_bytes=20)
+    assert read_file(path, max_bytes=24).replies
 
 
 def test_the_error_for_a_missing_file_names_the_file() -> None:

@@ -9,7 +9,7 @@ from anyio import to_thread
 
 from dial_client.cli import tty
 from dial_client.cli.bootstrap import provider_of
-from dial_client.cli.chat_commands.chat_session import MODEL_SETTINGS, ChatSession
+from dial_client.cli.chat_commands.chat_session import COMPACT_AT, MODEL_SETTINGS, ChatSession
 from dial_client.cli.chat_commands.choice import Choice
 from dial_client.cli.chat_commands.pick import pick
 from dial_client.cli.client_start import set_profiles
@@ -26,7 +26,7 @@ _KEYS = {
     "chat:ID": "OPENAI_BASE_URL",
     "ollama:ID": "OLLAMA_HOST",
 }
-"""The environment variable that each kind of model name needs."""
+"""The environment variable by which each kind of model name is listed as usable."""
 
 
 async def show_or_switch(session: ChatSession, arguments: str) -> None:
@@ -140,7 +140,8 @@ async def show_usage(session: ChatSession, arguments: str) -> None:  # noqa: ARG
         f"Cost: {_describe_cost(known, len(costs))}",
     ]
     if session.conversation_id is not None and (fill := await session.manager.measure(session.conversation_id)):
-        lines.append(f"Context window: about {fill:.0%} full; it is compacted from 80% on (/compact does it now)")
+        rule = f"it is compacted from {COMPACT_AT:.0%} on (/compact does it now)"
+        lines.append(f"Context window: about {fill:.0%} full; {rule}")
     session.print("\n".join(lines))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dial_client.cli import resources_and_prompts
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.cli.input.input_references import prompt_called
+from dial_client.errors import ConfigError
 from dial_client.messages.message import Message
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.text.safe_text import one_line
@@ -49,7 +50,13 @@ async def show_prompts(session: ChatSession, arguments: str) -> None:  # noqa: A
 
 
 async def restart(session: ChatSession, name: str) -> None:
-    """Restart a server. Raises `ConfigError` if there is no server of this name."""
+    """Restart a server.
+
+    Raises:
+        ConfigError: No server is named, or there is no server of this name.
+    """
+    if not name:
+        raise ConfigError("which server?", hint="/restart NAME; /servers lists them")
     session.print(describe_status(await session.dial.restart_server(name)))
 
 

@@ -16,10 +16,10 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.layout.containers import HSplit, Window
-from prompt_toolkit.layout.controls import BufferControl, SearchBufferControl
+from prompt_toolkit.layout.controls import BufferControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
-from prompt_toolkit.widgets import SearchToolbar, ValidationToolbar
+from prompt_toolkit.widgets import SearchToolbar
 
 from dial_client.cli.cooked_line import moves_cursor, read_line
 from dial_client.cli.input import editor
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
     from prompt_toolkit.formatted_text import StyleAndTextTuples
     from prompt_toolkit.output import Output
-    from prompt_toolkit.validation import Validator
 
 PROMPT = "> "
 MENU_ROWS = 8
@@ -57,7 +56,6 @@ class InputLine:
     Args:
         on_submit: Is called with each input that is sent.
         completer: Proposes completions.
-        validator: Rejects a text with a message; the text stays in the input line.
         history: The file of the history; None to keep the history for this run only.
     """
 
@@ -65,7 +63,6 @@ class InputLine:
         self,
         on_submit: Callable[[UserInput], None],
         completer: Completer | None = None,
-        validator: Validator | None = None,
         history: Path | None = None,
     ) -> None:
         self.on_submit = on_submit
@@ -77,8 +74,6 @@ class InputLine:
             name=DEFAULT_BUFFER,
             history=InputHistory(history, self.pasted.stored),
             completer=completer,
-            validator=validator,
-            validate_while_typing=False,
             complete_while_typing=Condition(self._completes_while_typing),
             enable_history_search=False,
             multiline=True,
@@ -97,14 +92,7 @@ class InputLine:
             get_line_prefix=self._prefix,
             style="class:input",
         )
-        self.container = HSplit(
-            [self.window, self._search, ValidationToolbar(), CompletionsMenu(MENU_ROWS, scroll_offset=1)]
-        )
-
-    @property
-    def search_control(self) -> SearchBufferControl:
-        """The search line of Ctrl-R, which has the focus during a search."""
-        return self._search.control
+        self.container = HSplit([self.window, self._search, CompletionsMenu(MENU_ROWS, scroll_offset=1)])
 
     def to_input(self, text: str) -> UserInput:
         """Convert a text of the input line to the input to send."""
@@ -174,8 +162,6 @@ class InputLine:
             history=self.buffer.history,
             completer=self.buffer.completer,
             complete_while_typing=False,
-            validator=self.buffer.validator,
-            validate_while_typing=False,
             key_bindings=self.key_bindings,
             editing_mode=self.editing_mode,
             prompt_continuation=" " * len(PROMPT),

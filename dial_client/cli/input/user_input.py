@@ -19,8 +19,3 @@ class UserInput:
     """The text without pasted text: only typed text can refer to files, resources and commands."""
     attachments: tuple[Part, ...] = ()
     """Parts to attach in addition to those that `typed` refers to, such as the output of a shell command."""
-
-    @classmethod
-    def line(cls, text: str) -> UserInput:
-        """Return an input whose whole text was typed."""
-        return cls(text, text, text)

@@ -82,14 +82,14 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
     return ExitCode.ANSWERED
 
 
-async def fetch_server(name: str, registry: str | None = None) -> RegistryServer:
+async def fetch_server(name: str) -> RegistryServer:
     """Return the newest version of a server of the registry.
 
     Raises:
         ConfigError: The registry has no such server, or the URL of the registry is wrong.
         RegistryError: The registry cannot be reached, or its response is invalid.
     """
-    base = _base(registry)
+    base = _base(None)
     answer = await _get(f"{base}/v0.1/servers/{quote(name, safe='')}/versions/latest", base, name)
     return read_registry_document(answer)
 

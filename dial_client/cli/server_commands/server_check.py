@@ -84,7 +84,7 @@ async def check_server(options: Options, name: str, *, with_call: bool, as_json:
     if as_json:
         print(json.dumps(check.to_dict(), indent=2))
     else:
-        print_lines(_lines(check))
+        print_lines(_lines(check, with_call=with_call))
     return ExitCode.ANSWERED if check.is_good else ExitCode.UNEXPECTED
 
 
@@ -121,7 +121,7 @@ async def _timed(check: ServerCheck, step: str, work: Callable[[], Awaitable[T]]
     return result
 
 
-def _lines(check: ServerCheck) -> Iterator[str]:
+def _lines(check: ServerCheck, *, with_call: bool) -> Iterator[str]:
     status, name = check.status, one_line(check.status.name, 60)
     seconds = {step: f"{value:.2f} s" for step, value in check.seconds.items()}
     if status.state is not ServerState.READY:
@@ -138,16 +138,17 @@ def _lines(check: ServerCheck) -> Iterator[str]:
         for kind, found in (("resource", check.resources), ("prompt", check.prompts)):
             listed = one_line(", ".join(found), _WIDTH)
             yield f"{_count(len(found), kind)} in {seconds[f'{kind}s']}{f': {listed}' if found else ''}"
-        yield from _call_lines(check, seconds)
+        yield from _call_lines(check, seconds, with_call=with_call)
     for title, lines in (("notes", status.notes), ("standard error", status.stderr)):
         if lines:
             yield f"{title}:"
             yield from (f"  {one_line(line, 200)}" for line in lines)
 
 
-def _call_lines(check: ServerCheck, seconds: dict[str, str]) -> Iterator[str]:
+def _call_lines(check: ServerCheck, seconds: dict[str, str], *, with_call: bool) -> Iterator[str]:
     if check.result is None:
-        yield "no tool was called: no tool is declared read-only and needs no arguments"
+        reason = "no tool is both declared read-only and callable without arguments"
+        yield f"no tool was called: {reason if with_call else '--no-call was given'}"
         return
     outcome = "answered" if check.result.success else "failed"
     text = one_line(format_result(check.result) if check.result.success else check.result.error or "", _WIDTH)

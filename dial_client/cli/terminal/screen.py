@@ -46,16 +46,15 @@ class Screen:
     Args:
         theme: The colours.
         has_input: Whether there is an input line.
-        colour: Write ANSI colours.
     """
 
-    def __init__(self, theme: Theme, *, has_input: bool = True, colour: bool = True) -> None:
+    def __init__(self, theme: Theme, *, has_input: bool = True) -> None:
         self.live = LiveState()
         self.theme = theme
         self.on_enter: Callable[[], object] = lambda: None
         """Called for Enter in an empty input line."""
         self._input_line: Any = None
-        self._has_input, self._colour = has_input, colour
+        self._has_input = has_input
         self._on_interrupt: Callable[[], None] = process_runner.interrupts.interrupt
         self._printed: deque[str] = deque()
         self._sent: deque[UserInput | None] = deque()
@@ -255,9 +254,7 @@ class Screen:
 
     def _make_application(self) -> Any:
         keys = KeyActions(self._interrupt, lambda: self._send(None), self._take_back, self._drop, self._enter_empty)
-        application = build_application(
-            lambda: self._live_text, self._input_line, self._question, keys, colour=self._colour
-        )
+        application = build_application(lambda: self._live_text, self._input_line, self._question, keys)
 
         def paint(_: Any) -> None:
             printed = self._take_printed()

@@ -22,7 +22,7 @@ REDRAW = 0.02
 ESCAPE, SEQUENCE = 0.1, 0.5
 """Seconds after which Esc counts as the key itself, not as the start of a key code; and after which no further key can
 follow a key in a key sequence, as in readline."""
-_STYLE = {"question": "bold", "hint": "italic", "validation-toolbar": "noinherit italic"}
+_STYLE = {"question": "bold", "hint": "italic"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,13 @@ class KeyActions:
 
 
 def build_application(
-    live_text: Callable[[], str], input_line: Any, question: QuestionLine, keys: KeyActions, *, colour: bool
+    live_text: Callable[[], str], input_line: Any, question: QuestionLine, keys: KeyActions
 ) -> LiveApplication:
     """Return the application, which shows the live area and, below it, the input line or a question."""
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.formatted_text import ANSI
     from prompt_toolkit.key_binding import merge_key_bindings
     from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
-    from prompt_toolkit.output import ColorDepth
     from prompt_toolkit.styles import Style
 
     from dial_client.cli.input.keyboard import open_input
@@ -71,7 +70,6 @@ def build_application(
         style=Style.from_dict(_STYLE),
         erase_when_done=True,
         min_redraw_interval=REDRAW,
-        color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
         input=open_input(),
         output=open_output(),
         **_line_settings(input_line),

@@ -100,7 +100,7 @@ class RemoteTurns:
                             after = position
                             yield text
                     if not messages:
-                        check.update(await self._find_holder_or_none(conversation_id))
+                        check.update(await self._find_holder_if_readable(conversation_id))
             except Exception as error:  # noqa: BLE001 - any failure must end the stream for the client
                 yield encode_end(error, {})
 
@@ -114,7 +114,8 @@ class RemoteTurns:
         except ConversationNotFound:
             return "", False
 
-    async def _find_holder_or_none(self, conversation_id: str) -> tuple[str, bool]:
+    async def _find_holder_if_readable(self, conversation_id: str) -> tuple[str, bool]:
+        """Return what `_find_holder` returns; ("", False) if the database failed."""
         try:
             return await self._find_holder(conversation_id)
         except DialError:  # the database may recover before the turn counts as lost

@@ -87,10 +87,7 @@ const sidebar = new Sidebar(api, {
     current.title = title;
     renderTitle();
   },
-  onForked: (id, draft) => {
-    if (draft) composer.setDraft(id, draft);
-    navigate(id);
-  },
+  onForked: (id) => navigate(id),
 });
 
 connectApps({

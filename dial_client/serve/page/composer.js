@@ -91,12 +91,6 @@ export class Composer {
     byId("attach-input").click();
   }
 
-  /** Set the draft of a conversation. */
-  setDraft(key, { text, files }) {
-    saveDraft(DRAFT_PREFIX + key, text);
-    this.#files.set(key, files);
-  }
-
   /** Keep a message that was not accepted: in the field if that is empty, else before the queued messages. */
   putBack(key, message) {
     if (key !== this.#key || !this.#isEmpty) return this.queue.putBack(key, message);

@@ -31,7 +31,7 @@ export class Sidebar {
 
   /**
    * `hooks`: {currentId(), isWaiting(id), isRunning(id), onListed(id, running), onDeleted(id), onRenamed(id, title),
-   * onForked(id, draft)}.
+   * onForked(id)}.
    */
   constructor(api, hooks) {
     this.#api = api;
@@ -150,13 +150,13 @@ export class Sidebar {
     ]);
   }
 
-  /** Copy the first `at` messages of a conversation into a new one, and open it with a draft. */
-  async fork(id, at, draft) {
+  /** Copy the first `at` messages of a conversation into a new one, and open it. */
+  async fork(id, at) {
     const body = at === undefined ? {} : { at };
     const created = await this.#withToast(() => this.#api.fetchJson("POST", path(id, "/fork"), body));
     if (!created) return;
     await this.refresh();
-    this.#hooks.onForked(created.id, draft);
+    this.#hooks.onForked(created.id);
   }
 
   #rename(id, title) {

@@ -113,7 +113,10 @@ def repair_tools(result: dict[str, Any], version: str, note: AddNote) -> None:
 
 
 def repair_page(method: str, result: dict[str, Any], version: str, note: AddNote) -> None:
-    """Make a page of a list other than tools valid: leave out malformed items, with a note."""
+    """Make a page of a list other than tools, or a result of ``resources/read``, valid.
+
+    Malformed items of a page are left out, with a note.
+    """
     if version in MODERN_PROTOCOL_VERSIONS:
         result.setdefault("ttlMs", 0)
         result.setdefault("cacheScope", "private")

@@ -111,7 +111,7 @@ class ServerProcess:
         return self.exit_code() is not None
 
     async def stop(self) -> None:
-        """End the process and its group: close standard input, wait, SIGTERM, wait, SIGKILL. Takes at most 6 seconds.
+        """End the process and its group: close standard input, wait, SIGTERM, wait, SIGKILL. Takes at most 8 seconds.
 
         Shielded from cancellation; may be called twice.
         """

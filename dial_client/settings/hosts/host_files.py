@@ -26,7 +26,7 @@ class HostName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host, and its files. ``{config}`` is the user's folder for application data, ``{home}`` the home folder."""
+    """A host, and its files. Placeholders: ``{home}``, ``{config}`` (application data), ``{xdg}`` and ``{codex}``."""
 
     name: HostName
     title: str
@@ -36,8 +36,6 @@ class Host:
     """Files in a project's folder, relative to it."""
     linux: tuple[str, ...] = ()
     """Used instead of `user_files` on Linux, if not empty."""
-    macos: tuple[str, ...] = ()
-    """Used instead of `user_files` on macOS, if not empty."""
     windows: tuple[str, ...] = ()
     """Used instead of `user_files` on Windows, if not empty."""
 
@@ -112,7 +110,7 @@ def user_paths(host: Host, environ: Mapping[str, str], platform: str) -> Iterato
         "win32": environ.get("APPDATA") or f"{home}/AppData/Roaming",
         "darwin": f"{home}/Library/Application Support",
     }.get(platform, xdg)
-    files = {"win32": host.windows, "darwin": host.macos}.get(platform, host.linux) or host.user_files
+    files = {"win32": host.windows, "darwin": ()}.get(platform, host.linux) or host.user_files
     codex = environ.get("CODEX_HOME") or f"{home}/.codex"
     yield from (Path(file.format(config=config, home=home, xdg=xdg, codex=codex)) for file in files)
 

@@ -13,7 +13,6 @@ from urllib.parse import quote
 from raw import Server, notify, send  # type: ignore[import-not-found]  # beside this program
 
 LEAK = os.environ.get("LEAK", "")
-OBJECT = {"type": "object"}
 
 
 class Leaking(Server):  # type: ignore[misc]
