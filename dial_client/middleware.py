@@ -1,4 +1,4 @@
-"""Middleware: code of the embedding program around turns, model calls and tool calls.
+"""Middleware: code of the embedding program kind turns, model calls and tool calls.
 
 The first middleware of the list is the outermost one. Each method receives a request, and a `call_next` that continues
 with this request or a changed one. Methods that are not overridden are skipped.
@@ -97,7 +97,7 @@ class ToolCall:
 
 
 class Middleware:
-    """Code around turns, model calls and tool calls. A subclass overrides the methods it needs.
+    """Code kind turns, model calls and tool calls. A subclass overrides the methods it needs.
 
     Each method returns the result of `call_next` or a result of its own, or calls `refuse`. If a method raises an
     exception, a tool call fails, and the model reads the error; a model call or a turn ends with a `MiddlewareError`
@@ -150,7 +150,7 @@ class _Layer(Generic[RequestT, ResultT]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Around(Generic[RequestT, ResultT]):
+class _RequestKind(Generic[RequestT, ResultT]):
     """One kind of request (turn, model call or tool call): its types, and how it is refused."""
 
     request_type: type[RequestT]
@@ -171,7 +171,7 @@ class _Around(Generic[RequestT, ResultT]):
         """
         if not layers:
             return await end(request)
-        layer, call_next = layers[0], _Next(self, layers[1:], end)
+        layer, call_next = layers[0], _CallNext(self, layers[1:], end)
         try:
             result = await layer.call(request, call_next)
         except _Refusal as refusal:
@@ -200,10 +200,10 @@ def _unwrap(error: Exception) -> Exception:
 
 
 @dataclass(slots=True)
-class _Next(Generic[RequestT, ResultT]):
+class _CallNext(Generic[RequestT, ResultT]):
     """The `call_next` of one layer."""
 
-    around: _Around[RequestT, ResultT]
+    kind: _RequestKind[RequestT, ResultT]
     layers: tuple[_Layer[RequestT, ResultT], ...]
     end: CallNext[RequestT, ResultT]
     result: ResultT | None = None
@@ -213,14 +213,14 @@ class _Next(Generic[RequestT, ResultT]):
     is_begun: bool = False
 
     async def __call__(self, request: RequestT) -> ResultT:
-        name = self.around.request_type.__name__
-        if not isinstance(request, self.around.request_type):
+        name = self.kind.request_type.__name__
+        if not isinstance(request, self.kind.request_type):
             raise TypeError(f"call_next takes a {name}, not {type(request).__name__}")
-        if self.is_begun and self.around.runs_once:
+        if self.is_begun and self.kind.runs_once:
             raise RuntimeError(f"call_next was called twice with a {name}")
         self.is_begun = True
         try:
-            self.result = await self.around.run(self.layers, request, self.end)
+            self.result = await self.kind.run(self.layers, request, self.end)
         except Exception as error:
             self.error = error
             raise
@@ -242,9 +242,9 @@ def _refuse_tool_call(reason: str, call: ToolCall, _result: ToolCallResult | Non
     return ToolCallResult.failed(call.request.id, Failure.DENIED, f"Not run: {reason}")
 
 
-_TURN = _Around(TurnRequest, Turn, _refuse_turn, runs_once=True)
-_MODEL_CALL = _Around(ModelRequest, ModelReply, _refuse_model_call)
-_TOOL_CALL = _Around(ToolCall, ToolCallResult, _refuse_tool_call)
+_TURN = _RequestKind(TurnRequest, Turn, _refuse_turn, runs_once=True)
+_MODEL_CALL = _RequestKind(ModelRequest, ModelReply, _refuse_model_call)
+_TOOL_CALL = _RequestKind(ToolCall, ToolCallResult, _refuse_tool_call)
 
 _METHODS = ("around_turn", "around_model_call", "around_tool_call")
 
@@ -259,7 +259,7 @@ class Instruments(Protocol):
     async def around_model_call(
         self, request: ModelRequest, info: ModelInfo, call_next: CallNext[ModelRequest, ModelReply]
     ) -> ModelReply:
-        """Measure a request to a model, excluding the middleware around it."""
+        """Measure a request to a model, excluding the middleware kind it."""
         ...
 
     async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:

@@ -80,20 +80,20 @@ class CallAudit:
         self._give_up_question()
         self._end("error" if kind is not None and issubclass(kind, Exception) else "cancelled", None)
 
-    def asking(self) -> None:
+    def record_question(self) -> None:
         """Record the time at which the approver is asked."""
         self._asked_at = time.monotonic()
 
-    def decided(self, *, is_allowed: bool, decided_by: str, arguments: Mapping[str, Any] | None = None) -> None:
+    def record_decision(self, *, is_allowed: bool, decided_by: str, arguments: Mapping[str, Any] | None = None) -> None:
         """Record whether the call may run; `arguments` are the approver's, if they replace the model's, else None."""
         if self._recorder is None:
             return
         if arguments is not None:
             self._entry = replace(self._entry, arguments=arguments)
         by = decided_by or ("rules" if self._asked_at is None else "approver")
-        self._record_decision("allowed" if is_allowed else "denied", by)
+        self._write_decision("allowed" if is_allowed else "denied", by)
 
-    def finished(self, result: ToolCallResult) -> None:
+    def record_result(self, result: ToolCallResult) -> None:
         """Record the result of the call."""
         if self._is_over:
             return
@@ -108,9 +108,9 @@ class CallAudit:
 
     def _give_up_question(self) -> None:
         if self._asked_at is not None:
-            self._record_decision("cancelled", "")
+            self._write_decision("cancelled", "")
 
-    def _record_decision(self, decision: str, decided_by: str) -> None:
+    def _write_decision(self, decision: str, decided_by: str) -> None:
         now = time.monotonic()
         waited = None if self._asked_at is None else now - self._asked_at
         self._asked_at, self._started_at = None, now

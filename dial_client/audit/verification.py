@@ -150,7 +150,7 @@ class _Check:
             return
         if self._unsealed is not None and not _explains(fields, self._unsealed):
             self._break(self._unsealed, _EDITED)
-        elif problem := self._misplaced(fields):
+        elif problem := self._check_position(fields):
             self._break(line, problem)
         else:
             self._accept(fields)
@@ -165,7 +165,7 @@ class _Check:
         if self.result.first_n > 1:
             self.result.notes.append(f"the log begins with line {self.result.first_n}: older files were deleted")
 
-    def _misplaced(self, fields: dict[str, Any]) -> str:
+    def _check_position(self, fields: dict[str, Any]) -> str:
         """Return why an unchanged line is in the wrong place; empty if its place is right."""
         if self._before is None:
             self.result.first_n = fields["n"]

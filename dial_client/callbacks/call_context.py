@@ -32,17 +32,17 @@ class CallContext:
     """The turn the call belongs to."""
 
     @property
-    def clocks(self) -> tuple[Deadline, Deadline]:
+    def deadlines(self) -> tuple[Deadline, Deadline]:
         """The deadlines that pause while the user is asked."""
         return (self.turn, self.call)
 
 
 @contextmanager
-def waiting_for_a_person(contexts: Iterable[CallContext]) -> Iterator[None]:
+def pause_deadlines(contexts: Iterable[CallContext]) -> Iterator[None]:
     """Pause the deadlines of the calls and of their turns within the ``with`` block."""
-    with ExitStack() as stopped:
-        for clock in {clock for context in contexts for clock in context.clocks}:
-            stopped.enter_context(clock.waiting_for_a_person())
+    with ExitStack() as pauses:
+        for deadline in {deadline for context in contexts for deadline in context.deadlines}:
+            pauses.enter_context(deadline.pause())
         yield
 
 
@@ -50,7 +50,7 @@ _CURRENT: ContextVar[CallContext | None] = ContextVar("call_context", default=No
 
 
 @contextmanager
-def on(context: CallContext) -> Iterator[None]:
+def set_current(context: CallContext) -> Iterator[None]:
     """Set the current context within the ``with`` block."""
     token = _CURRENT.set(context)
     try:
@@ -59,6 +59,6 @@ def on(context: CallContext) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
-def current() -> CallContext | None:
+def find_current() -> CallContext | None:
     """Return the context of the current call; None outside of a call."""
     return _CURRENT.get()

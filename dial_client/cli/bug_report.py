@@ -65,13 +65,13 @@ def mask(subject: Subject, text: str) -> str:
     """Return a text without the secrets of servers and models, and without the name of the home folder."""
     for settings in subject.servers.values():
         if find_secrets(settings):
-            text = SecretMask.of(settings).text(text)
+            text = SecretMask.from_settings(settings).mask_text(text)
     environ = {name: value for name, value in subject.environ.items() if name not in _FOLDERS}
     found = set(find_secrets(ServerSettings("", Transport.STDIO, env=environ)))
     for model in subject.models.values():
         found |= {model.api_key} if model.api_key else set()
         found |= find_secrets(ServerSettings("", Transport.HTTP, url=model.base_url))
-    text = SecretMask("the environment", *sorted(found)).text(text)
+    text = SecretMask("the environment", *sorted(found)).mask_text(text)
     home = subject.environ.get("HOME") or subject.environ.get("USERPROFILE") or ""
     return text.replace(home, "~") if len(home) > 1 else text
 

@@ -185,7 +185,7 @@ def _replaced(value: Any, secrets: Sequence[str]) -> Any:
             for secret in secrets:
                 value = value.replace(secret, _hidden(secret))
             whole = [secret for secret in secrets if not _REFERENCE.search(secret)]
-            return SecretMask("", *whole).text(value).replace(SecretMask.replacement_of(""), HIDDEN)
+            return SecretMask("", *whole).mask_text(value).replace(SecretMask.build_replacement(""), HIDDEN)
         case Mapping():
             return {key: _replaced(child, secrets) for key, child in value.items()}
         case list():

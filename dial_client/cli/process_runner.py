@@ -76,7 +76,7 @@ class Interrupts:
             self._scope.cancel()
             return
         turn, self._turn = self._turn, None
-        if turn is None or turn.over:
+        if turn is None or turn.has_ended:
             self.leaving.cancel()
         else:
             turn.cancel()

@@ -42,7 +42,7 @@ def by_callback(sample: Sample, audit: AuditRecorder | None = None) -> Sampler:
     """Return a sampler that calls `sample`; tool call timeouts pause meanwhile, because `sample` may ask the user."""
 
     async def answer(request: SamplingRequest, contexts: tuple[CallContext, ...]) -> SamplingReply | None:
-        with call_context.waiting_for_a_person(contexts):
+        with call_context.pause_deadlines(contexts):
             reply: object = await sample(request)  # a callback may return a value of any type
         if isinstance(reply, str):
             reply = SamplingReply(reply)
@@ -139,7 +139,7 @@ class ModelSampler:
         spec = ToolSpec(name, "Ask the model.", {"type": "object"}, request.server, SAMPLING)
         origin = common_origin(context.origin for context in contexts)
         circumstances = ApprovalContext(request.server, turn_id=origin.turn, conversation_id=origin.conversation)
-        with call_context.waiting_for_a_person(contexts):
+        with call_context.pause_deadlines(contexts):
             async with self._approval_lock:
                 if request.server in self._granted:
                     return True, "grant"

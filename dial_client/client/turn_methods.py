@@ -107,7 +107,7 @@ class TurnMethods(ABC):
         try:
             return await turn.result()
         finally:
-            await turn.stopped()
+            await turn.stop()
 
     async def stream(
         self,

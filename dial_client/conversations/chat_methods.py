@@ -46,7 +46,7 @@ class ChatMethods(ABC):
         try:
             return await turn.result()
         finally:
-            await turn.stopped()
+            await turn.stop()
 
     async def stream_chat(
         self,
@@ -88,4 +88,4 @@ class ChatMethods(ABC):
                 async for event in events:
                     yield event
         finally:
-            await turn.stopped()
+            await turn.stop()

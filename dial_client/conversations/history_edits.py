@@ -60,8 +60,8 @@ def find_edit(conversation: Conversation, *, is_summary: bool) -> StoredMessage 
     )
     if found is None or is_summary:
         return found
-    said_since = any(stored.position > found.position for stored in find_shown(conversation) if not stored.is_edit)
-    return None if said_since else found
+    is_followed = any(stored.position > found.position for stored in find_shown(conversation) if not stored.is_edit)
+    return None if is_followed else found
 
 
 def build_removal(removed: Sequence[StoredMessage]) -> Message:

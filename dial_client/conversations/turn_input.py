@@ -61,7 +61,7 @@ def check_turn_input(turn_input: Any) -> None:
     raise TypeError(f"a conversation continues with a text or a Message, not {type(message).__name__}{hint}")
 
 
-def find_question(turn_input: ConversationInput | None) -> Message | None:
+def build_question(turn_input: ConversationInput | None) -> Message | None:
     """Return the user's message that a turn with this input adds to its conversation; None for none."""
     match turn_input:
         case str(text) | EditedMessage(message=str(text)):
@@ -80,7 +80,7 @@ def build_first_messages(stored: Conversation, turn_input: ConversationInput) ->
     Raises:
         ConfigError: The message to edit or to answer again does not exist, or there is no answer to continue.
     """
-    question = find_question(turn_input)
+    question = build_question(turn_input)
     added: tuple[Message, ...] = (question,) if question is not None else ()
     match turn_input:
         case EditedMessage(position):

@@ -23,7 +23,7 @@ from dial_client.conversations.history import (
 )
 from dial_client.conversations.history_edits import apply_edits
 from dial_client.conversations.message_tree import build_tree, extend
-from dial_client.conversations.turn_input import ConversationInput, build_first_messages, find_question
+from dial_client.conversations.turn_input import ConversationInput, build_first_messages, build_question
 from dial_client.errors import ConversationBusy, DialError
 from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
@@ -144,7 +144,7 @@ class TurnQueue:
         Raises:
             ConversationBusy: The deadline has passed.
         """
-        question = find_question(turn_input)
+        question = build_question(turn_input)
         title = question.text if question is not None else ""
         while True:
             stored = await self._store.get(origin.conversation)

@@ -28,7 +28,7 @@ class Deadline:
         self._stopped_at = 0.0
 
     def remaining(self) -> float:
-        """Return the seconds left, at least 0; infinite during `waiting_for_a_person`."""
+        """Return the seconds left, at least 0; infinite during `pause`."""
         return math.inf if self._waiting else max(0.0, self._at - anyio.current_time())
 
     def restart(self, seconds: float) -> None:
@@ -49,7 +49,7 @@ class Deadline:
                 self._scopes.discard(scope)
 
     @contextmanager
-    def waiting_for_a_person(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Pause the deadline within the ``with`` block; blocks that overlap pause it once."""
         if not self._waiting:
             self._stopped_at = anyio.current_time()

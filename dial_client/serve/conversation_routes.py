@@ -170,7 +170,7 @@ class ConversationRoutes:
 
     async def _stop(self, request: Request) -> Response:
         turn = self._manager.find_turn(_read_id(request))
-        if turn is not None and not turn.over:
+        if turn is not None and not turn.has_ended:
             turn.cancel()
         else:
             await self._stop_remotely(_read_id(request))
@@ -198,7 +198,7 @@ class ConversationRoutes:
         turn = self._manager.find_turn(conversation_id, turn_id)
         if turn is None:
             return await self._remote_turns.events(conversation_id, turn_id, after) if self._remote_turns else None
-        if turn.over:
+        if turn.has_ended:
             await self._manager.get(conversation_id)  # raises ConversationNotFound if it was deleted
         return stream_turn(turn, after, self._model.name)
 

@@ -206,7 +206,7 @@ async def _wait_for_result(turn: TurnHandle, receive: Receive) -> Turn:
                 await turn.result()
             group.cancel_scope.cancel()
     finally:
-        await turn.stopped()
+        await turn.stop()
     try:
         return await turn.result()
     except OutputError as error:

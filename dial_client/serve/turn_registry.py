@@ -83,7 +83,7 @@ class TurnRegistry:
         for turn in running:
             self._stop(turn)
         for turn in running:
-            await turn.stopped()
+            await turn.stop()
 
     def _stop(self, turn: TurnHandle) -> None:
         if self._hand_over and turn.conversation_id:
@@ -93,5 +93,5 @@ class TurnRegistry:
 
     def _prune(self) -> tuple[TurnHandle, ...]:
         """Forget the turns that have ended, and return those that are running."""
-        self._running = {turn for turn in self._running if not turn.over}
+        self._running = {turn for turn in self._running if not turn.has_ended}
         return tuple(self._running)

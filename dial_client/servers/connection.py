@@ -21,7 +21,7 @@ from dial_client.runtime.logs import get_logger
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.notifications import Notifications
 from dial_client.servers.observable_status import ObservableStatus
-from dial_client.servers.restart_policy import jittered
+from dial_client.servers.restart_policy import add_jitter
 from dial_client.servers.server_cache import ServerCache
 from dial_client.servers.session import ServerContext, ServerSession, Target, startup_seconds
 from dial_client.servers.session_calls import FRESH_SECONDS, Answer, OnCallProgress
@@ -183,7 +183,7 @@ class Connection:
                     raise
                 may_repeat = may_repeat and not may_have_run
                 log.debug("call_repeated", server=self.name, tool=tool)
-            await anyio.sleep(jittered(pause))
+            await anyio.sleep(add_jitter(pause))
         raise ServerGone(self.name, self.summary.why_unavailable)
 
     async def ask(self, request: Callable[[Client], Awaitable[Answer]], seconds: float) -> Answer:
@@ -200,10 +200,10 @@ class Connection:
             ServerGone: The server is not ready, or the connection broke twice.
             ServerError: The server refused, sent an invalid answer, or did not answer in time.
         """
-        if call_context.current() is not None:
+        if call_context.find_current() is not None:
             return await self._ask(request)
         deadline = Deadline(seconds)
-        with deadline.scope(), call_context.on(CallContext(deadline, deadline)):
+        with deadline.scope(), call_context.set_current(CallContext(deadline, deadline)):
             return await self._ask(request)
         raise ServerError(self.name, f"no answer within {seconds:g} seconds")
 
@@ -212,7 +212,7 @@ class Connection:
         try:
             return await session.calls.ask(request)
         except ServerGone:
-            await anyio.sleep(jittered(REPEAT_PAUSES[0]))
+            await anyio.sleep(add_jitter(REPEAT_PAUSES[0]))
         session = await self.open_session()
         return await session.calls.ask(request, is_own_session=session is not first)
 

@@ -117,8 +117,12 @@ class ListCache(Generic[Item]):
 
         async def request(client: Client) -> tuple[Item, ...]:
             nonlocal has_announcements
-            has = client.server_capabilities
-            capabilities = {Listing.TOOLS: has.tools, Listing.RESOURCES: has.resources, Listing.PROMPTS: has.prompts}
+            server_capabilities = client.server_capabilities
+            capabilities = {
+                Listing.TOOLS: server_capabilities.tools,
+                Listing.RESOURCES: server_capabilities.resources,
+                Listing.PROMPTS: server_capabilities.prompts,
+            }
             capability = capabilities[self._listing]
             # If no capability is known (with a fixed protocol they are not requested), the server may have the list.
             if capability is None and any(known is not None for known in capabilities.values()):

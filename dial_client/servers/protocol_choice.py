@@ -54,7 +54,7 @@ class ProtocolChooser:
         version = self._last_exit.protocol_version
         return bool(self._sends_requests) or (version is not None and not is_modern(version))
 
-    def is_changed_by(self, session_exit: Exit) -> bool:
+    def record_exit(self, session_exit: Exit) -> bool:
         """Record how a session ended; return True if the next one must be opened at once with another protocol."""
         self._last_exit = session_exit
         self._protocol_version = session_exit.protocol_version or self._protocol_version

@@ -1,6 +1,6 @@
 """Decides whether and when a server is restarted after the end of a session.
 
-A `ServerSession` returns an `Exit`, and `RestartPolicy.after` returns a `RestartDecision` for it. The policy depends
+A `ServerSession` returns an `Exit`, and `RestartPolicy.decide` returns a `RestartDecision` for it. The policy depends
 only on times and kinds of exits, not on processes or connections.
 """
 
@@ -21,7 +21,7 @@ FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
 
 The first restart has no pause.
 """
-LATER = (5.0, 10.0, 20.0, 40.0, 60.0, 60.0)
+UNREACHABLE_PAUSES = (5.0, 10.0, 20.0, 40.0, 60.0, 60.0)
 """Seconds between the connection attempts at an unreachable URL; the last attempt is final."""
 
 
@@ -77,12 +77,12 @@ class RestartPolicy:
     def record_ready(self, session_exit: Exit) -> None:
         """Reset the failure counters if the session became ready.
 
-        `after` does this itself; call it alone for an end of a session that does not count as a death.
+        `decide` does this itself; call it alone for an end of a session that does not count as a death.
         """
         if session_exit.ready_at is not None:
             self._was_ready, self._failed_starts, self._attempts_later = True, 0, 0
 
-    def after(self, session_exit: Exit, now: float) -> RestartDecision:
+    def decide(self, session_exit: Exit, now: float) -> RestartDecision:
         """Count the end of a session, and decide whether and when the server is restarted."""
         self.record_ready(session_exit)
         if session_exit.kind is ExitKind.STOPPED:
@@ -104,18 +104,20 @@ class RestartPolicy:
     def _pause(self) -> float:
         if self._restarts_in_row == 1:
             return 0.0
-        return jittered(min(MAX_PAUSE, FIRST_PAUSE * 2.0 ** min(self._restarts_in_row - 2, 10)))
+        return add_jitter(min(MAX_PAUSE, FIRST_PAUSE * 2.0 ** min(self._restarts_in_row - 2, 10)))
 
     def _give_up(self, session_exit: Exit, prefix: str = "") -> RestartDecision:
         self._was_ready, self._restarts_in_row, self._failed_starts, self._deaths = False, 0, 0, []
         if session_exit.kind is not ExitKind.UNREACHABLE:
             return RestartDecision(ServerState.FAILED, f"{prefix}{session_exit.why}")
-        if self._attempts_later == len(LATER):
+        if self._attempts_later == len(UNREACHABLE_PAUSES):
             return RestartDecision(ServerState.FAILED, session_exit.why)
         self._attempts_later += 1
-        return RestartDecision(ServerState.FAILED, session_exit.why, jittered(LATER[self._attempts_later - 1]))
+        return RestartDecision(
+            ServerState.FAILED, session_exit.why, add_jitter(UNREACHABLE_PAUSES[self._attempts_later - 1])
+        )
 
 
-def jittered(seconds: float) -> float:
+def add_jitter(seconds: float) -> float:
     """Return a random duration between 75 and 100 % of `seconds`, so that simultaneous retries spread out."""
     return seconds * (0.75 + 0.25 * random.random())  # noqa: S311 (no secret)

@@ -51,7 +51,7 @@ class SecretMask:
     """
 
     def __init__(self, server: str = "", *secrets: str) -> None:
-        self._replacement = self.replacement_of(server)
+        self._replacement = self.build_replacement(server)
         self._secrets: dict[str, None] = {}
         self._tokens: dict[str, None] = {}
         self._forms: tuple[str, ...] = ()
@@ -60,12 +60,12 @@ class SecretMask:
         _masks.add(self)
 
     @staticmethod
-    def replacement_of(server: str) -> str:
+    def build_replacement(server: str) -> str:
         """Return the text that replaces a server's secret."""
         return f"[secret of {server}]"
 
     @classmethod
-    def of(cls, settings: ServerSettings) -> SecretMask:
+    def from_settings(cls, settings: ServerSettings) -> SecretMask:
         """Return the mask for a server's settings."""
         return cls(settings.name, *sorted(find_secrets(settings)))
 
@@ -80,7 +80,7 @@ class SecretMask:
             names = ("access_token", "refresh_token", "id_token", "client_secret", "registration_access_token")
             self.add_tokens(*(fields.get(name) for name in names))
 
-    def text(self, text: str) -> str:
+    def mask_text(self, text: str) -> str:
         """Return a text with the secrets replaced, whether plain or encoded for URLs, JSON or base64."""
         if not any(form in text for form in self._forms):
             return text
@@ -90,7 +90,7 @@ class SecretMask:
 
     def cut_text(self, text: str) -> str:
         """Return a cut text with the secrets replaced, including a secret that was cut off at the end."""
-        masked = self.text(text)
+        masked = self.mask_text(text)
         for secret in (*self._secrets, *self._tokens):
             size = min(len(secret) - 1, len(masked))
             while size >= MIN_NAMED and not masked.endswith(secret[:size]):
@@ -99,7 +99,7 @@ class SecretMask:
                 return masked[:-size] + self._replacement
         return masked
 
-    def message(self, message: Any) -> None:
+    def mask_message(self, message: Any) -> None:
         """Mask a JSON-RPC message of the SDK, in place."""
         from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
@@ -107,12 +107,12 @@ class SecretMask:
             return
         match message:
             case JSONRPCResponse(result=body) | JSONRPCRequest(params=body) | JSONRPCNotification(params=body):
-                self.data(body or {})
+                self.mask_json(body or {})
             case JSONRPCError(error=error):
-                error.message = self.text(error.message)
+                error.message = self.mask_text(error.message)
                 error.data = self._masked(error.data)
 
-    def data(self, root: dict[str, Any] | list[Any], *, is_free: bool = False) -> None:
+    def mask_json(self, root: dict[str, Any] | list[Any], *, is_free: bool = False) -> None:
         """Mask parsed JSON in place, in linear time and at any depth.
 
         Args:
@@ -129,15 +129,15 @@ class SecretMask:
                 if isinstance(value, dict | list):
                     pending.append((value, is_free or key in _FREE))
                 elif isinstance(value, str) and key not in unmasked:
-                    node[key] = self.text(value)
-                if is_free and isinstance(key, str) and (masked := self.text(key)) != key:
+                    node[key] = self.mask_text(value)
+                if is_free and isinstance(key, str) and (masked := self.mask_text(key)) != key:
                     node[masked] = node.pop(key)
 
     def _masked(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self.text(value)
+            return self.mask_text(value)
         if isinstance(value, dict | list):
-            self.data(value)
+            self.mask_json(value)
         return value
 
     def _add(self, known: dict[str, None], *secrets: str) -> None:
@@ -195,7 +195,7 @@ def mask_log_record(record: logging.LogRecord) -> bool:
     """Mask the secrets of all servers in a log record of another package, in place; used as a logging filter."""
     message = masked = record.getMessage()
     for mask in tuple(_masks):
-        masked = mask.text(masked)
+        masked = mask.mask_text(masked)
     if masked != message:
         record.msg, record.args = masked, None
     return True

@@ -235,7 +235,7 @@ class ServerRequests:
 
     @contextmanager
     def _in_flight(self, tool: str) -> Iterator[None]:
-        call = _Call(tool, call_context.current())
+        call = _Call(tool, call_context.find_current())
         self._calls.add(call)
         token = self._own_call.set(call)
         try:
@@ -330,7 +330,7 @@ class ServerRequests:
 
     async def _ask_user(self, question: Elicitation, calls: tuple[_Call, ...]) -> ElicitationAnswer:
         assert self.features.elicit is not None
-        with call_context.waiting_for_a_person(_contexts(calls)):
+        with call_context.pause_deadlines(_contexts(calls)):
             # The embedding program may return anything.
             answer: object = await self.features.elicit(question)
         if not isinstance(answer, ElicitationAnswer):
@@ -351,7 +351,7 @@ class ServerRequests:
             raise ServerError(self._server, "the user has to open a URL first, but no user can be asked")
         ids = {params.elicitation_id or params.url for params in elicitations}
         if ids <= agreed:
-            with call_context.waiting_for_a_person(_contexts(calls)):
+            with call_context.pause_deadlines(_contexts(calls)):
                 await self._completed.wait_until(lambda completed: ids <= completed, BROWSER_SECONDS)
             return True
         for params in elicitations:

@@ -87,7 +87,7 @@ class ServerSession:
     def __init__(self, context: ServerContext, choice: ProtocolChoice) -> None:
         self._context = context
         self._choice = choice
-        self._mask = SecretMask() if context.settings is None else SecretMask.of(context.settings)
+        self._mask = SecretMask() if context.settings is None else SecretMask.from_settings(context.settings)
         self._requests = ServerRequests(context.status.name, context.features)
         self._tool_watch = ToolWatch(context.status.add_note, context.notifications)
         self._transport: TransportFactory | None = None
@@ -268,7 +268,7 @@ class ServerSession:
         self._context.cache.save(self._context.status.tools, version=version, is_legacy=self._state.value.is_legacy)
 
     def _exit(self, kind: ExitKind, why: str = "") -> None:
-        self._state.exit(kind, one_line(self._mask.text(why), MAX_REASON_CHARS))
+        self._state.exit(kind, one_line(self._mask.mask_text(why), MAX_REASON_CHARS))
 
     async def _on_message(self, message: object) -> None:
         from mcp_types import ElicitCompleteNotification, ResourceUpdatedNotification

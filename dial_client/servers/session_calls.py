@@ -96,7 +96,7 @@ class SessionCalls:
         if problem is None:
             raise self._lost()
         # A traceback would print the cause unmasked: an error with a secret is not chained.
-        cause = problem if self._mask.text(str(problem)) == str(problem) else None
+        cause = problem if self._mask.mask_text(str(problem)) == str(problem) else None
         raise await self._to_error(problem, is_own_session=is_own_session) from cause
 
     async def drain(self, seconds: float) -> None:
@@ -112,7 +112,7 @@ class SessionCalls:
     async def _to_error(self, error: Exception, *, is_own_session: bool) -> ServerError:
         """Return the error for the caller, and end the session if the error requires it."""
         failure = session_errors.classify_call_error(error, has_session_id=self._state.value.has_session_id)
-        message = self._mask.text(failure.message)
+        message = self._mask.mask_text(failure.message)
         match failure.kind:
             case CallFailureKind.NEEDS_OLDER_PROTOCOL:
                 self._state.end(Exit(ExitKind.REOPENED, _REOPENED))

@@ -69,13 +69,13 @@ class StartPatience:
         """Wait for the first start of a server; after the time limit let turns begin without it."""
         if connection.settings is not None and connection.settings.required:
             return
-        if await _is_settled_within(connection, min(CACHED_TOOLS_SECONDS, self._seconds)):
+        if await _wait_settled(connection, min(CACHED_TOOLS_SECONDS, self._seconds)):
             return
         if not connection.offer_cached_tools():
-            if await _is_settled_within(connection, self._seconds - CACHED_TOOLS_SECONDS):
+            if await _wait_settled(connection, self._seconds - CACHED_TOOLS_SECONDS):
                 return
             while _describe_download(connection) and not self._has_tools():
-                if await _is_settled_within(connection, _POLL_SECONDS):
+                if await _wait_settled(connection, _POLL_SECONDS):
                     return
         self._skip((connection,))
 
@@ -99,7 +99,7 @@ def _describe_download(connection: Connection) -> str:
     return describe_download(connection.settings, connection.status.stderr)
 
 
-async def _is_settled_within(connection: Connection, seconds: float) -> bool:
+async def _wait_settled(connection: Connection, seconds: float) -> bool:
     with anyio.move_on_after(max(0.0, seconds)):
         await connection.wait_settled()
     return connection.is_settled

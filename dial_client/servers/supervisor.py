@@ -136,10 +136,10 @@ class Supervisor:
         """Publish the status after the end of a session; return the seconds until the next session, or None."""
         if session_exit.kind is ExitKind.STOPPED and self._status.state is ServerState.FAILED:
             return None
-        if self._protocols.is_changed_by(session_exit):
+        if self._protocols.record_exit(session_exit):
             self._policy.record_ready(session_exit)
             return 0.0
-        decision = self._policy.after(session_exit, anyio.current_time())
+        decision = self._policy.decide(session_exit, anyio.current_time())
         self._publish(decision)
         return decision.pause
 

@@ -200,7 +200,7 @@ class ToolWatch:
 
 def has_list_changes(client: Client) -> bool:
     """Return True if a server of 2026-07-28 or later may announce changes of its lists."""
-    has = client.server_capabilities
-    lists = (has.tools, has.resources, has.prompts)
+    server_capabilities = client.server_capabilities
+    lists = (server_capabilities.tools, server_capabilities.resources, server_capabilities.prompts)
     announces = any(capability is not None and capability.list_changed for capability in lists)
-    return is_modern(client.protocol_version) and (has.tools is None or announces)
+    return is_modern(client.protocol_version) and (server_capabilities.tools is None or announces)

@@ -51,7 +51,7 @@ class CallScope:
 
     keep: Keep | None = None
     """Stores the full text of results that are too long for the model; None if the model cannot read stored results."""
-    unallowed: set[str] = field(default_factory=set)
+    awaiting_approval: set[str] = field(default_factory=set)
     """The ids of calls that wait for approval, or were cancelled during this wait."""
     spend: Spend | None = None
     """Receives the tokens of sampling requests that servers send during a call."""
@@ -198,8 +198,8 @@ class ToolExecutor:
     def _audit_answer(self, call: ToolCallRequest, spec: ToolSpec | None, result: ToolCallResult) -> None:
         """Record a call that was not made because a middleware answered or refused it."""
         with self.audit.call(call, spec) as audit:
-            audit.decided(is_allowed=result.failure is not Failure.DENIED, decided_by="middleware")
-            audit.finished(result)
+            audit.record_decision(is_allowed=result.failure is not Failure.DENIED, decided_by="middleware")
+            audit.record_result(result)
 
     async def _attempt(
         self, call: ToolCallRequest, route: Route | None, emit: Emit, deadline: Deadline, taint: tuple[str, ...]
@@ -216,7 +216,7 @@ class ToolExecutor:
                 if cleared is not None:
                     answer = await self._call(cleared.call, cleared.route, emit, deadline)
                     result = add_note_of_changes(answer, call, cleared.call)
-            audit.finished(result)
+            audit.record_result(result)
         source = find_taint_source(call, result, cleared.route if cleared is not None else None)
         return _Attempt(replace(result, taint=source), started_at, cleared)
 
@@ -267,15 +267,15 @@ class ToolExecutor:
         spec = route.spec
         approval = self._approvals.decide(spec, call.arguments, taint, change)
         if approval is None:
-            self._scope.unallowed.add(call.id)
-            audit.asking()
-            with deadline.waiting_for_a_person():
+            self._scope.awaiting_approval.add(call.id)
+            audit.record_question()
+            with deadline.pause():
                 approval = await self._approvals.ask(call, spec, taint, change, self.audit.origin)
-            self._scope.unallowed.discard(call.id)
+            self._scope.awaiting_approval.discard(call.id)
         if approval.arguments is not None:
             changed = normalize_arguments(replace(call, arguments=dict(approval.arguments)), route)
             approval = self._approvals.decide_changed(spec, replace(approval, arguments=changed.arguments), taint)
-        audit.decided(is_allowed=approval.allowed, decided_by=approval.decided_by, arguments=approval.arguments)
+        audit.record_decision(is_allowed=approval.allowed, decided_by=approval.decided_by, arguments=approval.arguments)
         return approval
 
     async def _call(self, call: ToolCallRequest, route: Route, emit: Emit, deadline: Deadline) -> ToolCallResult:
@@ -284,7 +284,7 @@ class ToolExecutor:
         timeout = self._timeout(route)
         call_deadline = Deadline(timeout, max(timeout, self._limits.tool_timeout_max))
         context = CallContext(deadline, call_deadline, self._scope.spend, self.audit.origin)
-        with call_deadline.scope() as scope, call_context.on(context):
+        with call_deadline.scope() as scope, call_context.set_current(context):
             is_over = False
 
             async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -310,7 +310,7 @@ class ToolExecutor:
         error = f"Not run: one reply may make {most} calls. Ask again for what is still needed."
         result = ToolCallResult.failed(call.id, Failure.NOT_RUN, error)
         with self.audit.call(call, route.spec if route else None) as audit:
-            audit.finished(result)
+            audit.record_result(result)
         return _Attempt(result, time.monotonic())
 
     def _shorten(self, result: ToolCallResult) -> ToolCallResult:

@@ -39,7 +39,7 @@ class Context:
         """The name of the tool."""
         self._on_progress = on_progress
         self._features = features
-        self._call: CallContext | None = call_context.current()
+        self._call: CallContext | None = call_context.find_current()
         self._is_over = False
 
     @property
@@ -121,7 +121,7 @@ class Context:
             raise RuntimeError("the user cannot be asked: the client has no `Callbacks.elicit`")
         form = Form(schema)
         question = Elicitation(FUNCTIONS, message, schema, None, form.defaults, (), (self.tool,))
-        with call_context.waiting_for_a_person([self._call] if self._call is not None else []):
+        with call_context.pause_deadlines([self._call] if self._call is not None else []):
             answer = await self._features.elicit(question)
         if answer.action != ElicitationAction.ACCEPT:
             return answer

@@ -50,7 +50,7 @@ class ClientToolCalls:
 
         return tools_on_offer
 
-    def without_own(self, calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
+    def select_server_calls(self, calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
         """Return the calls of servers' tools."""
         return [call for call in calls if call.name not in self._names]
 
@@ -67,7 +67,7 @@ class ClientToolCalls:
             if context.depth and self._is_called_in(_last_message_with_calls(context)):
                 return Reply(Message.assistant(""), StopReason.CLIENT_TOOL_CALLS)
             reply = await ask(context, emit)
-            if reply.stop_reason is None and not self.without_own(reply.message.tool_calls):
+            if reply.stop_reason is None and not self.select_server_calls(reply.message.tool_calls):
                 return Reply(reply.message, StopReason.CLIENT_TOOL_CALLS)
             return reply
 

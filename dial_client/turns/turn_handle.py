@@ -93,7 +93,7 @@ class TurnHandle:
         return self.origin.conversation
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the turn has ended."""
         return self._done.is_set()
 
@@ -126,7 +126,7 @@ class TurnHandle:
 
     def cancel(self) -> None:
         """Cancel the turn; its `Turn` has the messages and calls up to then. Does nothing if the turn has ended."""
-        if not self.over:
+        if not self.has_ended:
             self._scope.cancel()
 
     def abandon(self) -> None:
@@ -135,7 +135,7 @@ class TurnHandle:
         Only for turns of conversations. `events` and `result` raise `ConversationBusy`. Does nothing if the turn has
         ended.
         """
-        if not self.over:
+        if not self.has_ended:
             self._is_abandoned = True
         self.cancel()
 
@@ -152,7 +152,7 @@ class TurnHandle:
                     yield event
         finally:
             self.log.release()
-            await self.stopped()
+            await self.stop()
 
     async def result(self) -> Turn:
         """Wait until the turn has ended, and return it.
@@ -172,9 +172,9 @@ class TurnHandle:
         assert self._turn is not None
         return self._turn
 
-    async def stopped(self) -> None:
+    async def stop(self) -> None:
         """Cancel the turn, and wait until it has closed its connections and cancelled its calls at their servers."""
-        if self.over:
+        if self.has_ended:
             return
         self.cancel()
         with anyio.CancelScope(shield=True):

@@ -174,7 +174,7 @@ class _ToolRound:
 
     async def run(self, calls: Sequence[ToolCallRequest], emit: Emit) -> tuple[Message, ...]:
         """Run the calls of the servers' tools, and return a message for each result."""
-        server_calls = self.client_tools.without_own(calls)
+        server_calls = self.client_tools.select_server_calls(calls)
         execute = partial(self.executor.execute_all, server_calls, deadline=self.deadline)
         if self.status_model is None:
             results = await execute(emit)

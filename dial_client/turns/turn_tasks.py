@@ -34,7 +34,7 @@ class TurnTasks:
     async def aclose(self) -> None:
         """Cancel all turns, and wait until they have ended."""
         for turn in tuple(self._turns):
-            await turn.stopped()
+            await turn.stop()
 
     async def _run(self, turn: TurnHandle) -> None:
         try:

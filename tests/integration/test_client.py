@@ -330,5 +330,5 @@ async def test_a_client_is_closed_even_if_closing_is_cancelled() -> None:
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    assert turn.over
+    assert turn.has_ended
     assert dial.servers["calculator"].state is ServerState.STOPPED

@@ -110,7 +110,7 @@ async def test_a_call_waits_for_an_unreachable_http_server(tmp_path: Path, monke
 async def test_a_failed_http_server_reconnects_and_offers_its_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restart_policy, "LATER", (0.01,) * 1_000)
+    monkeypatch.setattr(restart_policy, "UNREACHABLE_PAUSES", (0.01,) * 1_000)
     with web_server("raw_http.py", "Sessions", "0", str(tmp_path / "calls")) as address:
         port = address.rpartition(":")[2]
         background_tasks = await BackgroundTasks.open()

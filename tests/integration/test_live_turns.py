@@ -54,7 +54,7 @@ async def test_each_reader_can_leave_and_resume_at_its_position(store: Conversat
                 if isinstance(event, TextDelta):
                     break
         assert manager.find_turn(made.id) is live
-        assert not live.over
+        assert not live.has_ended
         late: list[tuple[int, Event]] = []
 
         async def come_back() -> None:

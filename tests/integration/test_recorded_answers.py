@@ -57,7 +57,7 @@ async def test_responses_are_read_like_the_sdk_or_the_corpus_explains_the_differ
 
 def test_every_vendor_of_the_corpus_is_in_the_table_of_models() -> None:
     document = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
-    section = document.partition("## What is known, and from where")[2].partition("\n## ")[0]
+    section = document.partition("## Sources of the endpoint table")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| ([^|]+) \|.*\| ([^|]+) \|$", section, re.MULTILINE))
     named = {
         name.strip().removesuffix(" On Your Data")

@@ -12,7 +12,15 @@ import pytest
 
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
-from dial_client.servers.restart_policy import FIRST_PAUSE, LATER, MAX_DEATHS, MAX_PAUSE, Exit, ExitKind, RestartPolicy
+from dial_client.servers.restart_policy import (
+    FIRST_PAUSE,
+    MAX_DEATHS,
+    MAX_PAUSE,
+    UNREACHABLE_PAUSES,
+    Exit,
+    ExitKind,
+    RestartPolicy,
+)
 from dial_client.servers.status import ServerState
 from tests.support.fakes import virtual_time
 from tests.support.servers.launch import (
@@ -38,7 +46,7 @@ def restarts(durations: Iterator[float], policy: RestartPolicy, most: int = 50) 
     now, pauses = 0.0, list[float | None]()
     for duration in durations:
         now += duration
-        pauses.append(pause := policy.after(died(now - duration), now).pause)
+        pauses.append(pause := policy.decide(died(now - duration), now).pause)
         if pause is None or len(pauses) == most:
             break
         now += pause
@@ -67,16 +75,16 @@ def test_five_exits_within_a_minute_end_the_restarts() -> None:
 
 
 def test_a_server_that_never_became_ready_is_not_restarted() -> None:
-    decision = RestartPolicy().after(DIED, 1.0)
+    decision = RestartPolicy().decide(DIED, 1.0)
     assert (decision.state, decision.error, decision.pause) == (ServerState.FAILED, "it died", None)
 
 
 def test_failed_starts_end_the_restarts_even_if_they_take_long() -> None:
     policy, now = RestartPolicy(), 0.0
-    decisions = [policy.after(died(ready_at=now), now)]
+    decisions = [policy.decide(died(ready_at=now), now)]
     while decisions[-1].pause is not None:
         now += 90.0
-        decisions.append(policy.after(DIED, now))
+        decisions.append(policy.decide(DIED, now))
     assert len(decisions) == 1 + MAX_DEATHS
     assert decisions[-1].error == "it is given up after 5 failed starts: it died"
 
@@ -84,27 +92,27 @@ def test_failed_starts_end_the_restarts_even_if_they_take_long() -> None:
 def test_a_server_with_a_reopened_session_counts_as_ready() -> None:
     policy = RestartPolicy()
     policy.record_ready(Exit(ExitKind.REOPENED, ready_at=0.0))
-    assert policy.after(DIED, 1.0).state is ServerState.RESTARTING
+    assert policy.decide(DIED, 1.0).state is ServerState.RESTARTING
 
 
 @pytest.mark.parametrize("was_ready", [False, True])
 def test_an_invalid_configuration_is_not_retried(was_ready: bool) -> None:
     ready_at = 0.0 if was_ready else None
-    decision = RestartPolicy().after(Exit(ExitKind.MISCONFIGURED, "no such command", ready_at), 1.0)
+    decision = RestartPolicy().decide(Exit(ExitKind.MISCONFIGURED, "no such command", ready_at), 1.0)
     assert (decision.state, decision.pause) == (ServerState.FAILED, None)
 
 
 def test_an_unreachable_url_is_retried_a_few_times_and_again_after_it_was_ready() -> None:
     policy = RestartPolicy()
     for _ in range(2):
-        decisions = [policy.after(GONE, 0.0) for _ in range(len(LATER) + 1)]
+        decisions = [policy.decide(GONE, 0.0) for _ in range(len(UNREACHABLE_PAUSES) + 1)]
         assert {decision.state for decision in decisions} == {ServerState.FAILED}
-        for pause, decision in zip(LATER, decisions, strict=False):
+        for pause, decision in zip(UNREACHABLE_PAUSES, decisions, strict=False):
             assert decision.pause is not None
             assert 0.75 * pause <= decision.pause <= pause
         assert decisions[-1].pause is None
-        assert all(shorter <= longer for shorter, longer in pairwise(LATER))
-        policy.after(Exit(ExitKind.MISCONFIGURED, "", ready_at=100.0), 200.0)
+        assert all(shorter <= longer for shorter, longer in pairwise(UNREACHABLE_PAUSES))
+        policy.decide(Exit(ExitKind.MISCONFIGURED, "", ready_at=100.0), 200.0)
 
 
 @virtual_time
@@ -116,6 +124,6 @@ async def test_the_supervisor_task_ends_after_the_last_retry() -> None:
         server = Connection("it", web(address), ClientCapabilities(lambda _, status: states.append(status.state)))
         began = anyio.current_time()
         await server.run()
-    assert 0.75 * sum(LATER) <= anyio.current_time() - began <= sum(LATER) + 1
+    assert 0.75 * sum(UNREACHABLE_PAUSES) <= anyio.current_time() - began <= sum(UNREACHABLE_PAUSES) + 1
     assert states == [ServerState.FAILED]
-    assert server.status.restarts == len(LATER)
+    assert server.status.restarts == len(UNREACHABLE_PAUSES)

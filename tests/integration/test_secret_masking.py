@@ -115,7 +115,7 @@ async def test_the_token_of_a_login_is_masked(tmp_path: Path, monkeypatch: pytes
 
 
 def masked(text: str, *secrets: str) -> str:
-    return SecretMask("it", *secrets).text(text)
+    return SecretMask("it", *secrets).mask_text(text)
 
 
 def test_short_secrets_are_masked_as_whole_words_and_very_short_secrets_never() -> None:
@@ -137,7 +137,7 @@ def test_protocol_fields_and_image_data_are_not_masked() -> None:
         "tools": [{"name": "cursor1", "description": "cursor1"}],
         "structuredContent": {"type": "text", "cursor1": {"name": "cursor1"}},
     }
-    SecretMask("it", "text", "cursor1").data(message)
+    SecretMask("it", "text", "cursor1").mask_json(message)
     assert message == {
         "content": [
             {"type": "text", "text": "[secret of it] [secret of it]"},
@@ -154,7 +154,7 @@ def test_masking_handles_deep_and_large_values() -> None:
     deep: Any = "planted-secret"
     for _ in range(100_000):
         deep = [deep]
-    SecretMask("it", "planted-secret").data(deep)
+    SecretMask("it", "planted-secret").mask_json(deep)
     while isinstance(deep, list):
         deep = deep[0]
     assert deep == "[secret of it]"

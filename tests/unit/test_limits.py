@@ -75,7 +75,7 @@ async def test_a_scope_has_no_deadline_while_a_person_is_asked() -> None:
     deadline = Deadline(60)
     with deadline.scope() as scope:
         before = scope.deadline
-        with deadline.waiting_for_a_person():
+        with deadline.pause():
             assert (scope.deadline, deadline.remaining()) == (math.inf, math.inf)
             with deadline.scope() as inner:
                 assert inner.deadline == math.inf
@@ -88,14 +88,14 @@ async def test_the_deadline_of_a_finished_scope_is_not_changed() -> None:
     deadline = Deadline(60)
     with deadline.scope() as scope:
         pass
-    with deadline.waiting_for_a_person():
+    with deadline.pause():
         assert scope.deadline < math.inf
 
 
 @pytest.mark.anyio
 async def test_the_clock_continues_after_a_wait_that_failed() -> None:
     deadline = Deadline(60)
-    with pytest.raises(ZeroDivisionError), deadline.waiting_for_a_person():
+    with pytest.raises(ZeroDivisionError), deadline.pause():
         raise ZeroDivisionError
     assert deadline.remaining() <= 60
 
@@ -129,7 +129,7 @@ async def test_time_spent_waiting_for_a_person_does_not_count() -> None:
     began = anyio.current_time()
     with deadline.scope() as scope:
         await anyio.sleep(2)
-        with deadline.waiting_for_a_person():
+        with deadline.pause():
             await anyio.sleep(1000)
         await anyio.sleep(100)
     assert scope.cancelled_caught
@@ -154,7 +154,7 @@ async def test_overlapping_waits_count_once(waits: list[tuple[float, float]], pa
 
     async def wait(since: float, until: float) -> None:
         await anyio.sleep(since)
-        with deadline.waiting_for_a_person():
+        with deadline.pause():
             await anyio.sleep(until - since)
 
     async with anyio.create_task_group() as group:

@@ -140,7 +140,7 @@ async def test_cancelling_a_finished_turn_changes_nothing() -> None:
     async with started(Pipeline([TextChunk("Noon."), STOP])) as turn:
         result = await turn.result()
         turn.cancel()
-        await turn.stopped()
+        await turn.stop()
         assert await turn.result() is result
     assert result.stop_reason is StopReason.ANSWERED
 
@@ -166,7 +166,7 @@ async def test_stopped_waits_for_the_cleanup_of_the_turn(patient: bool) -> None:
         with anyio.CancelScope() as scope:
             if not patient:
                 scope.cancel()
-            await turn.stopped()
+            await turn.stop()
         assert ended
 
 
@@ -181,7 +181,7 @@ async def test_an_idle_reader_does_not_prevent_a_turn_from_stopping(read_first: 
         for _ in range(read_first):
             await anext(events)
         await anyio.wait_all_tasks_blocked()
-        await turn.stopped()
+        await turn.stop()
         left = await heard(events)
     assert len(left) >= MAX_UNREAD
     assert isinstance(left[-1], Finished)

@@ -56,7 +56,7 @@ def load_anthropic() -> Sdk:
 
 
 class SdkTransport:
-    """A `Transport` that sends requests through a vendor's client, with the retry policy of this package.
+    """A `RequestTransport` that sends requests through a vendor's client, with the retry policy of this package.
 
     Args:
         load_sdk: The function that imports the SDK of the client.

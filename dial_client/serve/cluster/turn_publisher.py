@@ -61,7 +61,7 @@ class TurnPublisher:
         The first batch may be empty: it tells readers that the turn is published. An event that cannot be encoded ends
         the stream, as it does for readers at this process.
         """
-        is_over, position = self.turn.over, self._position
+        is_over, position = self.turn.has_ended, self._position
         events: list[tuple[int | None, str]] = []
         try:
             for position, event in self.turn.log.since(self._position, MAX_BATCH):

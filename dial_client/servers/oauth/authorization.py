@@ -7,7 +7,6 @@ to any token endpoint that the metadata names, and accepts an authorization serv
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -29,7 +28,7 @@ from dial_client.callbacks.oauth_callbacks import Login, LoginRequest
 from dial_client.errors import LoginFailed
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
-from dial_client.servers.oauth.url_policy import TRUST_IT, UrlPolicy, origin, to_browser_url, to_display
+from dial_client.servers.oauth.url_policy import TRUST_HINT, UrlPolicy, origin, to_browser_url, to_display
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
 from dial_client.text.safe_text import one_line
@@ -222,7 +221,7 @@ class OAuthProvider(OAuthClientProvider):
             raise LoginFailed(f"{to_display(named)} does not say how to log in: it has no metadata")
         if metadata is None and not self.oauth.url_policy.is_trusted(self.oauth.server.url or ""):
             own = origin(self.oauth.server.url or "")
-            raise LoginFailed(f"{own} has no metadata, and therefore does not announce PKCE{TRUST_IT}")
+            raise LoginFailed(f"{own} has no metadata, and therefore does not announce PKCE{TRUST_HINT}")
         if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise LoginFailed(f"{to_display(str(metadata.issuer))} does not protect codes with PKCE (S256)")
 
@@ -237,10 +236,8 @@ class OAuthProvider(OAuthClientProvider):
         metadata = self.context.oauth_metadata
         says_issuer = metadata is not None and bool(metadata.authorization_response_iss_parameter_supported)
         request = LoginRequest(self.oauth.server.name, self._url, origin(self._url), scopes, says_issuer)
-        caller = call_context.current()
-        with ExitStack() as stopped:
-            for clock in caller.clocks if caller is not None else ():
-                stopped.enter_context(clock.waiting_for_a_person())
+        caller = call_context.find_current()
+        with call_context.pause_deadlines([caller] if caller is not None else []):
             address = await login(request)
         answer = parse_redirect(address, parse_qs(urlsplit(self._url).query)["state"][0])
         if request.needs_issuer and not answer.iss:

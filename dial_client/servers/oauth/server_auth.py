@@ -77,7 +77,7 @@ class ServerAuth:
         self._storage = token_storage or TokenStorage(settings)
         url_policy = UrlPolicy(settings.url or "", self._settings.trusted_origins)
         self._http = OAuthHttpClient(url_policy)
-        oauth = OAuthContext(settings, self._storage, url_policy, login, mask or SecretMask.of(settings))
+        oauth = OAuthContext(settings, self._storage, url_policy, login, mask or SecretMask.from_settings(settings))
         self._provider = create_provider(oauth)
         self._lock = anyio.Lock()
         self._is_loaded = False

@@ -126,7 +126,7 @@ class UrlPolicy:
         own_scope = await self._own_scope()
         scope = max((classify(address) for address in addresses), default=NetworkScope.PUBLIC)
         if scope > own_scope or (scope is NetworkScope.FORBIDDEN and not is_own_host):
-            raise LoginFailed(f"the server's login leads into a private network: {to_display(url)}{TRUST_IT}")
+            raise LoginFailed(f"the server's login leads into a private network: {to_display(url)}{TRUST_HINT}")
         if parts.scheme == "http" and scope is NetworkScope.PUBLIC:
             raise LoginFailed(f"the server's login is not encrypted: {to_display(url)}")
         return addresses
@@ -150,8 +150,8 @@ class UrlPolicy:
         target, own = origin(endpoint), origin(issuer)
         if target != own and target not in self._trusted and _OTHER_TOKEN_ORIGINS.get(own) != target:
             raise LoginFailed(
-                f"{to_display(own)} wants the login's code sent to another origin: {to_display(target)}{TRUST_IT}"
+                f"{to_display(own)} wants the login's code sent to another origin: {to_display(target)}{TRUST_HINT}"
             )
 
 
-TRUST_IT = '; if you trust it, name its origin in "oauth": {"trustedOrigins": […]}'
+TRUST_HINT = '; if you trust it, name its origin in "oauth": {"trustedOrigins": […]}'

@@ -71,7 +71,7 @@ class ResponseRepairer:
 
     def repair(self, message: object) -> None:
         """Mask a message, and repair a response, in place."""
-        self._mask.message(message)
+        self._mask.mask_message(message)
         if not isinstance(message, JSONRPCResponse):
             return
         method, version = self._pending.pop(str(message.id), ("", ""))

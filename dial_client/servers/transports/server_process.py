@@ -43,7 +43,7 @@ class ServerProcess:
     """
 
     def __init__(self, settings: ServerSettings, mask: SecretMask | None = None) -> None:
-        self.stderr = StderrTail(mask or SecretMask.of(settings))
+        self.stderr = StderrTail(mask or SecretMask.from_settings(settings))
         self._popen = _start(settings)
         self._exit_code: int | None = None
         self._stdin, self._stdout, self._stderr = (_descriptor(pipe) for pipe in _pipes(self._popen))

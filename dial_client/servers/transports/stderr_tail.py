@@ -36,7 +36,7 @@ class StderrTail:
 
     def _to_text(self, line: bytes, *, is_whole: bool = True) -> str:
         text = line.decode("utf-8", "replace").rstrip()
-        return self._mask.text(text) if is_whole and len(line) < MAX_LINE_BYTES else self._mask.cut_text(text)
+        return self._mask.mask_text(text) if is_whole and len(line) < MAX_LINE_BYTES else self._mask.cut_text(text)
 
     @property
     def last(self) -> str:

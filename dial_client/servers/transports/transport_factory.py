@@ -64,7 +64,7 @@ def transports_for(
     Raises:
         ServerStartError: The server's process cannot be started.
     """
-    mask = mask or SecretMask.of(settings)
+    mask = mask or SecretMask.from_settings(settings)
     if settings.transport is Transport.STDIO:
         yield (
             WindowsStdioTransportFactory(settings, mask)
