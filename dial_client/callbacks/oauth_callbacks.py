@@ -15,8 +15,8 @@ class LoginRequest:
     """The server's name in the configuration."""
     url: str = field(repr=False)
     """The http or https URL to open, without characters that a shell would interpret."""
-    host: str
-    """The host of the authorization server; it may differ from the server's host."""
+    origin: str
+    """The origin of the authorization server (``https://auth.example``); it may differ from the server's origin."""
     scopes: tuple[str, ...] = ()
     """The requested scopes."""
     needs_issuer: bool = False

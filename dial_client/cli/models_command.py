@@ -34,13 +34,15 @@ def models(
     options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.errors import ConfigError
+
+        if action not in ("list", "test"):
+            raise ConfigError(f"unknown action {action!r}", hint="one of list, test")
         if action == "test" and name is not None:
             from dial_client.cli.model_trials import test_model
 
             return lambda: test_model(options, name, as_json=as_json)
-        if action != "list":
-            from dial_client.errors import ConfigError
-
+        if action == "test":
             raise ConfigError("which model?", hint="dial-chat models [list [WORD] | test NAME]")
         from dial_client.cli.model_table import list_models
 

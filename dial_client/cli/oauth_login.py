@@ -44,7 +44,9 @@ class TerminalLogin:
     async def __call__(self, request: LoginRequest) -> str:
         """Print the login URL, and wait for the browser, or for a pasted URL."""
         scopes = f", which asks for: {', '.join(request.scopes)}" if request.scopes else ""
-        print(f"{safe(request.server)} wants you to log in at {request.host}{one_line(scopes, 1000)}", file=sys.stderr)
+        print(
+            f"{safe(request.server)} wants you to log in at {request.origin}{one_line(scopes, 1000)}", file=sys.stderr
+        )
         print(f"Open this address in a browser:\n\n{request.url}\n", file=sys.stderr, flush=True)
         if self._browser and _has_browser():
             with anyio.move_on_after(_BROWSER_SECONDS):

@@ -36,12 +36,13 @@ def policy(
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli import policy_listing
+        from dial_client.errors import ConfigError
 
+        if action not in ("list", "test"):
+            raise ConfigError(f"unknown action {action!r}", hint="one of list, test")
         if action == "list" and name is None:
             return lambda: policy_listing.list_rules(options, as_json=as_json)
         if action != "test" or name is None:
-            from dial_client.errors import ConfigError
-
             raise ConfigError("which call?", hint="""dial-chat policy [list | test NAME '{"a": 1}']""")
         return lambda: policy_listing.test_call(options, name, arguments, is_tainted=tainted, as_json=as_json)
 

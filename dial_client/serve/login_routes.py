@@ -51,7 +51,7 @@ class LoginRoutes:
         login = await self._logins.begin(request.path_params["name"], redirect_uri, browser)
         if login is None:
             return json_response({"url": None, "host": None, "scopes": []})
-        response = json_response({"url": login.url, "host": login.host, "scopes": list(login.scopes)})
+        response = json_response({"url": login.url, "host": login.origin, "scopes": list(login.scopes)})
         parts = urlsplit(redirect_uri)
         response.set_cookie(
             *(_name_cookie(urlsplit(login.url).query), browser, int(LOGIN_SECONDS)),

@@ -124,3 +124,14 @@ def test_a_profile_is_selected_by_an_option_or_an_environment_variable(tmp_path:
 
 def test_the_schema_is_printed(tmp_path: Path) -> None:
     assert json.loads(dial_chat(tmp_path, "config", "schema").stdout)["title"] == "servers.json"
+
+
+def test_without_a_terminal_the_editor_is_not_the_problem_that_is_named(tmp_path: Path) -> None:
+    edited = dial_chat(tmp_path, "config", "edit", EDITOR="vi")
+    assert (edited.returncode, "there is no terminal for the editor" in edited.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["models", "policy", "conversations"])
+def test_an_unknown_action_is_named(tmp_path: Path, command: str) -> None:
+    ran = dial_chat(tmp_path, command, "tset", "x")
+    assert (ran.returncode, "unknown action 'tset'" in ran.stderr) == (2, True), ran.stderr

@@ -147,6 +147,7 @@ def change(person: Person, columns: int, *, is_drawn: bool, is_dumb: bool) -> No
     person.type("/format native", "Tool format: native")
     person.type("/approve raw/*", "runs without a question")
     person.type("/deny books/*", "is denied")
+    person.type("/restart", "which server?")
     person.type("/restart raw", "raw: ready")
     person.type("/reload", "2 unchanged")
     person.type("/login raw", "raw")

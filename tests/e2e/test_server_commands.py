@@ -121,6 +121,9 @@ def test_servers_test_lists_the_tools_and_makes_a_harmless_call(tmp_path: Path) 
     assert lines[1:5] == ["3 tools", "  count  Count the notes.", "  find", "  wipe"]
     assert re.fullmatch(r"count was called, and answered in \d+\.\d\d s: three notes", lines[7])
     assert lines[8] == "standard error:" and "  counting" in lines[9:]
+    assert (
+        "no tool was called: --no-call was given" in dial_chat(tmp_path, "servers", "test", "notes", "--no-call").stdout
+    )
     seen = json.loads(dial_chat(tmp_path, "servers", "test", "notes", "--no-call", "--json").stdout)
     assert (seen["state"], seen["called"], sorted(seen["seconds"])) == (
         "ready",

@@ -70,7 +70,7 @@ async def test_a_login_is_stored_for_later_clients(server: Guarded, home: Path) 
         assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error
         assert (await dial.call("echo", {})).success
     [asked] = person.asked
-    assert (asked.server, asked.host) == ("docs", server.base)
+    assert (asked.server, asked.origin) == ("docs", server.base)
     [file] = kept(home)
     if sys.platform != "win32":
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
