@@ -21,6 +21,7 @@ from dial_client.cli.audit_setup import audit_folder
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.options import ExitCode
 from dial_client.errors import ConfigError
+from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line, safe
 
 _LOOK_EVERY = 0.2
@@ -87,7 +88,7 @@ async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(asdict(result) | {"intact": result.is_intact}, indent=2))
     else:
-        files = "1 file" if result.files == 1 else f"{result.files} files"
+        files = count_noun(result.files, "file")
         print(f"{log_folder}: {result.lines} lines in {files}, {result.first_time} to {result.last_time}")
         for note in result.notes:
             print(f"note: {note}")

@@ -148,7 +148,7 @@ def format_configuration(servers: Sequence[ServerProposal], model: ModelProposal
 
 
 def _print_summary(path: Path, model: ModelProposal | None, servers: Sequence[ServerProposal]) -> None:
-    print(f"{escaped(str(path))} has {len(servers)} server{'s' * (len(servers) != 1)}:")
+    print(f"{escaped(str(path))} has {count_noun(len(servers), 'server')}:")
     for server in servers:
         print(f"  {escaped(server.name):<6} {escaped(server.about)} ({escaped(server.command)})")
     if model is not None:

@@ -19,6 +19,7 @@ from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import Settings
 from dial_client.settings.configuration import ConfigFile
+from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line
 from dial_client.turns import prices
 
@@ -77,7 +78,7 @@ def _print_endpoint(models: EndpointModels, word: str) -> None:
         return
     found = [model for model in models.ids if word in f"{models.prefix}{model}"]
     shown = found if word else found[:MAX_SHOWN]
-    count = f"{len(found)} of {_count(len(models.ids))}" if word else _count(len(found))
+    count = f"{len(found)} of {count_noun(len(models.ids), 'model')}" if word else count_noun(len(found), "model")
     print(f"{models.host}: {count}" + ("" if models.prefix else ', each for the "model" of a profile'))
     width = max((len(models.prefix) + len(model) for model in shown), default=0)
     rows = (f"  {f'{models.prefix}{model}':<{width}}  {_about(models.url, model)}".rstrip() for model in shown)
@@ -85,10 +86,6 @@ def _print_endpoint(models: EndpointModels, word: str) -> None:
     if len(found) > len(shown):
         more = len(found) - len(shown)
         print_lines([f"  … and {more} more: dial-chat models list WORD shows those with WORD in their name"])
-
-
-def _count(models: int) -> str:
-    return "1 model" if models == 1 else f"{models} models"
 
 
 def _about(url: str, model: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dial_client.schema.json_repair import LiteralParser, Unreadable
-from dial_client.schema.tool_arguments import MAX_LENIENT_CHARS, is_shallow, refuse_constant
+from dial_client.schema.tool_arguments import DECODER, FENCE, MAX_LENIENT_CHARS, is_shallow
 
 MAX_CALLS = 16
 """The most calls of one reply."""
@@ -18,10 +18,8 @@ _ARGUMENTS = ("arguments", "parameters")
 _NAMES = ("name", "function", "tool_name")
 _CALL_KEYS = frozenset({*_NAMES, *_ARGUMENTS, "id", "call_id", "tool_call_id", "index", "type"})
 _WRAPPER_KEYS = frozenset({"function", "id", "call_id", "tool_call_id", "index", "type"})
-_FENCE = re.compile(r"```[\w-]{0,32}+")
 _FILLING = re.compile(r"(?>(?:[\s;,]|```[\w-]{0,32}+|<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>|</?tool_calls?>)*)")
 _STRINGS = re.compile(r'[^"]*+(?>(?:"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"[^"]*+)*)', re.DOTALL)
-_DECODER = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +60,12 @@ def decode(text: str, *, lenient: bool = True) -> Decoded:
         lenient: True to accept Python literals and almost-JSON in short texts.
     """
     text = text.lstrip()
-    if fence := _FENCE.match(text):
+    if fence := FENCE.match(text):
         text = text[fence.end() :].lstrip()
     if text[:1] not in ("{", "["):
         return Decoded()
     try:
-        value, end = _DECODER.raw_decode(text)
+        value, end = DECODER.raw_decode(text)
     except (ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, json.JSONDecodeError) and error.msg.startswith("Unterminated string"):
             return Decoded()  # the end of the string is unknown, so there is nothing to repair

@@ -27,8 +27,9 @@ from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.json_to_lines import JsonToLines
 from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
-from dial_client.providers.tool_call_codec import replace_surrogates, to_json_text
+from dial_client.providers.tool_call_codec import to_json_text
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
+from dial_client.text.surrogates import replace_surrogates
 
 if TYPE_CHECKING:
     from openai.types.chat import (

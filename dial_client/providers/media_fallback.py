@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dial_client.messages.message import FilePart, ImagePart, Part, TextPart, describe
-from dial_client.providers.tool_call_codec import replace_surrogates
-from dial_client.text.media_types import IMAGE_TYPES, PDF, media_type
+from dial_client.text.media_types import IMAGE_TYPES, PDF, find_media_type, media_type
+from dial_client.text.surrogates import replace_surrogates
 
 MAX_IMAGE = 5 * 1024 * 1024
 """The most base64 characters of an image (the limit of the Messages API; other APIs accept more)."""
@@ -54,7 +54,8 @@ def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
     if not (images or documents) or len(data) > MAX_TOTAL:
         return describe_media(part)
     head = _decode_start(data)
-    mime_type = _detect_image_type(head) or media_type(part.mime_type)
+    detected = find_media_type(head)
+    mime_type = detected if detected in IMAGE_TYPES else media_type(part.mime_type)
     if images and head and mime_type in IMAGE_TYPES and len(data) <= MAX_IMAGE:
         return ImagePart(data, mime_type)
     if documents and b"%PDF-" in head and mime_type == PDF:
@@ -68,17 +69,6 @@ def _decode_start(data: str) -> bytes:
     if len(data) % 4 or padding not in (b"", b"=", b"==") or not data.endswith(padding.decode()):
         return b""
     return binascii.a2b_base64(data[: _HEADER // 3 * 4])
-
-
-def _detect_image_type(head: bytes) -> str | None:
-    """Return the MIME type of the image that begins with these bytes; None for anything else."""
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if head.startswith(b"RIFF") and head[8:12] == b"WEBP" else None
 
 
 def _build_title(part: ImagePart | FilePart) -> str:

@@ -22,8 +22,9 @@ from dial_client.providers.endpoint_profile import (
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_stream import MessagesStreamParser
 from dial_client.providers.schema_dialects import can_be_strict, to_output_schema
-from dial_client.providers.tool_call_codec import replace_surrogates, to_plain_json
+from dial_client.providers.tool_call_codec import to_plain_json
 from dial_client.providers.wire_history import NO_TEXT, AssistantStep, Result, UserStep, normalize
+from dial_client.text.surrogates import replace_surrogates
 
 if TYPE_CHECKING:
     from anthropic.types import (

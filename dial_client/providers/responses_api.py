@@ -16,9 +16,10 @@ from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.response_items import to_input_item
 from dial_client.providers.responses_stream import ResponsesStreamParser
 from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
-from dial_client.providers.tool_call_codec import parse_call, replace_surrogates, to_json_text
+from dial_client.providers.tool_call_codec import parse_call, to_json_text
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
 from dial_client.text.json_fields import to_text
+from dial_client.text.surrogates import replace_surrogates
 
 if TYPE_CHECKING:
     from openai.types.responses import (

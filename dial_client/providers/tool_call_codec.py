@@ -12,6 +12,7 @@ from typing import Any
 import jiter
 
 from dial_client.messages.message import ToolCallRequest
+from dial_client.text.surrogates import replace_surrogates
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -88,12 +89,3 @@ def to_plain_json(value: Any, depth: int = 100) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, int) else replace_surrogates(str(value))
-
-
-def replace_surrogates(text: str) -> str:
-    """Return the text with lone surrogates replaced by U+FFFD, and pairs of surrogates joined."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return _SURROGATE.sub("\ufffd", text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    return text

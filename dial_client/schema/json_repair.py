@@ -10,6 +10,8 @@ import math
 import re
 from typing import Any
 
+from dial_client.text.surrogates import replace_surrogates
+
 MAX_DEPTH = 32
 """The most levels of nesting; a usual call has two or three."""
 
@@ -82,7 +84,7 @@ class LiteralParser:
             raise Unreadable("no string")
         self.position = found.end()
         text = found.group(1)
-        return _join_surrogates(_ESCAPE.sub(_unescape, text)) if "\\" in text else text
+        return replace_surrogates(_ESCAPE.sub(_unescape, text)) if "\\" in text else text
 
     def word(self) -> str:
         """Parse and return a name; empty if there is none."""
@@ -149,8 +151,3 @@ class LiteralParser:
 def _unescape(found: re.Match[str]) -> str:
     code = found.group(1) or found.group(2) or found.group(3)
     return chr(int(code, 16)) if code else _PLAIN.get(found.group(4), found.group())
-
-
-def _join_surrogates(text: str) -> str:
-    """Return the text with surrogate pairs joined, and lone surrogates replaced by U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _SURROGATE.search(text) else text

@@ -21,7 +21,7 @@ MAX_SCHEMA_DEPTH = 32
 """The most levels of arguments that are corrected."""
 
 _NULLS = ("null", "None")
-_FENCE = re.compile(r"```[\w-]{0,32}+")
+FENCE = re.compile(r"```[\w-]{0,32}+")
 _INTEGER = re.compile(r"([-+]?\d{1,18})(?:\.0{1,18})?\Z")
 _DECIMAL = re.compile(r"[-+]?(?:\d{1,18}(?:\.\d{1,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?\Z")
 
@@ -42,7 +42,7 @@ def parse_value(text: str) -> Any:
     """Return a value of any type, parsed with the same tolerance as in `parse_arguments`; None if there is none."""
     text = text.strip()
     try:
-        value = _DECODER.decode(text)
+        value = DECODER.decode(text)
     except (ValueError, RecursionError, MemoryError):
         value = _parse_leniently(text) if len(text) <= MAX_LENIENT_CHARS else None
     return value if is_shallow(value) else None
@@ -51,7 +51,7 @@ def parse_value(text: str) -> Any:
 def strip_fence(text: str) -> str:
     """Return the text without surrounding white space and code fence."""
     text = text.strip()
-    fence = _FENCE.match(text)
+    fence = FENCE.match(text)
     return text[fence.end() :].removesuffix("```").strip() if fence else text
 
 
@@ -85,8 +85,8 @@ def refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-# A line break within a string is not JSON, but its meaning is clear: hence `strict=False`.
-_DECODER = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
+DECODER = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
+"""Decodes JSON, also with line breaks within strings: this is not JSON, but its meaning is clear."""
 
 
 def coerce(arguments: Mapping[str, Any], schema: Mapping[str, Any], *, are_texts: bool = False) -> dict[str, Any]:

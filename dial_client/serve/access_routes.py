@@ -16,6 +16,7 @@ from dial_client.audit.record_format import log_files
 from dial_client.client.dial_client import DialClient
 from dial_client.serve.cluster.pending_requests import PendingRequests
 from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.request_bodies import read_limit
 
 MAX_ENTRIES = 200
 MAX_BYTES = 512 * 1024
@@ -86,11 +87,9 @@ class AccessRoutes:
                 await self._requests.revoke(tool.key)
 
     async def _audit(self, request: Request) -> Response:
-        limit = request.query_params.get("limit", "50")
-        if not (limit.isascii() and limit.isdigit() and 0 < int(limit) <= MAX_ENTRIES):
-            raise HttpError(400, f"limit must be a number from 1 to {MAX_ENTRIES}", "bad_limit", param="limit")
+        limit = read_limit(request, MAX_ENTRIES)
         folder = self._audit_folder
-        entries = await anyio.to_thread.run_sync(read_last_entries, folder, int(limit)) if folder else []
+        entries = await anyio.to_thread.run_sync(read_last_entries, folder, limit) if folder else []
         return json_response({"entries": entries})
 
 

@@ -17,7 +17,7 @@ from dial_client.messages.mcp_apps import MAX_SOURCES, parse_policy
 from dial_client.serve.direct_calls import DirectCall, DirectCalls
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.human_input import HumanInputBroker
-from dial_client.serve.request_bodies import read_json
+from dial_client.serve.request_bodies import read_json, read_object, read_string
 from dial_client.serve.security import APP_FRAME
 
 _FRAME = b"""<!doctype html>
@@ -75,7 +75,7 @@ class AppRoutes:
 
     async def _read(self, request: Request) -> Response:
         body = await read_json(request)
-        server, uri, tool = _text(body, "server"), _text(body, "uri"), _text(body, "tool")
+        server, uri, tool = read_string(body, "server", ""), read_string(body, "uri", ""), read_string(body, "tool", "")
         try:
             app = await self._dial.apps.read(server, uri)
         except ServerError as error:
@@ -97,28 +97,21 @@ class AppRoutes:
     async def _read_resource(self, request: Request) -> Response:
         body = await read_json(request)
         try:
-            return json_response(await self._dial.apps.read_resource(_text(body, "server"), _text(body, "uri")))
+            return json_response(
+                await self._dial.apps.read_resource(read_string(body, "server", ""), read_string(body, "uri", ""))
+            )
         except ServerError as error:
             raise _to_http_error(error) from error
 
     async def _call(self, request: Request) -> Any:
         body = await read_json(request)
-        arguments = body.get("arguments") or {}
-        if not isinstance(arguments, dict):
-            raise HttpError(400, "arguments must be an object", "bad_arguments", param="arguments")
-        server, tool = _text(body, "server"), _text(body, "tool")
+        arguments = read_object(body, "arguments")
+        server, tool = read_string(body, "server", ""), read_string(body, "tool", "")
 
         async def call(origin: Origin) -> Mapping[str, Any]:
             return await self._dial.apps.call(server, tool, arguments, origin=origin)
 
-        return self._calls.start(DirectCall(_text(body, "conversation"), server, call))
-
-
-def _text(body: Mapping[str, Any], name: str) -> str:
-    value = body.get(name, "")
-    if not isinstance(value, str):
-        raise HttpError(400, f"{name} must be a string", "bad_text", param=name)
-    return value
+        return self._calls.start(DirectCall(read_string(body, "conversation", ""), server, call))
 
 
 def _to_http_error(error: ServerError) -> HttpError:

@@ -20,7 +20,7 @@ from dial_client.serve.chat_completion_request import parse_content
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_json import summary_to_dict, view_to_dict
 from dial_client.serve.http_responses import HttpError, json_response
-from dial_client.serve.request_bodies import read_json, read_string
+from dial_client.serve.request_bodies import read_conversation_id, read_json, read_limit, read_string
 from dial_client.serve.served_model import ServedModel
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.text_attachments import to_text_parts
@@ -83,10 +83,8 @@ class ConversationRoutes:
 
     async def _list(self, request: Request) -> Response:
         query = request.query_params
-        limit = query.get("limit", "50")
-        if not (limit.isascii() and limit.isdigit() and 0 < int(limit) <= MAX_LIMIT):
-            raise HttpError(400, f"limit must be a number from 1 to {MAX_LIMIT}", "bad_limit", param="limit")
-        page = await self._manager.list(int(limit), cursor=query.get("cursor") or None, search=query.get("search", ""))
+        limit = read_limit(request, MAX_LIMIT)
+        page = await self._manager.list(limit, cursor=query.get("cursor") or None, search=query.get("search", ""))
         conversations = [summary_to_dict(summary) | {"running": summary.running} for summary in page]
         return json_response({"conversations": conversations, "cursor": page.cursor})
 
@@ -99,34 +97,34 @@ class ConversationRoutes:
         return await self._respond((await self._manager.import_json(text)).id, 201)
 
     async def _get(self, request: Request) -> Response:
-        return await self._respond(_read_id(request))
+        return await self._respond(read_conversation_id(request))
 
     async def _rename(self, request: Request) -> Response:
         body = await read_json(request)
         title = read_string(body, "title") if "title" in body or "settings" not in body else None
         if "settings" in body:
-            await self._manager.update_settings(_read_id(request), body["settings"])
+            await self._manager.update_settings(read_conversation_id(request), body["settings"])
         if title is not None:
-            await self._manager.rename(_read_id(request), title)
-        return await self._respond(_read_id(request))
+            await self._manager.rename(read_conversation_id(request), title)
+        return await self._respond(read_conversation_id(request))
 
     async def _delete(self, request: Request) -> Response:
-        await self._manager.delete(_read_id(request))
+        await self._manager.delete(read_conversation_id(request))
         return Response(status_code=204)
 
     async def _fork(self, request: Request) -> Response:
         at = (await read_json(request)).get("at")
         if at is not None and (not isinstance(at, int) or isinstance(at, bool)):
             raise HttpError(400, "at must be a number of messages", "bad_number", param="at")
-        return await self._respond((await self._manager.fork(_read_id(request), at)).id, 201)
+        return await self._respond((await self._manager.fork(read_conversation_id(request), at)).id, 201)
 
     async def _export(self, request: Request) -> Response:
         format_ = request.query_params.get("format", "json")
         if format_ not in _EXPORTS:
             raise HttpError(400, "format must be json or markdown", "bad_format", param="format")
-        text = await self._manager.export(_read_id(request), cast("Literal['json', 'markdown']", format_))
+        text = await self._manager.export(read_conversation_id(request), cast("Literal['json', 'markdown']", format_))
         media_type, extension = _EXPORTS[format_]
-        name = "".join(char for char in _read_id(request) if char.isalnum())[:40] or "conversation"
+        name = "".join(char for char in read_conversation_id(request) if char.isalnum())[:40] or "conversation"
         disposition = f'attachment; filename="{name}.{extension}"'
         return Response(text, headers={"content-type": media_type, "content-disposition": disposition})
 
@@ -143,7 +141,9 @@ class ConversationRoutes:
         message = replace(mentions.message, content=attached, taint=mentions.message.taint or taint)
         message = add_app_contexts(message, contexts)
         turn_input = message if edited_position is None else EditedMessage(edited_position, message)
-        return await self._start_turn(_read_id(request), turn_input, stream=bool(stream), notes=mentions.notes)
+        return await self._start_turn(
+            read_conversation_id(request), turn_input, stream=bool(stream), notes=mentions.notes
+        )
 
     async def _start_turn(
         self, conversation_id: str, turn_input: ConversationInput, *, stream: bool, notes: Sequence[str] = ()
@@ -169,11 +169,11 @@ class ConversationRoutes:
         return json_response(view_to_dict(await self._read(conversation_id)), status)
 
     async def _stop(self, request: Request) -> Response:
-        turn = self._manager.find_turn(_read_id(request))
+        turn = self._manager.find_turn(read_conversation_id(request))
         if turn is not None and not turn.has_ended:
             turn.cancel()
         else:
-            await self._stop_remotely(_read_id(request))
+            await self._stop_remotely(read_conversation_id(request))
         return Response(status_code=204)
 
     async def _stop_remotely(self, conversation_id: str) -> None:
@@ -188,7 +188,7 @@ class ConversationRoutes:
     async def _events(self, request: Request) -> SSEResponse:
         turn_id = request.path_params["turn"]
         after = parse_last_event_id(request.headers.get("last-event-id"), turn_id)
-        events = await self._find_events(_read_id(request), turn_id, after)
+        events = await self._find_events(read_conversation_id(request), turn_id, after)
         if events is None:
             message = "the events of this turn are not available: read the conversation"
             raise HttpError(404, message, "turn_not_found")
@@ -201,10 +201,6 @@ class ConversationRoutes:
         if turn.has_ended:
             await self._manager.get(conversation_id)  # raises ConversationNotFound if it was deleted
         return stream_turn(turn, after, self._model.name)
-
-
-def _read_id(request: Request) -> str:
-    return str(request.path_params["id"])
 
 
 def _read_content(body: dict[str, Any]) -> Content:

@@ -16,7 +16,7 @@ from dial_client.errors import DialError
 from dial_client.serve.http_responses import HttpError, to_http_error
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.sse_response import OPENING_COMMENT, SSEResponse, encode_event
-from dial_client.sinks.sse_encoder import to_json
+from dial_client.sinks.sse_encoder import encode_named
 from dial_client.turn_data.events import Event
 
 MAX_CALLS = 32
@@ -80,9 +80,9 @@ class DirectCalls:
             with call.events, self._human_input.listen(call, call.server):
                 try:
                     result = await call.call(Origin(call.conversation_id, call.id))
-                    await call.events.send(_encode("result", result))
+                    await call.events.send(encode_named("result", result))
                 except DialError as error:
-                    await call.events.send(_encode("error", {"message": to_http_error(error).error["message"]}))
+                    await call.events.send(encode_named("error", {"message": to_http_error(error).error["message"]}))
         finally:
             self._running -= 1
 
@@ -106,7 +106,3 @@ async def _read_events(call: DirectCall) -> AsyncGenerator[str, None]:
     with call.received:
         async for event in call.received:
             yield event
-
-
-def _encode(name: str, data: Mapping[str, Any]) -> str:
-    return f"event: {name}\ndata: {to_json(data)}\n\n"

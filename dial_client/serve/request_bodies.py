@@ -1,4 +1,4 @@
-"""Request bodies: a limit on the bytes of all bodies in memory, and parsing as JSON."""
+"""Request bodies and parameters: a limit on the bytes of all bodies in memory, and parsing."""
 
 from __future__ import annotations
 
@@ -106,3 +106,32 @@ def read_string(body: Mapping[str, Any], name: str, default: str | None = None) 
     if not isinstance(value, str):
         raise HttpError(400, f"{name} must be a string", "bad_text", param=name)
     return value
+
+
+def read_object(body: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an object of a JSON body; a missing object is empty.
+
+    Raises:
+        HttpError: The value is not an object.
+    """
+    value = body.get(name) or {}
+    if not isinstance(value, dict):
+        raise HttpError(400, f"{name} must be an object", f"bad_{name}", param=name)
+    return value
+
+
+def read_conversation_id(request: Request) -> str:
+    """Return the conversation's id in the path of a request."""
+    return str(request.path_params["id"])
+
+
+def read_limit(request: Request, maximum: int) -> int:
+    """Return the query parameter ``limit``; by default 50.
+
+    Raises:
+        HttpError: The limit is not a number from 1 to `maximum`.
+    """
+    limit = request.query_params.get("limit", "50")
+    if not (limit.isascii() and limit.isdigit() and 0 < int(limit) <= maximum):
+        raise HttpError(400, f"limit must be a number from 1 to {maximum}", "bad_limit", param="limit")
+    return int(limit)

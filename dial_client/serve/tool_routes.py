@@ -16,7 +16,7 @@ from dial_client.messages.message import ToolSpec
 from dial_client.serve.direct_calls import DirectCall, DirectCalls
 from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.human_input import HumanInputBroker
-from dial_client.serve.request_bodies import read_json
+from dial_client.serve.request_bodies import read_json, read_object
 
 
 class ToolRoutes:
@@ -54,9 +54,7 @@ class ToolRoutes:
 
     async def _call(self, request: Request) -> Any:
         body = await read_json(request)
-        arguments = body.get("arguments") or {}
-        if not isinstance(arguments, dict):
-            raise HttpError(400, "arguments must be an object", "bad_arguments", param="arguments")
+        arguments = read_object(body, "arguments")
         tool = self._find(body.get("name"))
 
         async def call(origin: Origin) -> Mapping[str, Any]:

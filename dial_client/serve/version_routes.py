@@ -14,7 +14,7 @@ from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import Continuation, ConversationInput, Regeneration
 from dial_client.serve.conversation_json import view_to_dict
 from dial_client.serve.http_responses import HttpError, json_response
-from dial_client.serve.request_bodies import read_json
+from dial_client.serve.request_bodies import read_conversation_id, read_json
 
 _MAX_DIGITS = 10
 """A position has fewer digits."""
@@ -60,52 +60,54 @@ class VersionRoutes:
         ]
 
     async def _state(self, request: Request) -> Response:
-        return json_response({"state": await self._manager.read_state(_read_id(request))})
+        return json_response({"state": await self._manager.read_state(read_conversation_id(request))})
 
     async def _messages(self, request: Request) -> Response:
-        return json_response({"messages": await self._manager.list_messages(_read_id(request))})
+        return json_response({"messages": await self._manager.list_messages(read_conversation_id(request))})
 
     async def _remove(self, request: Request) -> Response:
         position = request.path_params["position"]
         if not (position.isascii() and position.isdigit() and len(position) < _MAX_DIGITS):
             raise HttpError(400, "the path must end with the position of a message", "bad_number", param="position")
-        await self._manager.remove_message(_read_id(request), int(position))
+        await self._manager.remove_message(read_conversation_id(request), int(position))
         return await self._respond(request)
 
     async def _switch(self, request: Request) -> Response:
         position = read_position(await read_json(request), "message")
         if position is None:
             raise HttpError(400, "message must be the position of a message", "bad_number", param="message")
-        await self._manager.switch(_read_id(request), position)
+        await self._manager.switch(read_conversation_id(request), position)
         return await self._respond(request)
 
     async def _regenerate(self, request: Request) -> Response:
         body = await read_json(request)
         turn_input = Regeneration(read_position(body, "message"))
-        return await self._start_turn(_read_id(request), turn_input, stream=bool(body.get("stream", True)))
+        return await self._start_turn(read_conversation_id(request), turn_input, stream=bool(body.get("stream", True)))
 
     async def _continue(self, request: Request) -> Response:
         body = await read_json(request)
-        return await self._start_turn(_read_id(request), Continuation(), stream=bool(body.get("stream", True)))
+        return await self._start_turn(
+            read_conversation_id(request), Continuation(), stream=bool(body.get("stream", True))
+        )
 
     async def _undo(self, request: Request) -> Response:
-        await self._manager.undo(_read_id(request))
+        await self._manager.undo(read_conversation_id(request))
         return await self._respond(request)
 
     async def _restore(self, request: Request) -> Response:
         edit = (await read_json(request)).get("edit", "undo")
         if edit not in ("undo", "compact"):
             raise HttpError(400, "edit must be undo or compact", "bad_text", param="edit")
-        await self._manager.restore(_read_id(request), edit)
+        await self._manager.restore(read_conversation_id(request), edit)
         return await self._respond(request)
 
     async def _compact(self, request: Request) -> Response:
-        compaction = await self._manager.compact(_read_id(request))
+        compaction = await self._manager.compact(read_conversation_id(request))
         note = {"note": compaction.note} if compaction is not None else {}
         return await self._respond(request, note)
 
     async def _respond(self, request: Request, extra_fields: dict[str, Any] | None = None) -> Response:
-        return json_response(view_to_dict(await self._read_view(_read_id(request))) | (extra_fields or {}))
+        return json_response(view_to_dict(await self._read_view(read_conversation_id(request))) | (extra_fields or {}))
 
 
 def read_position(body: dict[str, Any], name: str) -> int | None:
@@ -118,7 +120,3 @@ def read_position(body: dict[str, Any], name: str) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
         raise HttpError(400, f"{name} must be the position of a message", "bad_number", param=name)
     return value
-
-
-def _read_id(request: Request) -> str:
-    return str(request.path_params["id"])

@@ -245,7 +245,7 @@ def _decoded(data: bytes, path: str) -> str:
     raise ConfigError("this is not text in UTF-8", "save the file as UTF-8", path, *place)
 
 
-_GAP = re.compile(r"(?:[ \t\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+GAP = re.compile(r"(?:[ \t\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _BODY = re.compile(r'(?:[^"\\\x00-\x1f]+|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD = re.compile(r"[\w.+-]*")
@@ -341,7 +341,7 @@ class _Scanner:
 
     def string(self) -> str:
         began = self.at
-        self.at = _end(_BODY, self.text, began + 1)
+        self.at = match_end(_BODY, self.text, began + 1)
         match self.text[self.at : self.at + 1]:
             case '"':
                 self.at += 1
@@ -358,7 +358,7 @@ class _Scanner:
         return value
 
     def scalar(self) -> bool | int | float | None:
-        began, end = self.at, _end(_WORD, self.text, self.at)
+        began, end = self.at, match_end(_WORD, self.text, self.at)
         word = self.text[began:end]
         number = _NUMBER.fullmatch(word)
         if not number and word not in _WORDS:
@@ -373,7 +373,7 @@ class _Scanner:
 
     def peek(self) -> str:
         """Skip blanks and comments; return the next character, or an empty string at the end."""
-        self.at = _end(_GAP, self.text, self.at)
+        self.at = match_end(GAP, self.text, self.at)
         if self.text.startswith("/*", self.at):
             self.fail("a comment is not closed", "expected */")
         return self.text[self.at : self.at + 1]
@@ -390,7 +390,7 @@ class _Scanner:
         raise ConfigError(problem, hint, self.source.path, *self.source.position(self.at if at is None else at))
 
 
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+def match_end(pattern: re.Pattern[str], text: str, at: int) -> int:
     """Return the end of a pattern's match at an offset; the offset itself if the pattern does not match."""
     found = pattern.match(text, at)
     return found.end() if found else at

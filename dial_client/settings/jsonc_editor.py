@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dial_client.settings.jsonc import Keys, Node, read
+from dial_client.settings.jsonc import GAP, Keys, Node, match_end, read
 
 MAX_WIDTH = 100
 """Maximum columns of a new list on one line."""
@@ -49,7 +49,6 @@ def remove_value(text: str, keys: Sequence[str]) -> str:
 _Change = tuple[int, int, str]
 """Start and end offset of the characters to replace, and their replacement."""
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|//[^\n]*|/\*.*?\*/|[\[\]{}]|[^"/\[\]{}]+', re.DOTALL)
-_GAP = re.compile(r"(?:[ \t\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _SCALAR = re.compile(r"[\w.+-]+")
 _BLANKS = re.compile(r"[ \t]*")
 
@@ -140,13 +139,13 @@ class _Text:
         If its lines contain nothing else, they are removed completely; otherwise the blanks after the part are.
         """
         line_start = self._text.rfind("\n", 0, start) + 1
-        blanks = _match_end(_BLANKS, self._text, end)
+        blanks = match_end(_BLANKS, self._text, end)
         if not self._text[line_start:start].strip() and self._text[blanks : blanks + 1] == "\n":
             return (line_start, blanks + 1, "")
         return (start, blanks, "")
 
     def _find_comma_after(self, end: int) -> int | None:
-        at = _match_end(_GAP, self._text, end)
+        at = match_end(GAP, self._text, end)
         return at if self._text[at : at + 1] == "," else None
 
     def _find_comma_before(self, keys: Keys) -> int | None:
@@ -160,7 +159,7 @@ class _Text:
     def _value_end(self, start: int) -> int:
         """Return the offset after the value that begins at `start`."""
         if self._text[start] not in '[{"':
-            return _match_end(_SCALAR, self._text, start)
+            return match_end(_SCALAR, self._text, start)
         depth = 0
         for token in _TOKEN.finditer(self._text, start):
             depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
@@ -175,7 +174,7 @@ class _Text:
     def _indent_at(self, offset: int) -> str:
         """Return the indentation of the line at an offset."""
         line_start = self._text.rfind("\n", 0, offset) + 1
-        return self._text[line_start : _match_end(_BLANKS, self._text, line_start)]
+        return self._text[line_start : match_end(_BLANKS, self._text, line_start)]
 
     def _unit(self) -> str:
         """Return the indentation of one level in this text; two spaces if the text has no indented member."""
@@ -237,8 +236,3 @@ def _at(value: Any, keys: Keys) -> Any:
     for key in keys:
         value = value[key]
     return value
-
-
-def _match_end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at

@@ -20,6 +20,7 @@ from typing import Any
 
 from dial_client.errors import ConfigError, system_reason
 from dial_client.settings.config_locations import FILE_NAME, is_user_config
+from dial_client.settings.config_values import COMMENTS
 from dial_client.settings.jsonc import Node, did_you_mean, quoted, read
 from dial_client.settings.tool_patterns import EVERYTHING
 from dial_client.settings.variables import Variables, variables
@@ -162,7 +163,7 @@ def untrusted(node: Node) -> tuple[str, ...]:
 def _rule(node: Node, names: Variables, name: str) -> PolicyRule:
     found, unknown = node.known((*Effect, *CONDITIONS), {})
     for key, child in unknown.items():
-        if not key.startswith(("_", "$", "//")):
+        if not key.startswith(COMMENTS):
             hint = did_you_mean(key, (*Effect, *CONDITIONS))
             raise child.error(f"a rule has no key {quoted(key)}", hint, at_name=True)
     effects = [effect for effect in Effect if effect in found]

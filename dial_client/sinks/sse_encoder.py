@@ -72,7 +72,7 @@ def encode_error(error: Exception, head: dict[str, Any]) -> list[str]:
     """Return the server-sent events of a turn's error, without ``[DONE]``."""
     if isinstance(error, LimitReached):
         return encode_event(Finished(error.turn), head)
-    return [_named("error", _error(error))]
+    return [encode_named("error", _error(error))]
 
 
 def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
@@ -81,25 +81,25 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
         case TextDelta(text):
             return [_unnamed(head, {"content": text})]
         case StatusChanged(text) | ReasoningDelta(text):
-            return [_named(_TEXT_EVENTS[type(event)], {"text": text})]
+            return [encode_named(_TEXT_EVENTS[type(event)], {"text": text})]
         case ServerChanged(name, status):
-            return [_named("status", {"server": name, "state": status})]
+            return [encode_named("status", {"server": name, "state": status})]
         case ToolCallStarted(call, server):
             mark = {"by_endpoint": True} if event.by_endpoint else {}
-            return [_named("tool_call", call.to_dict() | {"server": server} | mark)]
+            return [encode_named("tool_call", call.to_dict() | {"server": server} | mark)]
         case ToolCallProgress(id_, progress, total, message):
             state = {"id": id_, "progress": progress, "total": total, "message": message}
-            return [_named("tool_progress", state)]
+            return [encode_named("tool_progress", state)]
         case ToolCallFinished(result, server, duration):
             changed = {} if event.changed_tool is None else {"changed_tool": event.changed_tool}
             state = {"server": server, "duration_s": round(duration, 4), **changed}
-            return [_named("tool_result", result.to_dict() | state)]
+            return [encode_named("tool_result", result.to_dict() | state)]
         case InputRequested(id_, kind, details):
-            return [_named(kind, {"id": id_, **details})]
+            return [encode_named(kind, {"id": id_, **details})]
         case InputReceived(id_, kind, answer):
-            return [_named(f"{kind}_done", {"id": id_, _ANSWER.get(kind, "answer"): answer})]
+            return [encode_named(f"{kind}_done", {"id": id_, _ANSWER.get(kind, "answer"): answer})]
         case Finished(turn):
-            return [_unnamed(head, {}, turn.stop_reason), _named("done", _summary(turn))]
+            return [_unnamed(head, {}, turn.stop_reason), encode_named("done", _summary(turn))]
         case _:
             return _encode_content(event)
 
@@ -107,21 +107,22 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
 def _encode_content(event: Event) -> list[str]:
     """Return the event of an app, a typed answer, or the images and files of a model's message; empty for others."""
     if isinstance(event, AppOpened):
-        return [_named("app", event.app.to_dict())]
+        return [encode_named("app", event.app.to_dict())]
     if isinstance(event, OutputDelta):
-        return [_named("output", {"output": output_to_json(event.output)})]
+        return [encode_named("output", {"output": output_to_json(event.output)})]
     if not isinstance(event, MessageCompleted) or event.message.role is not Role.ASSISTANT:
         return []
     content = event.message.content
     media = tuple(part for part in ([] if isinstance(content, str) else content) if not isinstance(part, TextPart))
-    return [_named("media", {"content": content_to_json(media)})] if media else []
+    return [encode_named("media", {"content": content_to_json(media)})] if media else []
 
 
 def _unnamed(head: dict[str, Any], delta: dict[str, str], stop_reason: StopReason | None = None) -> str:
     return f"data: {to_json(build_chunk(head, delta, stop_reason))}\n\n"
 
 
-def _named(name: str, data: dict[str, Any]) -> str:
+def encode_named(name: str, data: Mapping[str, Any]) -> str:
+    """Return a server-sent event with a name, and data in JSON."""
     return f"event: {name}\ndata: {to_json(data)}\n\n"
 
 

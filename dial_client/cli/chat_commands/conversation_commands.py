@@ -6,6 +6,7 @@ from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResul
 from dial_client.cli.chat_commands.conversation_choice import resolve
 from dial_client.errors import ConfigError
 from dial_client.messages.message import Message, Role, TextPart
+from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line, safe
 
 MAX_LINES = 40
@@ -41,11 +42,11 @@ async def show_last_exchange(session: ChatSession) -> None:
         return
     hidden = sum(message.role is Role.USER for message in messages[:start])
     if hidden:
-        session.print(f"({hidden} earlier {'question' if hidden == 1 else 'questions'}: /export writes all of them)")
+        session.print(f"({count_noun(hidden, 'earlier question')}: /export writes all of them)")
     session.print(f"> {_beginning(messages[start].text)}")
     calls = sum(len(message.tool_calls) for message in messages[start:])
     if calls:
-        session.print(f"({calls} tool {'call' if calls == 1 else 'calls'})")
+        session.print(f"({count_noun(calls, 'tool call')})")
     answer = next((m.text for m in reversed(messages[start:]) if m.role is Role.ASSISTANT and m.text.strip()), "")
     lines = session.render(answer).rstrip("\n").splitlines() or ["(no answer)"]
     if len(lines) > MAX_LINES:

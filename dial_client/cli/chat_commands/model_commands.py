@@ -16,6 +16,7 @@ from dial_client.cli.client_start import set_profiles
 from dial_client.cli.options import Format
 from dial_client.errors import ConfigError
 from dial_client.messages.token_usage import Usage
+from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line, safe
 from dial_client.turns import prices
 
@@ -133,9 +134,8 @@ async def show_usage(session: ChatSession, arguments: str) -> None:  # noqa: ARG
     known = [cost for cost in costs if cost is not None]
     calls = sum(len(turn.tool_calls) for turn in session.turns)
     questions, cached = len(session.turns), f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    counted_questions = "1 question" if questions == 1 else f"{questions} questions"
     lines = [
-        f"This run: {counted_questions}, {calls} tool {'call' if calls == 1 else 'calls'}",
+        f"This run: {count_noun(questions, 'question')}, {count_noun(calls, 'tool call')}",
         f"Tokens: {usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out",
         f"Cost: {_describe_cost(known, len(costs))}",
     ]

@@ -8,6 +8,7 @@ from dial_client.cli.input.input_references import prompt_called
 from dial_client.errors import ConfigError
 from dial_client.messages.message import Message
 from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line
 
 
@@ -67,6 +68,5 @@ async def call_prompt(session: ChatSession, line: str) -> Message | None:
 
 def describe_status(status: ServerStatus) -> str:
     """Return the state of a server in one line."""
-    count = len(status.tools)
-    detail = status.error or f"{count:,} {'tool' if count == 1 else 'tools'}"
+    detail = status.error or count_noun(len(status.tools), "tool")
     return f"{one_line(status.name, 60)}: {status.state.value}: {one_line(detail, 600)}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dial_client.cli.cell_width import cell_width, fit
-from dial_client.cli.markdown.themes import RESET, Theme
+from dial_client.cli.markdown.themes import Theme, style
 from dial_client.messages.message import Content, ImagePart, ToolCallResult, text_of
 from dial_client.sinks.call_description import MAX_CHARS
 from dial_client.text.safe_text import one_line, safe
@@ -63,13 +63,13 @@ def finished_lines(
     yield fit_styled(sign, colour, f" {called}", tail, theme, columns)
     text = text_of(result.content) if result.success else (result.error or "")
     for line in _preview(text):
-        yield _styled(fit(f"{BAR}{line}", columns - 1), theme.faint if result.success else theme.failure)
+        yield style(fit(f"{BAR}{line}", columns - 1), theme.faint if result.success else theme.failure)
 
 
 def fit_styled(sign: str, colour: str, text: str, tail: str, theme: Theme, columns: int) -> str:
     """Return a line of three parts, each in its style, shortened to fit into `columns`."""
     room = columns - cell_width(sign) - cell_width(tail) - 1
-    return f"{_styled(sign, colour)}{fit(text, max(1, room))}{_styled(tail, theme.faint)}"
+    return f"{style(sign, colour)}{fit(text, max(1, room))}{style(tail, theme.faint)}"
 
 
 def _called(name: str, arguments: str, columns: int) -> str:
@@ -102,7 +102,3 @@ def _size(content: Content) -> str:
 def _bar(share: float) -> str:
     done = round(max(0.0, min(1.0, share)) * BAR_COLUMNS)
     return "━" * done + "─" * (BAR_COLUMNS - done)
-
-
-def _styled(text: str, parameters: str) -> str:
-    return f"\x1b[{parameters}m{text}{RESET}" if parameters and text else text

@@ -1,5 +1,6 @@
 // Calls that wait for approval in all conversations, grants, and the end of the audit log. Names are plain text.
 
+import { toHash } from "./deep_links.js";
 import { createFold, el } from "./dom.js";
 import { showToast } from "./dialogs.js";
 import { createSteadyContent } from "./steady_content.js";
@@ -74,7 +75,7 @@ function renderSection(key, open, label, items) {
 function renderWaiting({ server, tool, conversation }) {
   const name = el("strong", {}, formatTool({ server, tool }));
   if (!conversation) return el("li", {}, name);
-  const href = `#/${encodeURIComponent(conversation)}`;
+  const href = toHash(conversation);
   return el("li", {}, name, " ", el("a", { href }, translate("access.open")));
 }
 

@@ -1,4 +1,5 @@
-// Links to conversations and messages: #/c/ID and #/c/ID/POSITION, with the position of the message in the store.
+// Links to conversations and messages: #/c/ID and #/c/ID/POSITION, with the position of the message in the store. Links
+// of earlier versions, #/ID, are read too.
 
 /** Return the URL hash of a conversation; the id of a new conversation is "". */
 export const toHash = (id) => (id ? `#/c/${encodeURIComponent(id)}` : "#/");
