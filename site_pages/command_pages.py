@@ -24,12 +24,12 @@ from dial_client.cli.manual_page import all_commands
 def write_commands() -> str:
     """Return the page: each command with its arguments and options."""
     from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands
-    from dial_client.cli.typer_apps import load_groups, more, talk
+    from dial_client.cli.typer_apps import chat_app, command_app, load_groups
 
     load_groups()
-    group = get_command(more)
+    group = get_command(command_app)
     assert isinstance(group, TyperGroup)
-    return "\n".join([*_chat(get_command(talk)), *_commands(group), *_exit_codes()]) + "\n"
+    return "\n".join([*_chat(get_command(chat_app)), *_commands(group), *_exit_codes()]) + "\n"
 
 
 def _chat(command: Any) -> Iterator[str]:

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from dial_client.cli import options as o
-from dial_client.cli.typer_apps import SETTINGS, more, run_command
+from dial_client.cli.typer_apps import SETTINGS, command_app, run_command
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def audit(
     action: Annotated[str, typer.Argument(help="show, tail or verify.")] = "show",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="tail: print new entries until Ctrl-C.")] = False,

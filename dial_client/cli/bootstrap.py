@@ -23,7 +23,7 @@ from dial_client.settings.config_locations import FILE_NAME
 from dial_client.text.safe_text import one_line, safe
 
 
-async def settings_of(
+async def read_settings(
     options: Options, *, may_ask: bool = True, only_server: str | None = None
 ) -> configuration.Settings:
     """Read the configuration. Without a configuration file there are no servers, and a warning says so.
@@ -53,7 +53,7 @@ def config_name(settings: configuration.Settings) -> str:
     return describe_sources(settings.sources)
 
 
-def provider_of(options: Options, settings: configuration.Settings) -> Provider:
+def open_model(options: Options, settings: configuration.Settings) -> Provider:
     """Open the model that the options or the configuration name.
 
     Raises:

@@ -14,7 +14,7 @@ from anyio import to_thread
 from dial_client import __version__
 from dial_client.cli.doctor_report import build_target
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.doctor.check_registry import inspect
 from dial_client.doctor.findings import Finding
 from dial_client.doctor.server_run import ServerOutcome
@@ -48,7 +48,7 @@ async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> i
     findings = await inspect(subject)
     text = safe(mask(subject, "\n".join(_lines(target, findings, await subject.run.outcome()))))
     print(text)
-    if not is_confirmed and not is_there():
+    if not is_confirmed and not can_ask_user():
         raise ConfigError("nothing was written: there is no terminal to ask at", "--yes writes the file")
     if not is_confirmed and not await _agrees(path):
         print("Nothing was written.", file=sys.stderr)
@@ -78,7 +78,7 @@ def mask(subject: Subject, text: str) -> str:
 
 async def _agrees(path: Path) -> bool:
     try:
-        return (await typed(f"Write this to {one_line(str(path), 300)}? [y]es, [n]o: ")).lower() in ("y", "yes")
+        return (await ask_for_line(f"Write this to {one_line(str(path), 300)}? [y]es, [n]o: ")).lower() in ("y", "yes")
     except Unanswered:
         return False
 

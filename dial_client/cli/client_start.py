@@ -25,7 +25,7 @@ from dial_client.turn_data.limits import Limits
 
 
 @asynccontextmanager
-async def opened(
+async def open_client(
     options: Options,
     settings: configuration.Settings,
     provider: Provider | None,

@@ -22,10 +22,10 @@ from dial_client.cli import options as o
 from dial_client.cli.command_help import ChatTyperCommand
 from dial_client.cli.command_line import is_bare_word, name_choice, split_command
 from dial_client.cli.plain_values import build_command
-from dial_client.cli.typer_apps import SETTINGS, more, run_command, talk
+from dial_client.cli.typer_apps import SETTINGS, chat_app, command_app, run_command
 
 
-@talk.command(cls=ChatTyperCommand, context_settings=SETTINGS)
+@chat_app.command(cls=ChatTyperCommand, context_settings=SETTINGS)
 def chat(
     prompt: Annotated[
         str | None, typer.Argument(help="The question. Without one, hold a conversation in the terminal.")
@@ -86,9 +86,9 @@ def _chat(options: o.Options, prompt: str | None, prompt_file: Path | None) -> C
 
         raise ConfigError("--schema needs a question", hint="dial-chat --schema FILE PROMPT")
     if question is None:
-        from dial_client.cli.repl import talk_with
+        from dial_client.cli.repl import run_conversation
 
-        return lambda: talk_with(options)
+        return lambda: run_conversation(options)
     from dial_client.cli.one_shot import answer
 
     return lambda: answer(options, question, "" if prompt in (None, "-") else prompt)
@@ -106,7 +106,7 @@ def _completion(shell: str | None, *, is_installed: bool) -> Callable[[], Awaita
     return work
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def tools(
     config: o.Config = None,
     trust: o.Trust = False,
@@ -125,7 +125,7 @@ def tools(
     run_command(choose, options)
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def resources(
     config: o.Config = None,
     trust: o.Trust = False,
@@ -137,7 +137,7 @@ def resources(
     _list_resources_or_prompts("resources", o.Options.of_command(locals()), as_json=as_json)
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def prompts(
     config: o.Config = None,
     trust: o.Trust = False,
@@ -158,7 +158,7 @@ def _list_resources_or_prompts(what: str, options: o.Options, *, as_json: bool) 
     run_command(choose, options)
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def call(
     name: Annotated[str, typer.Argument(help="The name of the tool, as `dial-chat tools` lists it.")],
     arguments: Annotated[str, typer.Argument(help="The arguments, a JSON object.")] = "{}",
@@ -182,7 +182,7 @@ def call(
     run_command(choose, options)
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def conversations(
     action: Annotated[str, typer.Argument(help="list, show, delete, export or import.")] = "list",
     target: Annotated[
@@ -206,7 +206,7 @@ def conversations(
     run_command(choose, o.Options())
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def serve(
     host: o.Host = "127.0.0.1",
     port: o.Port = 8000,

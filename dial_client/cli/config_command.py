@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dial_client.cli import options as o
-from dial_client.cli.typer_apps import SETTINGS, more, run_command
+from dial_client.cli.typer_apps import SETTINGS, command_app, run_command
 
 ACTIONS = ("path", "show", "get", "set", "unset", "edit", "schema")
 
@@ -26,7 +26,7 @@ class ConfigRequest:
     as_json: bool = False
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def config(
     action: Annotated[str, typer.Argument(help=f"{', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}.")] = "path",
     key: Annotated[

@@ -33,7 +33,7 @@ class SummaryRow(NamedTuple):
     value: str = ""
 
 
-def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
+def build_rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
     """Yield the rows about the effects of the configuration: its default model, models, servers and other keys.
 
     Args:
@@ -59,7 +59,7 @@ def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[Summar
         yield SummaryRow("It names no server and no model.")
 
 
-def in_all(outline: Outline) -> str:
+def summarize_counts(outline: Outline) -> str:
     """Return the number of programs, addresses, models and approvals, in one line."""
     used = [entry for entry in outline.servers.values() if is_enabled(entry)]
     counts = {
@@ -74,18 +74,18 @@ def in_all(outline: Outline) -> str:
     return f"In all: {'; '.join(f'{what}: {count:,}' for what, count in counts.items() if count) or 'nothing'}."
 
 
-def rendered(lines: Iterable[SummaryRow], width: int | None) -> str:
+def render_rows(lines: Iterable[SummaryRow], width: int | None) -> str:
     """Return the rows as text, no line wider than `width` cells; None for any width."""
     return "\n".join(line for row in lines for line in _wrapped(row, width))
 
 
-def numbered(text: str, width: int | None) -> str:
+def number_lines(text: str, width: int | None) -> str:
     """Return a whole file with line numbers."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
-    return rendered((SummaryRow(f"{number:>5} |", escaped(line)) for number, line in enumerate(lines, 1)), width)
+    return render_rows((SummaryRow(f"{number:>5} |", escape_line(line)) for number, line in enumerate(lines, 1)), width)
 
 
-def escaped(text: str) -> str:
+def escape_line(text: str) -> str:
     """Return a line with tabs as spaces, and with unprintable and unsafe characters escaped."""
     return "".join(map(_escaped, text.replace("\t", "    ")))
 
@@ -98,11 +98,11 @@ def _escaped(character: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return escaped(json.dumps(text, ensure_ascii=False))
+    return escape_line(json.dumps(text, ensure_ascii=False))
 
 
 def _shown(value: Any) -> str:
-    return escaped(json.dumps(value, ensure_ascii=False))
+    return escape_line(json.dumps(value, ensure_ascii=False))
 
 
 def _hidden(value: Any) -> str:
@@ -110,7 +110,7 @@ def _hidden(value: Any) -> str:
     if value is None:
         return "unset"
     names = references(value) if isinstance(value, str) else []
-    expanded = ", ".join(f"${{{escaped(name)}}}" for name in names)
+    expanded = ", ".join(f"${{{escape_line(name)}}}" for name in names)
     if isinstance(value, str) and re.fullmatch(r"\$\{[^{}]*\}", value):
         return f"= {expanded or '***'}"
     return f"= *** with {expanded}" if expanded else "= ***"
@@ -134,9 +134,9 @@ def _server_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -> Iter
         yield SummaryRow("  is believed", "when it declares tools read-only, or safe to repeat")
     if "instructions" not in entry or entry["instructions"].value is not False:
         yield SummaryRow("  tells the model", "its instructions")
-    yield from _further_rows(entry, _SPOKEN)
+    yield from _further_rows(entry, _SHOWN_KEYS)
     names = sorted({name for key, node in entry.items() for name in _references(node.value)})
-    yield from _listed("  reads the variable", (escaped(name) for name in names))
+    yield from _listed("  reads the variable", (escape_line(name) for name in names))
 
 
 def _variable_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
@@ -185,13 +185,13 @@ def _model_rows(entry: OutlineEntry) -> Iterator[SummaryRow]:
     if key is None:
         yield SummaryRow("  sends there", "no key from the file; a vendor's own address gets your key for that vendor")
     elif isinstance(key, str) and references(key):
-        yield from _listed("  sends there", (f"your key ${{{escaped(name)}}}" for name in references(key)))
+        yield from _listed("  sends there", (f"your key ${{{escape_line(name)}}}" for name in references(key)))
     else:
         yield SummaryRow("  sends there", "a key that is written in the file")
     yield from _hidden_rows("  sends the header", entry.get("headers"))
     yield from _further_rows(entry, {"base_url", "api_key", "headers"})
     names = sorted({name for node in entry.values() for name in _references(node.value)})
-    yield from _listed("  reads the variable", (escaped(name) for name in names))
+    yield from _listed("  reads the variable", (escape_line(name) for name in names))
 
 
 def _further_rows(entry: OutlineEntry, shown: set[str]) -> Iterator[SummaryRow]:
@@ -215,7 +215,7 @@ def _fetches_the_newest(words: list[str]) -> bool:
     """Return True if a command line runs a package runner, such as npx, with a package but no version."""
     if not words or not _RUNNER.fullmatch(words[0]):
         return False
-    package = next((word for word in words[1:] if not word.startswith("-") and word not in _OF_RUNNERS), "")
+    package = next((word for word in words[1:] if not word.startswith("-") and word not in _RUNNER_COMMANDS), "")
     return not re.search(r".@v?[0-9]|==|[/\\].*[/\\]", package)
 
 
@@ -249,11 +249,11 @@ def _wrapped(row: SummaryRow, width: int | None) -> Iterator[str]:
     yield line
 
 
-_SPOKEN = {"command", "args", "url", "cwd", "env", "envFile", "headers", "oauth", "autoApprove", "trusted"}
-_SPOKEN |= {"instructions", "enabled", "disabled"}
+_SHOWN_KEYS = {"command", "args", "url", "cwd", "env", "envFile", "headers", "oauth", "autoApprove", "trusted"}
+_SHOWN_KEYS |= {"instructions", "enabled", "disabled"}
 _SECRET = re.compile(r"(?i)secret|key|token|password")
 _RUNNER = re.compile(r"(?i)(?:.*[/\\])?(?:npx|bunx|uvx|pipx|pnpm|pnpx|yarn)(?:\.(?:cmd|exe|ps1))?")
-_OF_RUNNERS = {"run", "dlx", "exec", "x"}
+_RUNNER_COMMANDS = {"run", "dlx", "exec", "x"}
 _DANGEROUS = re.compile(
     r"(?i:LD_\w+|DYLD_\w+|PYTHON\w+|NODE_\w+|NPM_CONFIG_\w+|UV_\w+|PIP_\w+|GIT_\w+|RUBY\w+|GEM_\w+|BUNDLE_\w+|PERL\w+"
     r"|BASH_\w+|ENV|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PATH|PATHEXT|COMSPEC|SHELL|HOME|USERPROFILE|APPINIT_DLLS"

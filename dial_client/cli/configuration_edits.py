@@ -12,12 +12,12 @@ from typing import Any
 from anyio import to_thread
 
 from dial_client.cli import process_runner
-from dial_client.cli.config_summary import escaped
+from dial_client.cli.config_summary import escape_line
 from dial_client.cli.input.editor import find_editor
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.server_commands.changed_config import change_config, find_file, is_file_trusted, renew_trust
 from dial_client.cli.server_commands.server_group import ConfigChoice
-from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.errors import ConfigError, system_reason
 from dial_client.settings.config_writer import ConfigText, find_problem, read_text, write_text
 from dial_client.settings.jsonc import read
@@ -36,7 +36,7 @@ def set_key(options: Options, key: str | None, value: str | None, *, in_user_fil
     path = _target(options, in_user_file=in_user_file)
     before = read_text(path)
     keys = _keys(before, key)
-    change_config(before, lambda text: set_value(text, keys, _parsed(value)), f"set {escaped(key)}")
+    change_config(before, lambda text: set_value(text, keys, _parsed(value)), f"set {escape_line(key)}")
     return ExitCode.ANSWERED
 
 
@@ -58,7 +58,7 @@ def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
         except KeyError:
             raise ConfigError(f"there is no value at {key!r}", path=str(path)) from None
 
-    change_config(before, edit, f"removed {escaped(key)}")
+    change_config(before, edit, f"removed {escape_line(key)}")
     return ExitCode.ANSWERED
 
 
@@ -70,7 +70,7 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
     """
     path = _target(options, in_user_file=in_user_file)
     editor = find_editor()
-    if not is_there():
+    if not can_ask_user():
         raise ConfigError("there is no terminal for the editor", hint="`config set KEY VALUE` changes one value")
     if not editor:
         raise ConfigError("there is no editor", hint="set VISUAL or EDITOR to the name of a program")
@@ -83,11 +83,11 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
         problem = find_problem(read_text(path).text, path)
         if problem is None:
             break
-        print(f"dial-chat: {escaped(str(problem))}", file=sys.stderr)
+        print(f"dial-chat: {escape_line(str(problem))}", file=sys.stderr)
         if not await _is_edited_again():
             return ExitCode.USAGE
     renew_trust(path, was_trusted=was_trusted)
-    print(f"{escaped(str(path))} is valid.")
+    print(f"{escape_line(str(path))} is valid.")
     return ExitCode.ANSWERED
 
 
@@ -100,13 +100,13 @@ def _run(command: Sequence[str]) -> None:
     try:
         subprocess.run(command, check=False)
     except OSError as error:
-        problem = f"the editor {escaped(command[0])} cannot be started: {system_reason(error)}"
+        problem = f"the editor {escape_line(command[0])} cannot be started: {system_reason(error)}"
         raise ConfigError(problem, "set VISUAL or EDITOR to another program") from None
 
 
 async def _is_edited_again() -> bool:
     try:
-        return (await typed("[e]dit it again, or [l]eave it as it is: ")).strip().lower().startswith("e")
+        return (await ask_for_line("[e]dit it again, or [l]eave it as it is: ")).strip().lower().startswith("e")
     except Unanswered:
         return False
 

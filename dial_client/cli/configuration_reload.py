@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from dial_client.cli.bootstrap import provider_of
+from dial_client.cli.bootstrap import open_model
 from dial_client.cli.client_start import policy_of, profiles_of, set_profiles
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
@@ -95,7 +95,7 @@ async def _switch_model(dial: DialClient, options: Options, settings: Settings) 
         ConfigError: The model cannot be opened.
     """
     profile = settings.models.get(options.model or settings.default_model or "")
-    provider = provider_of(options, settings)
+    provider = open_model(options, settings)
     try:
         tool_format = options.tool_format or (profile.tool_format if profile is not None else None)
         dial.model.switch(provider, tool_format=tool_format)

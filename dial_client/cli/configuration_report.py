@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli.config_summary import escaped
+from dial_client.cli.config_summary import escape_line
 from dial_client.cli.configuration_files import (
     PROFILE_VARIABLE,
     find_folder_config,
@@ -38,7 +38,7 @@ def print_paths(options: Options, *, as_json: bool) -> int:
     lines = [(kind, path, state) for kind, path, state in files]
     lines += [(name, path, "" if path.exists() else "does not exist yet") for name, path in folders.items()]
     for name, path, state in lines:
-        print(f"{name:<8} {escaped(str(path))}{f'  ({state})' if state else ''}")
+        print(f"{name:<8} {escape_line(str(path))}{f'  ({state})' if state else ''}")
     return ExitCode.ANSWERED
 
 
@@ -80,7 +80,7 @@ def print_values(options: Options, *, as_json: bool) -> int:
         ConfigError: A file is not JSON.
     """
     document = json.dumps(to_document(written_values(_files(options))), ensure_ascii=as_json, indent=2)
-    print("\n".join(map(escaped, document.splitlines())))
+    print("\n".join(map(escape_line, document.splitlines())))
     return ExitCode.ANSWERED
 
 
@@ -103,7 +103,7 @@ def print_origins(options: Options, key: str | None, *, as_json: bool) -> int:
         print(json.dumps([{"key": name, "value": value, "origin": origin} for name, value, origin in rows], indent=2))
     else:
         for name, value, origin in rows:
-            print(escaped(f"{origin}  {name} = {json.dumps(value, ensure_ascii=False)}"))
+            print(escape_line(f"{origin}  {name} = {json.dumps(value, ensure_ascii=False)}"))
     return ExitCode.ANSWERED
 
 
@@ -116,7 +116,7 @@ def print_value(options: Options, key: str | None) -> int:
     if not key:
         raise ConfigError("which value?", hint="dial-chat config get KEY, such as defaultModel or mcpServers.time.args")
     text = as_text(find_value(to_document(written_values(_files(options))), key))
-    print("\n".join(map(escaped, text.split("\n"))) if sys.stdout.isatty() else text)
+    print("\n".join(map(escape_line, text.split("\n"))) if sys.stdout.isatty() else text)
     return ExitCode.ANSWERED
 
 

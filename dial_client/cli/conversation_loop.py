@@ -12,7 +12,7 @@ from dial_client.cli.bootstrap import warn, warn_once
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
 from dial_client.cli.chat_commands.command_registry import command_arguments, command_descriptions, run_command
 from dial_client.cli.chat_commands.conversation_commands import show_last_exchange
-from dial_client.cli.client_start import opened
+from dial_client.cli.client_start import open_client
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import completer
@@ -31,7 +31,7 @@ from dial_client.turn_data.limits import StopReason
 from dial_client.turn_data.turn_result import Turn
 
 
-async def talk(
+async def run_loop(
     options: Options,
     settings: Settings,
     provider: Provider,
@@ -43,19 +43,19 @@ async def talk(
     """Open the client and the conversation, and answer input until the user leaves."""
     callbacks = elicitation_prompt.callbacks(options, sink)
     async with (
-        opened(options, settings, provider, approver(sink, console, settings.servers), callbacks) as dial,
+        open_client(options, settings, provider, approver(sink, console, settings.servers), callbacks) as dial,
         open_session(options, settings, dial, console) as chat,
     ):
         console.complete_with(completer(dial, command_descriptions(), command_arguments(chat)))
         chat.render, chat.set_theme, chat.add_usage = console.render, console.set_theme, sink.add_usage
         if options.continue_latest or options.resume is not None:
             await show_last_exchange(chat)
-        await Talk(chat, console, sink, during_answer).run(start_up)
+        await ConversationLoop(chat, console, sink, during_answer).run(start_up)
         console.close()
     return ExitCode.ANSWERED
 
 
-class Talk:
+class ConversationLoop:
     """The conversation loop: reads the user's input, and answers it.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dial_client.cli import options as o
-from dial_client.cli.typer_apps import SETTINGS, more, run_command
+from dial_client.cli.typer_apps import SETTINGS, command_app, run_command
 
 Only = Annotated[
     list[str] | None,
@@ -19,7 +19,7 @@ Only = Annotated[
 ]
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def doctor(
     config: o.Config = None,
     trust: o.Trust = False,
@@ -44,7 +44,7 @@ def doctor(
     run_command(choose, options)
 
 
-@more.command(name="bug-report", context_settings=SETTINGS)
+@command_app.command(name="bug-report", context_settings=SETTINGS)
 def bug_report(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.", show_default=False)] = Path(
         "dial-chat-report.md"

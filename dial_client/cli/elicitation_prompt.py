@@ -12,7 +12,7 @@ from dial_client.callbacks.server_callbacks import Callbacks, Elicit, Elicitatio
 from dial_client.cli.approval_prompt import BAR, barred, width
 from dial_client.cli.bootstrap import warn_once
 from dial_client.cli.options import Options
-from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.turn_sink import TurnSink
 from dial_client.text.safe_text import one_line, safe
 
@@ -39,7 +39,7 @@ def elicitor(sink: TurnSink) -> Elicit:
 
     Without a terminal, or while no tool of the server runs, it declines the request and prints a warning.
     """
-    if not is_there():
+    if not can_ask_user():
         return _decline
 
     async def ask(question: Elicitation) -> ElicitationAnswer:
@@ -72,7 +72,7 @@ async def _open(question: Elicitation) -> ElicitationAnswer:
 
 async def _answered(question: str, answers: Mapping[str, Any]) -> Any:
     """Ask until the answer is a key of `answers`, and return its value."""
-    while (answer := (await typed(question)).lower()) not in answers:
+    while (answer := (await ask_for_line(question)).lower()) not in answers:
         _say(f"one of: {', '.join(filter(None, answers))}; Enter alone is no")
     return answers[answer]
 
@@ -112,7 +112,7 @@ async def _ask_for(field: FormField, form: Form, content: dict[str, Any]) -> Non
     _say_foreign(f"  {at}. {one_line(choice.title, MAX_LABEL)}" for at, choice in enumerate(field.choices, 1))
     hidden = field.name in form.secrets
     while True:
-        text = await typed(f"{BAR}{_label(field, content, hidden=hidden)}: ", hidden=hidden)
+        text = await ask_for_line(f"{BAR}{_label(field, content, hidden=hidden)}: ", hidden=hidden)
         if not text and (field.name in content or not field.is_required):
             return
         value = form.filled({field.name: _parsed_value(field, text)}).get(field.name)

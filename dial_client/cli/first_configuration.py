@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dial_client.cli import init_questions
-from dial_client.cli.bootstrap import settings_of, warn
-from dial_client.cli.client_start import opened
-from dial_client.cli.config_summary import escaped
+from dial_client.cli.bootstrap import read_settings, warn
+from dial_client.cli.client_start import open_client
+from dial_client.cli.config_summary import escape_line
 from dial_client.cli.model_search import ModelProposal, find_models
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.server_commands.server_addition import find_entry_warnings
 from dial_client.cli.server_proposals import ServerProposal, choose_by_name, find_host_proposals, find_proposals
 from dial_client.cli.trust_prompt import trust_now
-from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.errors import ConfigError, DialError
 from dial_client.servers.status import ServerState
 from dial_client.settings import configuration
@@ -51,7 +51,7 @@ async def write_first_configuration(choice: InitChoice) -> int:
     Raises:
         ConfigError: The file exists already, it cannot be written, or no server can start on this machine.
     """
-    asks = is_there() and not choice.is_agreed
+    asks = can_ask_user() and not choice.is_agreed
     try:
         path, model, servers = await _choose(choice, asks=asks)
     except Unanswered:
@@ -148,11 +148,11 @@ def format_configuration(servers: Sequence[ServerProposal], model: ModelProposal
 
 
 def _print_summary(path: Path, model: ModelProposal | None, servers: Sequence[ServerProposal]) -> None:
-    print(f"{escaped(str(path))} has {count_noun(len(servers), 'server')}:")
+    print(f"{escape_line(str(path))} has {count_noun(len(servers), 'server')}:")
     for server in servers:
-        print(f"  {escaped(server.name):<6} {escaped(server.about)} ({escaped(server.command)})")
+        print(f"  {escape_line(server.name):<6} {escape_line(server.about)} ({escape_line(server.command)})")
     if model is not None:
-        print(f"Model: {escaped(model.name)} ({escaped(model.about)})")
+        print(f"Model: {escape_line(model.name)} ({escape_line(model.about)})")
     else:
         warn("no model was found: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or pip install 'dial-client[local]'")
 
@@ -162,14 +162,14 @@ async def _try(path: Path, model: ModelProposal | None, servers: Sequence[Server
     options = Options(config=path)
     print("\nStarting the servers …")
     try:
-        settings = await settings_of(options)
-        async with opened(options, settings, None, None) as dial:
+        settings = await read_settings(options)
+        async with open_client(options, settings, None, None) as dial:
             await dial.ready()
             for status in dial.servers.values():
                 is_ready = status.state is ServerState.READY
                 problem = f"{status.state.value}: {status.error or ''}"
                 shown = count_noun(len(status.tools), "tool") if is_ready else one_line(problem, 200)
-                print(f"  {escaped(status.name)}: {shown}")
+                print(f"  {escape_line(status.name)}: {shown}")
     except DialError as error:
         warn(str(error))
         return ExitCode.ANSWERED
@@ -181,7 +181,7 @@ async def _try(path: Path, model: ModelProposal | None, servers: Sequence[Server
 
 async def _answer(settings: configuration.Settings, model: ModelProposal, question: str) -> int:
     try:
-        answer = await typed(f'Ask {escaped(model.name)} "{question}" now? [Y]es, [n]o: ')
+        answer = await ask_for_line(f'Ask {escape_line(model.name)} "{question}" now? [Y]es, [n]o: ')
     except Unanswered:
         return ExitCode.ANSWERED
     if answer.lower() in ("n", "no"):

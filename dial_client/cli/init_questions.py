@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dial_client.cli.config_summary import escaped
+from dial_client.cli.config_summary import escape_line
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.model_search import ModelProposal
 from dial_client.cli.server_proposals import ServerProposal
-from dial_client.cli.tty import typed
+from dial_client.cli.tty import ask_for_line
 from dial_client.providers import open_provider
 
 
@@ -25,7 +25,7 @@ async def ask_for_model(proposals: Sequence[ModelProposal]) -> ModelProposal | N
         print("   None was found: set a key such as OPENAI_API_KEY, start Ollama, or pip install 'dial-client[local]'.")
     usual = f"Enter for {proposals[0].name}" if proposals else "Enter for none yet"
     while True:
-        answer = await typed(f"   A number, the name of any model, or {usual}: ")
+        answer = await ask_for_line(f"   A number, the name of any model, or {usual}: ")
         if not answer:
             return proposals[0] if proposals else None
         if answer.isdecimal() and 0 < int(answer) <= len(proposals):
@@ -46,7 +46,7 @@ async def ask_for_servers(proposals: Sequence[ServerProposal]) -> list[ServerPro
     usual = [proposal for proposal in proposals if proposal.is_default]
     named = ", ".join(proposal.name for proposal in usual) or "none"
     while True:
-        answer = await typed(f"   Numbers such as 1,3; all; none; or Enter for {named}: ")
+        answer = await ask_for_line(f"   Numbers such as 1,3; all; none; or Enter for {named}: ")
         chosen = choose_servers(answer, proposals)
         if chosen is not None:
             return chosen
@@ -81,7 +81,7 @@ async def ask_for_place(folder_file: str, user_file: str) -> bool:
     print("\n3. Where?")
     _print_choices([("this folder", folder_file), ("every folder", user_file)])
     while True:
-        answer = await typed("   1, 2, or Enter for this folder: ")
+        answer = await ask_for_line("   1, 2, or Enter for this folder: ")
         if answer in ("", "1", "2"):
             return answer == "2"
 
@@ -89,8 +89,8 @@ async def ask_for_place(folder_file: str, user_file: str) -> bool:
 def _print_choices(choices: Sequence[tuple[str, str]]) -> None:
     width = min(40, max((len(name) for name, _ in choices), default=0))
     for number, (name, about) in enumerate(choices, 1):
-        label = f"   {number:>2}  {escaped(name):<{width}}  "
-        print_lines([label + escaped(about)], len(label))
+        label = f"   {number:>2}  {escape_line(name):<{width}}  "
+        print_lines([label + escape_line(about)], len(label))
 
 
 def _model_of(name: str) -> ModelProposal | None:
@@ -100,6 +100,6 @@ def _model_of(name: str) -> ModelProposal | None:
     try:
         open_provider(name)
     except ConfigError as error:
-        print(f"   {escaped(str(error))}")
+        print(f"   {escape_line(str(error))}")
         return None
     return ModelProposal(name, "as you named it")

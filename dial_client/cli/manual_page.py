@@ -100,12 +100,12 @@ def _escape(text: str) -> str:
 def main() -> None:
     """Write the manual page to standard output."""
     from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands
-    from dial_client.cli.typer_apps import load_groups, more, talk
+    from dial_client.cli.typer_apps import chat_app, command_app, load_groups
 
     load_groups()
-    commands = get_command(more)
+    commands = get_command(command_app)
     assert isinstance(commands, TyperGroup)
-    sys.stdout.write(manual_page(get_command(talk), commands))
+    sys.stdout.write(manual_page(get_command(chat_app), commands))
 
 
 if __name__ == "__main__":

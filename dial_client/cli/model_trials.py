@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dial_client.cli.bootstrap import provider_of, warn
+from dial_client.cli.bootstrap import open_model, warn
 from dial_client.cli.configuration_files import ask_for_files, profile_name
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
@@ -70,7 +70,7 @@ async def test_model(options: Options, name: str, *, as_json: bool) -> int:
     """
     chosen = replace(options, model=name)
     settings = configuration.combine(await ask_for_files(chosen, warn), profile_name(chosen))
-    provider = provider_of(chosen, settings)
+    provider = open_model(chosen, settings)
     profile = settings.models.get(name)
     tool_format = options.tool_format or (profile.tool_format if profile is not None else None)
     limits = replace(Limits(), timeout=TIMEOUT, max_depth=4)

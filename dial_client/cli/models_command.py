@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from dial_client.cli import options as o
-from dial_client.cli.typer_apps import SETTINGS, more, run_command
+from dial_client.cli.typer_apps import SETTINGS, command_app, run_command
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def models(
     action: Annotated[
         str, typer.Argument(help="list or test. test asks a model short questions, to show what it can do.")

@@ -13,9 +13,9 @@ from anyio import to_thread
 
 from dial_client.callbacks.oauth_callbacks import LoginRequest
 from dial_client.callbacks.server_callbacks import Callbacks
-from dial_client.cli.bootstrap import settings_of, warn
+from dial_client.cli.bootstrap import read_settings, warn
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ConfigError, LoginFailed
 from dial_client.servers.oauth.redirect_listener import RedirectListener
@@ -64,7 +64,7 @@ class TerminalLogin:
                 group.cancel_scope.cancel()
 
             group.start_soon(received)
-            if is_there():
+            if can_ask_user():
                 answers.append(await self._pasted(state, needs_whole=needs_whole))
                 group.cancel_scope.cancel()
         print(file=sys.stderr)
@@ -79,7 +79,7 @@ class TerminalLogin:
         """
         while True:
             try:
-                pasted = await typed(_PASTE)
+                pasted = await ask_for_line(_PASTE)
             except Unanswered:
                 return ""
             if not pasted or "?" in pasted:
@@ -126,7 +126,7 @@ async def log_out(options: Options, name: str) -> int:
 
 
 async def _server(options: Options, name: str) -> configuration.ServerSettings:
-    servers = (await settings_of(options)).servers
+    servers = (await read_settings(options)).servers
     if name not in servers:
         raise ConfigError(f"there is no server {name!r}", hint=did_you_mean(name, servers))
     if servers[name].url is None:

@@ -13,10 +13,10 @@ from typing import Any
 
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.answer_schema import print_output, read_schema
-from dial_client.cli.bootstrap import provider_of, say_notes, settings_of
+from dial_client.cli.bootstrap import open_model, read_settings, say_notes
 from dial_client.cli.chat_commands.chat_session import open_session
 from dial_client.cli.chat_commands.command_screen import CommandScreen
-from dial_client.cli.client_start import opened
+from dial_client.cli.client_start import open_client
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options, Output
@@ -42,8 +42,8 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
     Resources and files that `typed` refers to are attached.
     """
     schema = None if options.schema is None else read_schema(options.schema)
-    settings = await settings_of(options)
-    provider = provider_of(options, settings)
+    settings = await read_settings(options)
+    provider = open_model(options, settings)
     user_input = UserInput(question, question, typed)
     if options.output is Output.TEXT and schema is None and can_draw(options):
         screen, view = open_screen(options, has_input=False)
@@ -75,7 +75,7 @@ class OneShot:
         callbacks = elicitation_prompt.callbacks(options, sink)
         approve = approver(sink, self.screen, self.settings.servers)
         async with (
-            opened(options, self.settings, self.provider, approve, callbacks) as dial,
+            open_client(options, self.settings, self.provider, approve, callbacks) as dial,
             open_session(options, self.settings, dial, self.screen) as session,
         ):
             await self.start_up(dial)

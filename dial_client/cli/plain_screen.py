@@ -28,7 +28,7 @@ class PlainScreen:
         for line in lines:
             print(line, file=sys.stderr)
         while True:
-            answer = (await tty.typed(f"{question} ")).strip().lower()
+            answer = (await tty.ask_for_line(f"{question} ")).strip().lower()
             if answer in keys:
                 return answer
             print("; ".join(f"{key}: {meaning}" for key, meaning in keys.items()), file=sys.stderr)
@@ -36,7 +36,7 @@ class PlainScreen:
     async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
         """Return the typed line; for an empty line return `default`, which the question shows."""
         shown = f"{question} [{default}] " if default else f"{question} "
-        return await tty.typed(shown, hidden=hidden) or default
+        return await tty.ask_for_line(shown, hidden=hidden) or default
 
     async def choose(self, question: str, search: Search, words: str = "") -> str | None:
         """Return the value of the item whose number is typed; None for an empty line."""

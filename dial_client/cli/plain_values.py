@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from dial_client.cli.typer_apps import build_chat, more, select_command
+from dial_client.cli.typer_apps import build_chat, command_app, select_command
 
 
 class PlainOption(TyperOption):
@@ -40,7 +40,7 @@ def build_command(name: str | None, settings: dict[str, Any]) -> Any:
         settings: The context settings of the command.
     """
     words = name.split() if name else []
-    program = command = typer.main.get_command(select_command(more, words)) if words else build_chat()
+    program = command = typer.main.get_command(select_command(command_app, words)) if words else build_chat()
     path = [program]
     for word in words:
         assert isinstance(command, TyperGroup)

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from dial_client.cli import options as o
-from dial_client.cli.typer_apps import SETTINGS, more, run_command
+from dial_client.cli.typer_apps import SETTINGS, command_app, run_command
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def policy(
     action: Annotated[str, typer.Argument(help="list or test.")] = "list",
     name: Annotated[str | None, typer.Argument(help="For test: SERVER/TOOL, or the name that the model uses.")] = None,
@@ -49,7 +49,7 @@ def policy(
     run_command(choose, options)
 
 
-@more.command(context_settings=SETTINGS)
+@command_app.command(context_settings=SETTINGS)
 def grants(
     revoke: Annotated[
         str | None,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dial_client.cli.bootstrap import settings_of, warn
+from dial_client.cli.bootstrap import read_settings, warn
 from dial_client.cli.client_start import policy_of
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import parse_arguments
@@ -48,7 +48,7 @@ class _Known:
 
 
 async def _known(options: Options) -> _Known:
-    settings = await settings_of(options)
+    settings = await read_settings(options)
     approved = {name: entry.auto_approve for name, entry in settings.servers.items()}
     rules = PolicyRules(options.allow, options.deny, approved, policy_of(options, settings))
     cache = open_cache(True, CACHE)  # noqa: FBT003 - the user's own

@@ -7,7 +7,7 @@ from functools import partial
 
 from anyio import to_thread
 
-from dial_client.cli.bootstrap import config_name, provider_of, settings_of, warn_once
+from dial_client.cli.bootstrap import config_name, open_model, read_settings, warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.ability import can_draw
@@ -19,10 +19,10 @@ from dial_client.settings.configuration import Settings
 from dial_client.sinks.terminal import TerminalSink
 
 
-async def talk_with(options: Options) -> int:
+async def run_conversation(options: Options) -> int:
     """Run a conversation until the user leaves."""
-    settings = await settings_of(options)
-    provider = provider_of(options, settings)
+    settings = await read_settings(options)
+    provider = open_model(options, settings)
     if can_draw(options):
         return await _talk_on_screen(options, settings, provider)
     return await _talk_in_lines(options, settings, provider)
@@ -33,7 +33,7 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
     if not options.quiet:
         print_to_stderr(banner.program_line(provider.info.name, banner.UNCUT))
         print_to_stderr(banner.folder_line(config_name(settings), banner.UNCUT))
-    from dial_client.cli.conversation_loop import talk
+    from dial_client.cli.conversation_loop import run_loop
     from dial_client.cli.start_up import announce_servers_in_lines, skip_on_enter_in_lines
 
     def say(print_line: Callable[[str], None], line: str) -> None:
@@ -44,7 +44,7 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
     start_up = partial(announce_servers_in_lines, console=console, say=say_warning, say_servers=say_servers)
     during_answer = partial(skip_on_enter_in_lines, console=console, say=say_line)
     try:
-        return await talk(options, settings, provider, console, sink, start_up, during_answer)
+        return await run_loop(options, settings, provider, console, sink, start_up, during_answer)
     finally:
         if sink.usage.turns > 1 and not options.quiet:
             print_to_stderr(sink.usage.line)
@@ -59,11 +59,11 @@ async def _talk_on_screen(options: Options, settings: Settings, provider: Provid
     async def work() -> int:
         # In a thread, so that the prompt is shown and accepts keys meanwhile.
         await to_thread.run_sync(_load_client)
-        from dial_client.cli.conversation_loop import talk
+        from dial_client.cli.conversation_loop import run_loop
         from dial_client.cli.start_up import show_servers
 
         start_up = partial(show_servers, screen=screen, quiet=options.quiet)
-        return await talk(options, settings, provider, screen, view, start_up)
+        return await run_loop(options, settings, provider, screen, view, start_up)
 
     try:
         return await screen.run(work)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from dial_client.cli import elicitation_prompt
-from dial_client.cli.bootstrap import say_notes, settings_of
-from dial_client.cli.client_start import opened
+from dial_client.cli.bootstrap import read_settings, say_notes
+from dial_client.cli.client_start import open_client
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
@@ -30,7 +30,7 @@ async def list_resources_or_prompts(options: Options, what: str, *, as_json: boo
         as_json: Print JSON in place of lines.
     """
     callbacks = elicitation_prompt.callbacks(options, TerminalSink())
-    async with opened(options, await settings_of(options), None, None, callbacks) as dial:
+    async with open_client(options, await read_settings(options), None, None, callbacks) as dial:
         await dial.ready()
         say_notes(dial.notes)
         found: list[Any] = list(await (_resources(dial) if what == "resources" else dial.prompts.list()))

@@ -17,8 +17,8 @@ import anyio
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli import process_runner
 from dial_client.cli.audit_setup import audit_folder
-from dial_client.cli.bootstrap import provider_of, say_notes, settings_of, warn
-from dial_client.cli.client_start import opened
+from dial_client.cli.bootstrap import open_model, read_settings, say_notes, warn
+from dial_client.cli.client_start import open_client
 from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.server_administration import ConfigAdministration
@@ -89,8 +89,8 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     """
     token, token_source = _token(serve_options)
     locked = serve_options.locked_settings
-    settings = await settings_of(options)
-    provider = provider_of(options, settings)
+    settings = await read_settings(options)
+    provider = open_model(options, settings)
     turns = TurnRegistry(serve_options.max_turns, hand_over=serve_options.durable)
     store = _store(options, serve_options)
     model = ServedModel(_name_model(options, settings, provider))
@@ -100,7 +100,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     try:
         async with AsyncExitStack() as stack:
             callbacks = Callbacks(elicit=human_input.elicit, apps=True, log_level="info")
-            dial = await stack.enter_async_context(opened(options, settings, provider, human_input, callbacks))
+            dial = await stack.enter_async_context(open_client(options, settings, provider, human_input, callbacks))
             durable = None
             if isinstance(store, SQLStore):
                 await store.warm()
@@ -185,7 +185,7 @@ class ConfigurationReload:
 
     async def _reload(self) -> None:
         try:
-            settings = await settings_of(self._options, may_ask=False)
+            settings = await read_settings(self._options, may_ask=False)
             self._human_input.set_servers(settings.servers)  # before servers start: grants are for the old servers
             changes = await apply_configuration(self._dial, self._options, self._settings, settings, _report)
         except DialError as error:

@@ -37,7 +37,7 @@ from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.markdown.themes import MONO, Theme, style
 from dial_client.cli.plain_screen import PlainScreen
 from dial_client.cli.terminal.screen import Screen
-from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.turn_sink import TurnSink
 from dial_client.cli.word_wrap import break_words
 from dial_client.client.sampling import SAMPLING
@@ -65,7 +65,7 @@ def approver(sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object
         screen: Asks the questions.
         servers: The settings of servers by name; files in their folders are compared with what a call would write.
     """
-    return TerminalApprover(sink, screen, servers).decide if is_there() else _deny
+    return TerminalApprover(sink, screen, servers).decide if can_ask_user() else _deny
 
 
 async def _deny(_: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
@@ -228,7 +228,7 @@ class TerminalApprover:
             for line in lines:
                 print(line if line.startswith(BAR[0]) else break_words(line, width()), file=sys.stderr)
             sys.stderr.flush()
-            return await typed(last)
+            return await ask_for_line(last)
         theme = screen.theme if isinstance(screen, Screen) else MONO
         key = await screen.ask_key([paint(line, theme) for line in lines], last, keys)
         reason = ""

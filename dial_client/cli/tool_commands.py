@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from dial_client.cli import elicitation_prompt
-from dial_client.cli.bootstrap import config_name, say_notes, settings_of, warn
-from dial_client.cli.client_start import opened
+from dial_client.cli.bootstrap import config_name, read_settings, say_notes, warn
+from dial_client.cli.client_start import open_client
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.errors import ConfigError
@@ -21,7 +21,7 @@ from dial_client.text.safe_text import one_line, safe
 
 async def list_tools(options: Options, *, as_json: bool) -> int:
     """Print the tools as they are offered to the model, one per line, or as JSON."""
-    async with opened(options, await settings_of(options), None, None) as dial:
+    async with open_client(options, await read_settings(options), None, None) as dial:
         await dial.ready()
         say_notes(dial.notes)
         if as_json:
@@ -69,8 +69,8 @@ def _hints(tool: ToolSpec) -> str:
 
 async def list_servers(options: Options, *, as_json: bool) -> int:
     """Print the servers and their states, as lines or as JSON."""
-    settings = await settings_of(options)
-    async with opened(options, settings, None, None) as dial:
+    settings = await read_settings(options)
+    async with open_client(options, settings, None, None) as dial:
         await dial.ready()
         if as_json:
             statuses = dial.servers.values()
@@ -116,7 +116,7 @@ async def call_tool(options: Options, name: str, arguments: str, *, as_json: boo
     call_arguments = parse_arguments(arguments)
     options = replace(options, yes=True)
     callbacks = elicitation_prompt.callbacks(options, TerminalSink())
-    async with opened(options, await settings_of(options), None, None, callbacks) as dial:
+    async with open_client(options, await read_settings(options), None, None, callbacks) as dial:
         await dial.ready()
         say_notes(dial.notes)
         result = await dial.call(name, call_arguments)

@@ -9,8 +9,15 @@ from typing import TextIO
 
 from anyio import lowlevel
 
-from dial_client.cli.config_summary import SummaryRow, escaped, in_all, numbered, rendered, rows
-from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.cli.config_summary import (
+    SummaryRow,
+    build_rows,
+    escape_line,
+    number_lines,
+    render_rows,
+    summarize_counts,
+)
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration
 from dial_client.settings.config_trust import UNREADABLE, EnvFiles, FoundFile, TrustedFile, TrustStore
@@ -34,14 +41,14 @@ async def is_trusted(found: FoundFile, env_files: EnvFiles, *, may_ask: bool = T
     changes = changes_since(trusted, found, env_files) if trusted is not None else []
     if trusted is not None and not changes:
         return True
-    if not may_ask or not is_there():
+    if not may_ask or not can_ask_user():
         problem = "it has changed since you trusted it" if trusted is not None else "you have not trusted it"
         raise ConfigError(
             f"this configuration was found, not named, and {problem}: nothing in it is used",
             hint=f"read it, then run `dial-chat trust {found.path}`, or give --trust to trust it for one run",
             path=found.location,
         )
-    return await ask_for_trust(found, env_files, rendered(changes, terminal_width(sys.stderr)))
+    return await ask_for_trust(found, env_files, render_rows(changes, terminal_width(sys.stderr)))
 
 
 async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = "") -> bool:
@@ -56,18 +63,18 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
         ConfigError: The file does not have the form of a configuration.
     """
     outline = configuration.outline(found.data, str(found.path))
-    shown = rendered(rows(outline, env_files, found.path.parent.absolute()), terminal_width(sys.stderr))
-    location = escaped(found.location)
+    shown = render_rows(build_rows(outline, env_files, found.path.parent.absolute()), terminal_width(sys.stderr))
+    location = escape_line(found.location)
     if changes:
         _say(f"This file has changed since you trusted it: {location}", changes)
     else:
         _say(f"A configuration was found in this folder, which you have not trusted: {location}")
     _say("It would do this:", shown)
-    _say(in_all(outline))  # last, because a long file pushes its beginning off the screen
+    _say(summarize_counts(outline))  # last, because a long file pushes its beginning off the screen
     _say("Its programs run as you, with all your permissions. Nothing in it is used unless you trust it.")
     while True:
         try:
-            answer = (await typed(_QUESTION)).lower()
+            answer = (await ask_for_line(_QUESTION)).lower()
         except Unanswered:
             await lowlevel.checkpoint()  # if Ctrl-C cancelled the program, this raises the cancellation
             return False
@@ -78,7 +85,7 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
             case "n" | "no" | "not now":
                 return False
             case "v" | "view":
-                _say(numbered(found.text, terminal_width(sys.stderr)))
+                _say(number_lines(found.text, terminal_width(sys.stderr)))
             case _:
                 _say("Please answer t, n or v.")
 
@@ -103,7 +110,9 @@ def changes_since(trusted: TrustedFile, found: FoundFile, env_files: EnvFiles) -
     """
     if trusted.matches(found):
         return list(_env_changes(trusted.env_files, _digests(found, env_files)))
-    moved = [] if trusted.target == found.target else [SummaryRow(f"  it is now a link to: {escaped(found.target)}")]
+    moved = (
+        [] if trusted.target == found.target else [SummaryRow(f"  it is now a link to: {escape_line(found.target)}")]
+    )
     return moved if trusted.digest == found.digest else [*moved, *_diff(trusted.text, found.text)]
 
 
@@ -111,7 +120,7 @@ def _keep(found: FoundFile, env_files: EnvFiles) -> None:
     try:
         trust_now(found, env_files)
     except ConfigError as error:
-        _say(f"dial-chat: {escaped(str(error))}: it is trusted for this run only")
+        _say(f"dial-chat: {escape_line(str(error))}: it is trusted for this run only")
     else:
         _say("Trusted, until it changes; `dial-chat trust --revoke` revokes this.")
 
@@ -126,7 +135,7 @@ def _env_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[
         old, new = before.get(path, UNREADABLE), now.get(path, UNREADABLE)
         if old != new:
             word = "is new" if old == UNREADABLE else "is missing" if new == UNREADABLE else "has changed"
-            yield SummaryRow(f"  the env file {word}: {escaped(path)}")
+            yield SummaryRow(f"  the env file {word}: {escape_line(path)}")
 
 
 def _diff(before: str, after: str) -> Iterator[SummaryRow]:
@@ -137,7 +146,7 @@ def _diff(before: str, after: str) -> Iterator[SummaryRow]:
         yield SummaryRow("  (too many lines to be compared here)")
         return
     lines = list(unified_diff(old, new, "trusted", "now", lineterm=""))
-    yield from (SummaryRow(f"  | {escaped(line)}") for line in lines)
+    yield from (SummaryRow(f"  | {escape_line(line)}") for line in lines)
     if not lines:
         yield SummaryRow("  (only the encoding, the line ends, or bytes that are not text)")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from dial_client.cli.config_summary import escaped, rendered, rows
+from dial_client.cli.config_summary import build_rows, escape_line, render_rows
 from dial_client.cli.options import ExitCode
 from dial_client.cli.trust_prompt import ask_for_trust, changes_since, trust_now
-from dial_client.cli.tty import is_there
+from dial_client.cli.tty import can_ask_user
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME, real_location
@@ -45,11 +45,11 @@ async def _ask(path: Path) -> int:
     trusted = TrustStore().find(found.location)
     changes = changes_since(trusted, found, env_files) if trusted is not None else []
     if trusted is not None and not changes:
-        print(f"already trusted: {escaped(found.location)}")
+        print(f"already trusted: {escape_line(found.location)}")
         return ExitCode.ANSWERED
-    if not is_there():
+    if not can_ask_user():
         raise ConfigError("there is no terminal to ask at", hint=f"naming the file trusts it: dial-chat trust {path}")
-    agreed = await ask_for_trust(found, env_files, rendered(changes, None))
+    agreed = await ask_for_trust(found, env_files, render_rows(changes, None))
     return ExitCode.ANSWERED if agreed else ExitCode.USAGE
 
 
@@ -60,8 +60,8 @@ def _trust(path: Path, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(_as_json(trusted), indent=2))
         return ExitCode.ANSWERED
-    print(rendered(rows(outline, env_files, path.parent.absolute()), None))
-    print(f"trusted, until it changes: {escaped(trusted.location)}")
+    print(render_rows(build_rows(outline, env_files, path.parent.absolute()), None))
+    print(f"trusted, until it changes: {escape_line(trusted.location)}")
     return ExitCode.ANSWERED
 
 
@@ -71,7 +71,7 @@ def _revoke(path: Path) -> int:
         was_trusted = TrustStore().revoke(location)
     except OSError as error:
         raise ConfigError(f"trust cannot be revoked: {error.strerror}", path=str(path)) from None
-    print(f"{'not trusted any more' if was_trusted else 'it was not trusted'}: {escaped(location)}")
+    print(f"{'not trusted any more' if was_trusted else 'it was not trusted'}: {escape_line(location)}")
     return ExitCode.ANSWERED
 
 
@@ -80,7 +80,7 @@ def _print_list(files: list[TrustedFile], *, as_json: bool) -> None:
         print(json.dumps([_as_json(trusted) for trusted in files], indent=2))
         return
     for trusted in files:
-        print(f"{escaped(trusted.trusted_at)}  {_state(trusted):<9}  {escaped(trusted.location)}")
+        print(f"{escape_line(trusted.trusted_at)}  {_state(trusted):<9}  {escape_line(trusted.location)}")
 
 
 def _as_json(trusted: TrustedFile) -> dict[str, object]:

@@ -34,7 +34,7 @@ _asker: Asker | None = None
 
 @contextmanager
 def ask_through(asker: Asker) -> Iterator[None]:
-    """Let `typed` ask through `asker` in this context, while a screen controls the terminal."""
+    """Let `ask_for_line` ask through `asker` in this context, while a screen controls the terminal."""
     global _asker  # noqa: PLW0603 - there is one terminal
     previous, _asker = _asker, asker
     try:
@@ -43,14 +43,14 @@ def ask_through(asker: Asker) -> Iterator[None]:
         _asker = previous
 
 
-def is_there() -> bool:
+def can_ask_user() -> bool:
     """Return True if a user can see a question and answer it."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def can_wait_for_enter() -> bool:
     """Return True if Enter can be read during other work. If output goes to a pipe, a pager may read the keys."""
-    if sys.platform == "win32" or not is_there():
+    if sys.platform == "win32" or not can_ask_user():
         return False
     return not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
 
@@ -67,7 +67,7 @@ async def wait_for_enter(hint: str) -> None:
     os.read(keyboard, MAX_TYPED)
 
 
-async def typed(question: str, *, hidden: bool = False) -> str:
+async def ask_for_line(question: str, *, hidden: bool = False) -> str:
     """Return the line that is typed after a question; keys pressed before the question was shown are discarded.
 
     Args:

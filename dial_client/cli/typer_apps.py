@@ -17,14 +17,14 @@ from dial_client.cli.options import Options
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
-talk = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+chat_app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 """The chat, which runs without a command name."""
-more = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+command_app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 """The commands other than the chat."""
 
 
-@more.callback()
-def _more() -> None:
+@command_app.callback()
+def _command_app() -> None:
     """The commands other than the chat."""
 
 
@@ -38,7 +38,7 @@ def group_app(name: str) -> typer.Typer:
     """Return the application of a group, for the modules that register its commands."""
     if name not in _groups:
         _groups[name] = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-        more.add_typer(_groups[name], name=name, help=GROUPS[name][1], context_settings=SETTINGS)
+        command_app.add_typer(_groups[name], name=name, help=GROUPS[name][1], context_settings=SETTINGS)
     return _groups[name]
 
 
@@ -50,7 +50,7 @@ def load_groups() -> None:
 
 def command_names() -> set[str]:
     """Return the names of the commands and groups other than the chat, without building or importing them."""
-    return {*_names(more), *GROUPS}
+    return {*_names(command_app), *GROUPS}
 
 
 def group_commands(name: str) -> set[str]:
@@ -85,7 +85,7 @@ def select_command(app: typer.Typer, path: Sequence[str]) -> typer.Typer:
 @cache
 def build_chat() -> Any:
     """Return the command of the chat, built once: its options are needed to find the prompt, and then to run."""
-    return get_command(talk)
+    return get_command(chat_app)
 
 
 def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Options) -> None:

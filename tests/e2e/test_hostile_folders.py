@@ -24,7 +24,7 @@ from tests.support.pseudo_terminal import plain, run_in_terminal
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
 
 typer_apps.load_groups()
-GROUP = typer.main.get_command(typer_apps.more)
+GROUP = typer.main.get_command(typer_apps.command_app)
 assert isinstance(GROUP, TyperGroup)
 PROGRAM: dict[str, Any] = dict(all_commands(GROUP))
 """All commands of the program except the chat; commands of a group have both names."""
@@ -51,7 +51,7 @@ RUNS: list[list[str]] = [
 
 def reads_a_configuration(words: list[str]) -> bool:
     named, _ = split_command(words)
-    command = PROGRAM.get(named or "") or typer.main.get_command(typer_apps.talk)
+    command = PROGRAM.get(named or "") or typer.main.get_command(typer_apps.chat_app)
     return any(parameter.name == "config" for parameter in command.params)
 
 
@@ -76,7 +76,7 @@ def test_the_list_of_commands_is_read_from_the_program() -> None:
 
 @pytest.mark.parametrize("name", [*PROGRAM, ""])
 def test_every_command_that_reads_a_configuration_has_the_option_to_trust_it(name: str) -> None:
-    command = PROGRAM[name] if name else typer.main.get_command(typer_apps.talk)
+    command = PROGRAM[name] if name else typer.main.get_command(typer_apps.chat_app)
     options = {parameter.name for parameter in command.params}
     assert ("trust" in options) == ("config" in options)
 

@@ -14,7 +14,7 @@ import pytest
 from dial_client.cli import process_runner
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
 from dial_client.cli.chat_commands.command_registry import command_arguments, run_command
-from dial_client.cli.client_start import opened
+from dial_client.cli.client_start import open_client
 from dial_client.cli.options import AuditMode, Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient
@@ -298,7 +298,7 @@ async def test_the_configuration_is_read_again_and_unchanged_servers_keep_runnin
 
 async def test_the_context_window_of_a_profile_is_that_of_the_client() -> None:
     settings = Settings(models={"small": ModelSettings("small", context_window=9_000)})
-    async with opened(Options(model="small", audit=AuditMode.OFF), settings, ScriptedProvider([]), None) as dial:
+    async with open_client(Options(model="small", audit=AuditMode.OFF), settings, ScriptedProvider([]), None) as dial:
         assert dial.model.window.tokens == 9_000
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli.bootstrap import provider_of
-from dial_client.cli.client_start import opened
+from dial_client.cli.bootstrap import open_model
+from dial_client.cli.client_start import open_client
 from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
@@ -183,7 +183,7 @@ async def test_conversations_can_use_the_profiles_of_the_configuration(store: Co
         model_endpoint([Say("The other one.")]) as override,
     ):
         options, settings = Options(base_url=override.url), read_settings(main.url, spare.url)
-        async with opened(options, settings, provider_of(options, settings), None) as dial:
+        async with open_client(options, settings, open_model(options, settings), None) as dial:
             manager = ConversationManager(dial, store)
             made = await manager.create()
             texts = []

@@ -13,7 +13,7 @@ from dial_client.cli import commands as registered  # noqa: F401 - the import re
 from dial_client.cli.command_help import EXAMPLES, chat_help, option_groups
 from dial_client.cli.manual_page import manual_page
 from dial_client.cli.plain_values import build_command
-from dial_client.cli.typer_apps import SETTINGS, command_names, group_commands, load_groups, more, talk
+from dial_client.cli.typer_apps import SETTINGS, chat_app, command_app, command_names, group_commands, load_groups
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,14 +21,14 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def group() -> TyperGroup:
     load_groups()
-    group = get_command(more)
+    group = get_command(command_app)
     assert isinstance(group, TyperGroup)
     return group
 
 
 @pytest.fixture(scope="module")
 def chat() -> Any:
-    return get_command(talk)
+    return get_command(chat_app)
 
 
 def test_help_is_short_and_has_every_option_every_command_and_three_examples(chat: Any, group: TyperGroup) -> None:

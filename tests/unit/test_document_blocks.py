@@ -24,7 +24,7 @@ from dial_client import testing
 from dial_client.cli import commands as registered  # noqa: F401 - the import registers the commands
 from dial_client.cli.configuration_report import read_schema
 from dial_client.cli.manual_page import all_commands
-from dial_client.cli.typer_apps import command_names, load_groups, more, talk
+from dial_client.cli.typer_apps import chat_app, command_app, command_names, load_groups
 from dial_client.settings.jsonc import read
 
 pytestmark = pytest.mark.once
@@ -101,9 +101,9 @@ def test_names_that_do_not_exist_are_found() -> None:
 def find_commands() -> dict[str, Any]:
     """Return the commands of the program by their full names; the chat command has an empty name."""
     load_groups()
-    group = get_command(more)
+    group = get_command(command_app)
     assert isinstance(group, TyperGroup)
-    return {"": get_command(talk), **dict(all_commands(group))}
+    return {"": get_command(chat_app), **dict(all_commands(group))}
 
 
 def find_errors(line: str) -> str:

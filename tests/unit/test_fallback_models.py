@@ -25,7 +25,7 @@ from dial_client import (
     TextChunk,
     Usage,
 )
-from dial_client.cli.bootstrap import provider_of
+from dial_client.cli.bootstrap import open_model
 from dial_client.cli.configuration_reload import apply_configuration, compare
 from dial_client.cli.options import Options
 from dial_client.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
@@ -174,8 +174,8 @@ async def test_a_configuration_names_the_fallback_models_of_its_default_model(tm
     assert not isinstance(DialClient.from_config(path, "b").model.provider, FallbackProvider)
     assert not isinstance(DialClient.from_config(path, fallback_models=()).model.provider, FallbackProvider)
     settings = configuration.load(path)
-    assert isinstance(provider_of(Options(), settings), FallbackProvider)
-    assert not isinstance(provider_of(Options(model="b"), settings), FallbackProvider)
+    assert isinstance(open_model(Options(), settings), FallbackProvider)
+    assert not isinstance(open_model(Options(model="b"), settings), FallbackProvider)
 
 
 async def test_a_changed_fallback_model_counts_as_a_changed_model() -> None:

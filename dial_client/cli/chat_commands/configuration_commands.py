@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dial_client.cli.bootstrap import settings_of
+from dial_client.cli.bootstrap import read_settings
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.cli.chat_commands.server_commands import describe_status
 from dial_client.cli.configuration_reload import apply_configuration
@@ -13,7 +13,7 @@ from dial_client.text.safe_text import one_line, safe
 
 async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
     """Reload the configuration: changed servers are restarted, unchanged servers keep running."""
-    settings = await settings_of(session.options)
+    settings = await read_settings(session.options)
     if not settings.sources and not session.settings.sources:
         raise ConfigError("there is no configuration file to reload")
 

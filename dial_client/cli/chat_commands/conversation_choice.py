@@ -62,7 +62,7 @@ async def resolve(text: str, manager: ConversationManager, screen: CommandScreen
             raise ConversationNotFound(text, f"there is no conversation {one_line(text, 60)!r} ({_HINT})")
         if len(found) == 1:
             return found[0]
-    if not tty.is_there():
+    if not tty.can_ask_user():
         problem = f"{one_line(text, 60)!r} matches several conversations" if text else "which conversation?"
         raise ConfigError(problem, hint=f"give more of its id; {_HINT}")
     search = partial(_search, manager)

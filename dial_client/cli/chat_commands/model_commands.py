@@ -8,7 +8,7 @@ from dataclasses import replace
 from anyio import to_thread
 
 from dial_client.cli import tty
-from dial_client.cli.bootstrap import provider_of
+from dial_client.cli.bootstrap import open_model
 from dial_client.cli.chat_commands.chat_session import COMPACT_AT, MODEL_SETTINGS, ChatSession
 from dial_client.cli.chat_commands.choice import Choice
 from dial_client.cli.chat_commands.pick import pick
@@ -32,7 +32,7 @@ _KEYS = {
 
 async def show_or_switch(session: ChatSession, arguments: str) -> None:
     """Show the model, or switch to another model from the next question on; without a name, let the user choose."""
-    if not arguments and tty.is_there():
+    if not arguments and tty.can_ask_user():
         session.print(describe_model(session))
         arguments = await _choose(session) or ""
         if not arguments:
@@ -40,7 +40,7 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
     if arguments:
         profile = session.settings.models.get(arguments)
         options = replace(session.options, model=arguments, base_url=None)
-        provider = provider_of(options, session.settings)
+        provider = open_model(options, session.settings)
         chosen = session.options.tool_format or (profile.tool_format if profile is not None else None)
         session.dial.model.switch(provider, tool_format=chosen)
         set_profiles(session.dial, options, session.settings)

@@ -16,7 +16,7 @@ from typer.main import get_command
 from dial_client.cli.command_help import describe_option
 from dial_client.cli.command_line import named_command
 from dial_client.cli.completion.known_names import KnownNames
-from dial_client.cli.typer_apps import group_commands, load_groups, more, talk
+from dial_client.cli.typer_apps import chat_app, command_app, group_commands, load_groups
 from dial_client.text.safe_text import one_line
 
 Candidates = Mapping[str, str]
@@ -71,8 +71,8 @@ def _options(command: str | None) -> dict[str, Any]:
 
 def _parameters(command: str | None) -> Sequence[Any]:
     if command is None:
-        return get_command(talk).params
-    found: Any = get_command(more)
+        return get_command(chat_app).params
+    found: Any = get_command(command_app)
     for word in command.split():
         found = found.commands[word]
     return [parameter for parameter in found.params if isinstance(parameter, TyperArgument | TyperOption)]
@@ -129,7 +129,7 @@ def _listed_in(text: str) -> Candidates:
 
 def _commands(name: str | None = None) -> Candidates:
     load_groups()
-    group = get_command(more)
+    group = get_command(command_app)
     assert isinstance(group, TyperGroup)
     if name is not None:
         group = group.commands[name]

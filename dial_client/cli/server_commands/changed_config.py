@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli.config_summary import escaped, rendered, rows
+from dial_client.cli.config_summary import build_rows, escape_line, render_rows
 from dial_client.cli.options import ExitCode
 from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.cli.trust_prompt import changes_since, terminal_width, trust_now
-from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration, server_edits
 from dial_client.settings.config_locations import FILE_NAME, is_user_config, real_location, user_config_path
@@ -78,7 +78,7 @@ async def remove_server(name: str, choice: ConfigChoice) -> int:
         ConfigError: There is no such server, or the file cannot be written.
     """
     change_config(
-        find_holder(name, choice), lambda text: server_edits.remove_server(text, name), f"removed {escaped(name)}"
+        find_holder(name, choice), lambda text: server_edits.remove_server(text, name), f"removed {escape_line(name)}"
     )
     return ExitCode.ANSWERED
 
@@ -92,7 +92,7 @@ async def switch_server(name: str, choice: ConfigChoice, *, is_enabled: bool) ->
     change_config(
         find_holder(name, choice),
         lambda text: server_edits.set_enabled(text, name, is_enabled=is_enabled),
-        f"{'enabled' if is_enabled else 'disabled'} {escaped(name)}",
+        f"{'enabled' if is_enabled else 'disabled'} {escape_line(name)}",
     )
     return ExitCode.ANSWERED
 
@@ -111,13 +111,13 @@ def change_config(before: ConfigText, edit: Callable[[str], str], summary: str) 
         ConfigError: The changed text is not a valid configuration, or it cannot be written.
     """
     text = edit(before.text)
-    shown = escaped(str(before.path.absolute()))
+    shown = escape_line(str(before.path.absolute()))
     if text == before.text:
         print(f"{summary} already: {shown} is not changed")
         return
     is_renewed = before.is_new or is_file_trusted(before.path)
     backup = write_text(before, text)
-    print(f"{summary} in {shown}" + (", a new file" if backup is None else f" (backup: {escaped(backup.name)})"))
+    print(f"{summary} in {shown}" + (", a new file" if backup is None else f" (backup: {escape_line(backup.name)})"))
     renew_trust(before.path, was_trusted=is_renewed)
 
 
@@ -128,13 +128,17 @@ def renew_trust(path: Path, *, was_trusted: bool) -> None:
     if was_trusted:
         trust_now(read_found(path), EnvFiles())
     elif path.name == FILE_NAME:
-        print(f"You have not trusted this file: read it, then run `dial-chat trust {escaped(str(path))}`.")
+        print(f"You have not trusted this file: read it, then run `dial-chat trust {escape_line(str(path))}`.")
 
 
 def show_entries(entries: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """Print what the servers would do, as the trust prompt does."""
     text = set_value("{}", ["mcpServers"], {name: dict(entry) for name, entry in entries.items()})
-    print(rendered(rows(configuration.outline(text), EnvFiles(), path.parent.absolute()), terminal_width(sys.stdout)))
+    print(
+        render_rows(
+            build_rows(configuration.outline(text), EnvFiles(), path.parent.absolute()), terminal_width(sys.stdout)
+        )
+    )
 
 
 async def ask_to_add(entries: Mapping[str, Mapping[str, Any]], path: Path) -> bool:
@@ -143,11 +147,11 @@ async def ask_to_add(entries: Mapping[str, Mapping[str, Any]], path: Path) -> bo
     Raises:
         ConfigError: There is no terminal to ask at.
     """
-    if not is_there():
+    if not can_ask_user():
         raise ConfigError("there is no terminal to ask at", "--yes adds what is shown without a question")
-    what = escaped(next(iter(entries))) if len(entries) == 1 else f"these {len(entries)} servers"
+    what = escape_line(next(iter(entries))) if len(entries) == 1 else f"these {len(entries)} servers"
     try:
-        answer = await typed(f"Add {what} to {escaped(str(path))}? [y]es, [n]o: ")
+        answer = await ask_for_line(f"Add {what} to {escape_line(str(path))}? [y]es, [n]o: ")
     except Unanswered:
         return False
     return answer.lower() in ("y", "yes")

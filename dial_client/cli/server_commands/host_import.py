@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dial_client.cli.bootstrap import warn
-from dial_client.cli.config_summary import escaped
+from dial_client.cli.config_summary import escape_line
 from dial_client.cli.options import ExitCode
 from dial_client.cli.server_commands.changed_config import ask_to_add, change_config, find_file, show_entries
 from dial_client.cli.server_commands.server_addition import find_entry_warnings
@@ -112,15 +112,15 @@ def _choose(
     chosen: dict[str, HostServer] = {}
     sentences = []
     for servers in found:
-        sentences.append(f"{escaped(servers.title)}:")
+        sentences.append(f"{escape_line(servers.title)}:")
         for server in servers.servers:
             if names and server.name not in names:
                 continue
             state = _state(server, chosen, () if replace else taken)
             if state == "import":
                 chosen[server.name] = server
-            sentences.append(f"  {escaped(server.name)}: {state}")
-            sentences += [f"    {escaped(loss)}" for loss in server.losses]
+            sentences.append(f"  {escape_line(server.name)}: {state}")
+            sentences += [f"    {escape_line(loss)}" for loss in server.losses]
     return list(chosen.values()), sentences
 
 

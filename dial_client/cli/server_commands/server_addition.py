@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dial_client.cli.bootstrap import warn
-from dial_client.cli.config_summary import escaped
+from dial_client.cli.config_summary import escape_line
 from dial_client.cli.options import ExitCode
 from dial_client.cli.server_commands.changed_config import change_config, find_file
 from dial_client.cli.server_commands.server_group import ConfigChoice
@@ -71,11 +71,11 @@ def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, re
     change_config(
         before,
         lambda text: server_edits.add_server(text, name, entry, replace=replace),
-        f"added {escaped(name)}",
+        f"added {escape_line(name)}",
     )
     for warning in find_entry_warnings(entry):
         warn(warning)
-    print(f"Try: dial-chat servers test {escaped(name)}")
+    print(f"Try: dial-chat servers test {escape_line(name)}")
 
 
 def entry_of(new: NewServer) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from dial_client.cli import elicitation_prompt
-from dial_client.cli.bootstrap import settings_of
-from dial_client.cli.client_start import opened
+from dial_client.cli.bootstrap import read_settings
+from dial_client.cli.client_start import open_client
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import format_result
@@ -70,12 +70,12 @@ async def check_server(options: Options, name: str, *, with_call: bool, as_json:
     Raises:
         ConfigError: There is no such server, or it is disabled.
     """
-    settings = await settings_of(options, only_server=name)
+    settings = await read_settings(options, only_server=name)
     server = _find(settings.servers, name)
     single_server = replace(settings, servers={name: replace(server, lazy=False, required=False)})
     callbacks = elicitation_prompt.callbacks(options, TerminalSink())
     began = perf_counter()
-    async with opened(replace(options, yes=True), single_server, None, None, callbacks) as dial:
+    async with open_client(replace(options, yes=True), single_server, None, None, callbacks) as dial:
         await dial.ready()
         check = ServerCheck(dial.servers[name], {"start": perf_counter() - began}, dial.tools)
         if check.status.state is ServerState.READY:

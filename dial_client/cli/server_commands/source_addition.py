@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli.bootstrap import warn
-from dial_client.cli.config_summary import escaped
+from dial_client.cli.config_summary import escape_line
 from dial_client.cli.options import ExitCode
 from dial_client.cli.server_commands.changed_config import ask_to_add, find_file, show_entries
 from dial_client.cli.server_commands.registry_client import fetch_server, is_registry_name
 from dial_client.cli.server_commands.server_addition import write_entry
 from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.cli.server_proposals import is_installed
-from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.errors import ConfigError
 from dial_client.settings import jsonc, server_edits
 from dial_client.settings.config_writer import check_text, read_text
@@ -77,7 +77,7 @@ async def add_source(
     before = read_text(path)
     check_text(server_edits.add_server(before.text, entry_name, server.entry, replace=replace), before)
     for note in server.notes:
-        print(escaped(note))
+        print(escape_line(note))
     show_entries({entry_name: server.entry}, path)
     if not is_agreed and not await ask_to_add({entry_name: server.entry}, path):
         return ExitCode.USAGE
@@ -134,10 +134,10 @@ async def _read_bundle(path: Path, values: Sequence[str], *, is_agreed: bool) ->
         option_values[key] = (
             value if earlier is None else [*(earlier if isinstance(earlier, list) else [earlier]), value]
         )
-    if not is_agreed and is_there():
+    if not is_agreed and can_ask_user():
         for option in bundles.missing_options(bundle, option_values):
             try:
-                option_values[option.key] = await typed(f"{escaped(option.title)}: ")
+                option_values[option.key] = await ask_for_line(f"{escape_line(option.title)}: ")
             except Unanswered:
                 raise ConfigError(f"the bundle needs {option.key}", f"--set {option.key}=VALUE") from None
     folder = bundles.bundle_folder(bundle, Path(user_data_dir("dial-client"), "bundles"))
