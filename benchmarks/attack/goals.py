@@ -14,7 +14,7 @@ Call = tuple[str, dict[str, Any]]
 
 
 def difference(calls: Sequence[Call], excluded: Sequence[Call]) -> list[Call]:
-    """Return the calls that are not in `others`; equal calls are counted."""
+    """Return the calls that are not in `excluded`; equal calls are counted."""
     unmatched, remaining = list(excluded), []
     for call in calls:
         if call in unmatched:

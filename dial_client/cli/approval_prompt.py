@@ -75,8 +75,8 @@ def explain(answers: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(same)}: {meaning}" for meaning, same in keys.items()) + '. Enter alone is "no".'
 
 
-class Again(Enum):
-    """An answer that decides nothing: the prompt is shown again."""
+class PromptAction(Enum):
+    """An answer that is no decision: view everything, edit the arguments, end the turn; or an unknown answer."""
 
     VIEW = "view"
     EDIT = "edit"
@@ -84,24 +84,24 @@ class Again(Enum):
     UNKNOWN = "unknown"
 
 
-_AGAIN = {"v": Again.VIEW, "e": Again.EDIT, "q": Again.QUIT}
+_ACTIONS = {"v": PromptAction.VIEW, "e": PromptAction.EDIT, "q": PromptAction.QUIT}
 
 
-def parse_answer(typed: str) -> Approval | Again:
+def parse_answer(typed: str) -> Approval | PromptAction:
     """Return the decision for a typed answer. An empty answer denies the call, and so does "no" with a reason."""
     key = _WORDS.get(typed.lower(), typed.lower())
     if key in _ALLOWED:
         return Approval(_ALLOWED[key])
-    if again := _AGAIN.get(key):
-        return again
+    if action := _ACTIONS.get(key):
+        return action
     if not key:
         return Approval(Decision.DENY, _NO)
     if denied := _DENIED.fullmatch(typed):
         return Approval(Decision.DENY, denied["reason"].strip().rstrip(".") or _NO)
-    return Again.UNKNOWN
+    return PromptAction.UNKNOWN
 
 
-def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]:
+def build_question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]:
     """Return the lines of the question before its last line, and the last line, after which the answer is typed."""
     named, asker = _names(tool, server, columns)
     if tool.tool == SAMPLING:
@@ -110,7 +110,12 @@ def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]
 
 
 def question_for_all(tools: Mapping[int, ToolSpec], columns: int) -> tuple[list[str], str]:
-    """Return the question about several calls, as `question` does. `tools` maps the number of each call to its tool."""
+    """Return the question about several calls, as `build_question` does.
+
+    Args:
+        tools: The tool of each call, by the number of the call.
+        columns: The width of the terminal.
+    """
     names = [f"{at} {_fitting(tool.tool, 30)} of {_fitting(tool.server, 20)}" for at, tool in tools.items()]
     for most in range(len(names), 0, -1):
         more = f", and {len(names) - most} more" if len(names) > most else ""
@@ -120,14 +125,14 @@ def question_for_all(tools: Mapping[int, ToolSpec], columns: int) -> tuple[list[
     return _with_keys(last, KEYS_FOR_ALL, columns)
 
 
-def without_keys(last: str) -> str:
+def remove_keys(last: str) -> str:
     """Return the last line of a question without the keys that answer it."""
     for keys in (KEYS, KEYS_FOR_SAMPLING, KEYS_FOR_ALL):
         last = last.removesuffix(f"{keys}: ")
     return last
 
 
-def numbered(lines: Iterable[str], number: int) -> Iterator[str]:
+def add_call_number(lines: Iterable[str], number: int) -> Iterator[str]:
     """Yield the lines about one of several calls; the first line begins with the number of the call."""
     yield from (f"{number}  {line}" if at == 0 else line for at, line in enumerate(lines))
 
@@ -142,7 +147,7 @@ def _with_keys(last: str, keys: str, columns: int) -> tuple[list[str], str]:
     return lines, f"{last} "
 
 
-def lines_of(
+def describe_request(
     call: ToolCallRequest,
     tool: ToolSpec,
     context: ApprovalContext,
@@ -165,16 +170,16 @@ def lines_of(
     most = None if whole else MAX_LINES
     if context.change:
         yield f"{asker} has changed {named} since it was approved:"
-        yield from barred(visible(context.change).splitlines(), columns, None)
+        yield from add_bars(visible(context.change).splitlines(), columns, None)
     if tool.tool == SAMPLING:
         yield f"{asker} wants to use your model"
     else:
         yield f"{asker} wants to run {named}"
         for short, name in ((named, tool.tool), (asker, context.server)):
             if short != (whole_name := quote_name(name, MAX_WHOLE_NAME)):
-                yield from barred([f"full name: {whole_name}"], columns, None)
+                yield from add_bars([f"full name: {whole_name}"], columns, None)
         for claim in describe_claims(tool):
-            yield from barred(claim.splitlines(), columns, most)
+            yield from add_bars(claim.splitlines(), columns, most)
     if context.why_asked:
         yield from _wrapped("  ", [f"reason for asking: {' '.join(visible(context.why_asked).split())}"], columns)
     yield from _arguments(call, columns, whole=whole, changes=changes)
@@ -194,14 +199,14 @@ def _arguments(call: ToolCallRequest, columns: int, *, whole: bool, changes: Seq
         if name in diffs:
             yield from _diff(diffs[name], columns, None if whole else MAX_DIFF)
         if name not in hidden and (whole or name not in diffs):
-            yield from barred(format_argument(str(name), value), columns, each)
+            yield from add_bars(format_argument(str(name), value), columns, each)
     if not whole and len(items) > MAX_ARGUMENTS:
         yield f"… and {len(items) - MAX_ARGUMENTS:,} more arguments: [v]iew all"
 
 
 def _diff(change: FileChange, columns: int, most: int | None) -> Iterator[str]:
-    yield from barred([f"{visible(change.argument)}: ({change.title})"], columns, None)
-    yield from barred([line[1:] for line in change.lines], columns, most, [line[0] for line in change.lines])
+    yield from add_bars([f"{visible(change.argument)}: ({change.title})"], columns, None)
+    yield from add_bars([line[1:] for line in change.lines], columns, most, [line[0] for line in change.lines])
     if change.unchanged and most is not None:
         yield f"  … {change.unchanged:,} unchanged {'line' if change.unchanged == 1 else 'lines'}: [v]iew all"
 
@@ -227,7 +232,7 @@ def width() -> int:
     return max(20, shutil.get_terminal_size().columns)
 
 
-def barred(lines: Iterable[str], columns: int, most: int | None, marks: Sequence[str] | None = None) -> Iterator[str]:
+def add_bars(lines: Iterable[str], columns: int, most: int | None, marks: Sequence[str] | None = None) -> Iterator[str]:
     """Yield lines of a server, a model or a file, each after a bar. If lines are left out, a last line counts them.
 
     Args:
@@ -253,7 +258,7 @@ def barred(lines: Iterable[str], columns: int, most: int | None, marks: Sequence
             shown += 1
 
 
-def _with_marks_written(line: str) -> str:
+def _escape_marks(line: str) -> str:
     """Return a line in which no letter carries more than `MAX_MARKS` combining marks; further marks are escaped."""
     if line.isascii():
         return line
@@ -270,7 +275,7 @@ def _wrapped(indent: str, lines: Iterable[str], columns: int) -> Iterator[str]:
 
 def _pieces(line: str, columns: int) -> Iterator[tuple[str, int]]:
     """Yield a line in pieces no wider than `columns`, each with the number of characters after it."""
-    line = _with_marks_written(line.expandtabs(4))
+    line = _escape_marks(line.expandtabs(4))
     start = used = space = 0
     for at, char in enumerate(line):
         cells = cell_width(char)

@@ -9,7 +9,7 @@ from typing import Any
 from dial_client.callbacks.approval_request import quote_name
 from dial_client.callbacks.elicitation_form import Form, FormField
 from dial_client.callbacks.server_callbacks import Callbacks, Elicit, Elicitation, ElicitationAction, ElicitationAnswer
-from dial_client.cli.approval_prompt import BAR, barred, width
+from dial_client.cli.approval_prompt import BAR, add_bars, width
 from dial_client.cli.bootstrap import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
@@ -22,7 +22,7 @@ MAX_LABEL = 300
 MAX_TITLE = 60
 """The maximum characters of a name: a longer name could wrap, and imitate a line of the program."""
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
-_YES = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
+_BOOLEANS = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
 
 
 def callbacks(options: Options, sink: TurnSink) -> Callbacks:
@@ -136,7 +136,7 @@ def _label(field: FormField, content: Mapping[str, Any], *, hidden: bool) -> str
 def _parsed_value(field: FormField, text: str) -> Any:
     """Convert a typed text to the type of the field; a choice may be typed as its number."""
     if field.kind == "boolean":
-        return _YES.get(text.lower(), text)
+        return _BOOLEANS.get(text.lower(), text)
     if not field.choices:
         return text if field.kind != "array" else [part.strip() for part in text.split(",")]
     known = {str(at): choice.value for at, choice in enumerate(field.choices, 1)}
@@ -177,7 +177,7 @@ def _asker(question: Elicitation) -> str:
 
 
 def _say_foreign(lines: Iterable[str]) -> None:
-    for line in barred(lines, width(), None):
+    for line in add_bars(lines, width(), None):
         _say(line)
 
 

@@ -35,7 +35,7 @@ _CODES = {Effect.ALLOW: ExitCode.ANSWERED, Effect.DENY: ExitCode.DENIED, Effect.
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ApprovalState:
     """The rules of a configuration, and the tools that its servers had at the last run."""
 
     settings: Settings
@@ -47,18 +47,18 @@ class _Known:
         return {name: entry for name, entry in self.settings.servers.items() if entry.enabled}
 
 
-async def _known(options: Options) -> _Known:
+async def _read_approval_state(options: Options) -> _ApprovalState:
     settings = await read_settings(options)
     approved = {name: entry.auto_approve for name, entry in settings.servers.items()}
     rules = PolicyRules(options.allow, options.deny, approved, policy_of(options, settings))
     cache = open_cache(True, CACHE)  # noqa: FBT003 - the user's own
     enabled = {name: entry for name, entry in settings.servers.items() if entry.enabled}
-    return _Known(settings, rules, {name: ServerCache(entry, cache).tools() for name, entry in enabled.items()})
+    return _ApprovalState(settings, rules, {name: ServerCache(entry, cache).tools() for name, entry in enabled.items()})
 
 
 async def list_rules(options: Options, *, as_json: bool) -> int:
     """Print all rules in order, other sources of approval, and warnings about patterns that match nothing."""
-    known = await _known(options)
+    known = await _read_approval_state(options)
     names = {name: None if tools is None else tuple(tool.name for tool in tools) for name, tools in known.tools.items()}
     warnings = list(pattern_warnings.notes(known.rules, names, known.enabled, all_servers=True))
     if as_json:
@@ -103,7 +103,7 @@ async def test_call(options: Options, name: str, arguments: str, *, is_tainted: 
         ConfigError: The arguments are not a JSON object, or there is no such tool.
     """
     call_arguments = parse_arguments(arguments)
-    known = await _known(options)
+    known = await _read_approval_state(options)
     server, tool = _resolved(name, known)
     entry = known.settings.servers[server]
     found = next((spec for spec in known.tools.get(server) or () if spec.name == tool), None)
@@ -136,7 +136,7 @@ def _decision(call: ProposedCall, verdict: Verdict | None) -> tuple[Effect, str,
     return (Effect.ALLOW, f"grant {grant.id}", "") if grant else (Effect.ASK, "no rule", "nothing allows it")
 
 
-def _resolved(name: str, known: _Known) -> tuple[str, str]:
+def _resolved(name: str, known: _ApprovalState) -> tuple[str, str]:
     """Return server and tool of ``server/tool``, or of the name under which a tool was offered at the last run."""
     server, slash, tool = name.partition("/")
     if slash:

@@ -21,15 +21,15 @@ from dial_client.cli.approval_prompt import (
     ANSWERS_FOR_SAMPLING,
     BAR,
     REMOVED,
-    Again,
+    PromptAction,
+    add_call_number,
+    build_question,
+    describe_request,
     explain,
-    lines_of,
-    numbered,
     parse_answer,
-    question,
     question_for_all,
+    remove_keys,
     width,
-    without_keys,
 )
 from dial_client.cli.argument_editor import changed_arguments, edit_arguments, nothing_suspended
 from dial_client.cli.bootstrap import warn_once
@@ -177,20 +177,20 @@ class TerminalApprover:
             answer = parse_answer(text)
             if isinstance(answer, Approval):
                 return answer
-            if answer is Again.QUIT:
+            if answer is PromptAction.QUIT:
                 return _quit()
-            lines = self._describe_all(batch, whole=True) if answer is Again.VIEW else [explain(keys)]
+            lines = self._describe_all(batch, whole=True) if answer is PromptAction.VIEW else [explain(keys)]
 
     def _describe_all(self, batch: list[_Waiting], *, whole: bool) -> list[str]:
         return [
             line
             for waiting in batch
-            for line in numbered(self._describe(waiting, waiting.call, whole=whole), waiting.number)
+            for line in add_call_number(self._describe(waiting, waiting.call, whole=whole), waiting.number)
         ]
 
     def _describe(self, waiting: _Waiting, call: ToolCallRequest, *, whole: bool) -> Iterable[str]:
         changes = [*find_edits(waiting.call.arguments, call.arguments), *waiting.changes]
-        return lines_of(call, waiting.tool, waiting.context, width(), whole=whole, changes=changes)
+        return describe_request(call, waiting.tool, waiting.context, width(), whole=whole, changes=changes)
 
     async def _ask_alone(self, waiting: _Waiting) -> None:
         """Ask about one call until the answer is valid; a mistyped answer decides nothing."""
@@ -198,18 +198,18 @@ class TerminalApprover:
         keys = ANSWERS_FOR_SAMPLING if waiting.tool.tool == SAMPLING else ANSWERS
         lines = list(self._describe(waiting, call, whole=False))
         while waiting.answer is None:
-            question_lines, last = question(waiting.tool, waiting.context.server, width())
+            question_lines, last = build_question(waiting.tool, waiting.context.server, width())
             try:
                 answer = parse_answer(await self._read([*lines, *question_lines], last, keys))
                 lines = [explain(keys)]
                 match answer:
                     case Approval():
                         waiting.answer = replace(answer, arguments=changed_arguments(waiting.call, call))
-                    case Again.VIEW:
+                    case PromptAction.VIEW:
                         lines = list(self._describe(waiting, call, whole=True))
-                    case Again.QUIT:
+                    case PromptAction.QUIT:
                         waiting.answer = _quit()
-                    case Again.EDIT if "e" in keys:
+                    case PromptAction.EDIT if "e" in keys:
                         call = await self._edit(waiting, call)
                         lines = list(self._describe(waiting, call, whole=False))
             except Unanswered as how:
@@ -237,7 +237,7 @@ class TerminalApprover:
                 reason = await screen.ask_line("No, because (Enter for no reason):")
         if (answer := _DECISIONS.get(key)) is not None:
             because = f", because {one_line(reason, MAX_REASON)}" if reason else ""
-            rows = break_words(f"{without_keys(last)}{answer}{because}", width()).splitlines()
+            rows = break_words(f"{remove_keys(last)}{answer}{because}", width()).splitlines()
             screen.print("\n".join(style(row, theme.faint) for row in rows))
         return f"n, {reason}" if reason else key
 

@@ -18,7 +18,7 @@ from dial_client.client.argument_types import (
 )
 from dial_client.client.turn_settings import TurnSettings
 from dial_client.errors import ConfigError
-from dial_client.formats import handler_for
+from dial_client.formats import build_handler
 from dial_client.formats.format_selection import ActiveFormat
 from dial_client.middleware import MiddlewareChain
 from dial_client.model import Preparable, Provider, ToolFormat, ToolFormatHandler
@@ -346,9 +346,9 @@ def active_format(tool_format: ToolFormat | ToolFormatHandler | str, *, fenced_c
     if not isinstance(tool_format, str):
         return ActiveFormat(tool_format)
     if tool_format == "auto":
-        return ActiveFormat(handler_for(ToolFormat.NATIVE, fenced_calls=fenced_calls), automatic=True)
+        return ActiveFormat(build_handler(ToolFormat.NATIVE, fenced_calls=fenced_calls), automatic=True)
     try:
-        return ActiveFormat(handler_for(ToolFormat(tool_format), fenced_calls=fenced_calls))
+        return ActiveFormat(build_handler(ToolFormat(tool_format), fenced_calls=fenced_calls))
     except ValueError:
         hint = "one of native, react, xml, auto"
         raise ConfigError(f"unknown tool format {tool_format!r}", hint=hint) from None

@@ -7,10 +7,10 @@ from dial_client.formats.react import ReActFormatHandler
 from dial_client.formats.xml import XMLFormatHandler
 from dial_client.model import ToolFormat, ToolFormatHandler
 
-__all__ = ["NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler", "handler_for"]
+__all__ = ["NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler", "build_handler"]
 
 
-def handler_for(
+def build_handler(
     format: ToolFormat,  # noqa: A002 - the name of the handlers' attribute
     *,
     fenced_calls: bool = False,

@@ -48,15 +48,15 @@ from dial_client.local.argument_values import (
 from dial_client.local.call_score import CODE_THRESHOLD, LOOK_UP_THRESHOLD, DecisionScore
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.decision_step import DecisionStep, decision_request
-from dial_client.local.follow_up import find_follow_up, find_sums
+from dial_client.local.follow_up import build_expressions, find_follow_up
 from dial_client.local.missing_arguments import find_missing
 from dial_client.local.provenance import (
     converts_to_itself,
     is_code,
     is_description,
+    is_expression,
     is_made_up,
     is_no_address,
-    is_sum,
     occurs_in,
 )
 from dial_client.local.units import correct_conversion
@@ -118,7 +118,7 @@ class CallPolicy:
         if self.step is not None or self.call is not None:
             return ""
         if self._argument_question:
-            return fixed_replies.with_results(self._argument_question, self._good_results())
+            return fixed_replies.append_results(self._argument_question, self._good_results())
         if self._completed and (self._completed[-1].failed or self._completed[-1].denied):
             return self._failure_report()
         if self._is_unknown:
@@ -235,7 +235,7 @@ class CallPolicy:
         if next_tool in self._tools:
             tool = self._tools[next_tool]
             return DecisionStep(
-                (tool,), may_answer=False, values=find_sums(tool, self._question, self._completed[-1].result)
+                (tool,), may_answer=False, values=build_expressions(tool, self._question, self._completed[-1].result)
             )
         called, results = [entry.call.name for entry in good], [entry.result for entry in good]
         follow_up = find_follow_up(self._question, self._request.tools, called, results)
@@ -255,7 +255,7 @@ class CallPolicy:
         if call is None or tool is None or acts(tool) or self._completed or not self._is_in_question(call):
             return False
         values = call.arguments.values()
-        if any(is_code(value) or is_sum(value) for value in values):
+        if any(is_code(value) or is_expression(value) for value in values):
             return score.call >= CODE_THRESHOLD
         return score.call >= LOOK_UP_THRESHOLD and tool.name in self._near and not is_general(self._question)
 
@@ -312,7 +312,7 @@ class CallPolicy:
         if unknown and is_general(self._question) and not self._completed:
             return
         if unknown:
-            self._argument_question = fixed_replies.argument_missing(tool, unknown)
+            self._argument_question = fixed_replies.compose_missing_argument(tool, unknown)
         else:
             self.call = replace(call, arguments={**call.arguments, **fallbacks})
 
@@ -358,12 +358,12 @@ class CallPolicy:
         """Compose the reply after failed calls. It reports the first failure since the last good result."""
         last = first = self._completed[-1]
         if last.denied:
-            return fixed_replies.not_allowed(last.call.name, self._good_results())
+            return fixed_replies.compose_denied_call(last.call.name, self._good_results())
         for completed in reversed(self._completed):
             if not completed.failed:
                 break
             first = completed
-        return fixed_replies.call_failed(first.call.name, first.result, self._good_results())
+        return fixed_replies.compose_failed_call(first.call.name, first.result, self._good_results())
 
     def _good_results(self) -> list[str]:
         return [completed.result for completed in self._completed if not completed.failed]

@@ -33,7 +33,7 @@ _ARGUMENT = re.compile(r"I can use [\w.-]+ for that, but you have not said its "
 _PREFACE = re.compile(r"^(?:error executing tool [\w.-]+: |error: )+", re.IGNORECASE)
 
 
-def call_failed(name: str, error: str, found: Iterable[str] = ()) -> str:
+def compose_failed_call(name: str, error: str, found: Iterable[str] = ()) -> str:
     """Compose the reply after a failed call.
 
     Args:
@@ -42,21 +42,21 @@ def call_failed(name: str, error: str, found: Iterable[str] = ()) -> str:
         found: The results of other calls of the turn.
     """
     reason = _shortened(_PREFACE.sub("", error.strip()), MAX_ERROR_CHARS)
-    return with_results(f"{_FAILED}{name} failed. It says: {reason or 'nothing'}", found)
+    return append_results(f"{_FAILED}{name} failed. It says: {reason or 'nothing'}", found)
 
 
-def not_allowed(name: str, found: Iterable[str] = ()) -> str:
+def compose_denied_call(name: str, found: Iterable[str] = ()) -> str:
     """Compose the reply after a call that was not allowed."""
-    return with_results(f"{_NOT_ALLOWED}{name} was not allowed.", found)
+    return append_results(f"{_NOT_ALLOWED}{name} was not allowed.", found)
 
 
-def with_results(reply: str, found: Iterable[str]) -> str:
+def append_results(reply: str, found: Iterable[str]) -> str:
     """Return a reply, followed by the results of other calls of the turn."""
     results = "\n".join(_shortened(text.strip(), MAX_RESULT_CHARS) for text in found if text.strip())
     return f"{reply}\n\nWhat was found before that:\n{results}" if results else reply
 
 
-def argument_missing(tool: ToolSpec, names: Sequence[str]) -> str:
+def compose_missing_argument(tool: ToolSpec, names: Sequence[str]) -> str:
     """Compose a question to the user for arguments that do not occur in the conversation."""
     properties = tool.input_schema.get("properties", {})
     arguments = " and ".join(_described(name, properties.get(name)) for name in names)

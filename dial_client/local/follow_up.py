@@ -26,7 +26,7 @@ _ROOT = 7
 _NAMED = re.compile(r"([a-z]+):? ([A-Z][\w'-]*(?: [A-Z][\w'-]*){0,3})")
 """A detail of a result, followed by a name: ``manager: Jonas Brandt``, ``largest town Torsby``."""
 _CAPITALIZED = re.compile(r"(?<=\s)[A-Z]\w*")
-_SUMS = words("arithmetic expression")
+_EXPRESSION_WORDS = words("arithmetic expression")
 _ASKING = ASKING - words("read")
 
 
@@ -60,16 +60,16 @@ def find_follow_up(
     subject = subject.union(*(kind for kind in kinds(question) if kind.isdisjoint(known)))
     for tool in sorted(tools, key=acts):
         if tool.name not in called and _share_word(subject, _naming(tool)):
-            return FollowUp(tool, find_sums(tool, question, results[-1]) or values)
+            return FollowUp(tool, build_expressions(tool, question, results[-1]) or values)
     return None
 
 
-def find_sums(tool: ToolSpec, question: str, result: str) -> tuple[str, ...]:
+def build_expressions(tool: ToolSpec, question: str, result: str) -> tuple[str, ...]:
     """Return expressions of a number of the question and a number of the result; empty if the tool does not compute.
 
     The model chooses an expression, so that it cannot invent a number.
     """
-    if not words_of(tool) >= _SUMS:
+    if not words_of(tool) >= _EXPRESSION_WORDS:
         return ()
     pairs = product(NUMBER.findall(question)[:MAX_NUMBERS], NUMBER.findall(result)[:MAX_NUMBERS])
     orders = ((left, right) for a, b in pairs for left, right in ((a, b), (b, a)))

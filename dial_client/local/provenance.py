@@ -12,8 +12,8 @@ from dial_client.local.text_values import find_addresses, find_numbers, find_qua
 MAX_CONVERSATION_CHARS = 8_000
 """Characters of a conversation in which the correct spelling of a miscopied word is searched."""
 
-_SUM = re.compile(r"[\d\s.+*/()%^=-]+")
-_NO_SUM = re.compile(r"[\d\s.-]+")
+_EXPRESSION = re.compile(r"[\d\s.+*/()%^=-]+")
+_PLAIN_NUMBER = re.compile(r"[\d\s.-]+")
 _CODE = re.compile(r"[A-Z]{1,5}[- ]?\d{2,}|\d{4,}")
 _NUMBER_WORD = re.compile(
     r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|hundred|thousand|million"
@@ -42,7 +42,7 @@ def is_made_up(value: Any, schema: Any, conversation: str) -> bool:
         return False
     if isinstance(value, int | float):
         return abs(value) not in _USUAL | find_quantities(conversation)
-    if is_sum(value):
+    if is_expression(value):
         return not find_numbers(value) <= _USUAL | find_quantities(conversation)
     return False
 
@@ -92,9 +92,11 @@ def is_code(value: Any) -> bool:
     return _CODE.fullmatch(str(value).strip()) is not None and not isinstance(value, bool)
 
 
-def is_sum(value: Any) -> bool:
+def is_expression(value: Any) -> bool:
     """Return True if a text is an arithmetic expression."""
-    return isinstance(value, str) and _SUM.fullmatch(value) is not None and _NO_SUM.fullmatch(value) is None
+    return (
+        isinstance(value, str) and _EXPRESSION.fullmatch(value) is not None and _PLAIN_NUMBER.fullmatch(value) is None
+    )
 
 
 def has_strange_digits(value: Any, conversation: str) -> bool:
@@ -113,7 +115,7 @@ def occurs_in(value: Any, conversation: str) -> bool:
     if isinstance(value, bool):
         return True
     text = str(value).strip().lower()
-    if _SUM.fullmatch(text):
+    if _EXPRESSION.fullmatch(text):
         return find_numbers(text) <= _USUAL | find_quantities(conversation)
     if text in conversation.lower() or _WHOLE.match(text):
         return text.rstrip("/") in conversation.lower()

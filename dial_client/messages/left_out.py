@@ -9,7 +9,7 @@ from dial_client.text.safe_text import one_line
 
 
 def add_note(notes: list[str], omitted: str) -> None:
-    """Add the note that `what` is left out, unless the notes contain it already."""
+    """Add the note that `omitted` is left out, unless the notes contain it already."""
     note = f"left out: {omitted}"
     if note not in notes:
         notes.append(note)

@@ -22,9 +22,11 @@ log = get_logger(__name__)
 PAUSE = 60.0
 """Seconds for which a model that failed is asked only after the other models."""
 
-_REFUSED_REQUESTS = frozenset({400, 413, 422})
+_REQUEST_REFUSAL_STATUSES = frozenset({400, 413, 422})
 """HTTP statuses that refuse the request itself, which another model would receive unchanged."""
-_MENDED = frozenset({CONTEXT_LENGTH_EXCEEDED, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED})
+_ADAPTABLE_CODES = frozenset(
+    {CONTEXT_LENGTH_EXCEEDED, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED}
+)
 """Codes of errors after which the same model receives a changed request."""
 
 
@@ -123,7 +125,7 @@ class FallbackProvider:
 
 def can_fall_back(error: ProviderError) -> bool:
     """Return True if another model may be able to answer the unchanged request."""
-    return error.code not in _MENDED and error.status not in _REFUSED_REQUESTS
+    return error.code not in _ADAPTABLE_CODES and error.status not in _REQUEST_REFUSAL_STATUSES
 
 
 def _join(errors: Sequence[ProviderError]) -> ProviderError:

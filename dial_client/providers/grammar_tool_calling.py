@@ -75,7 +75,7 @@ class GrammarToolCallingProvider:
         Raises:
             ProviderError: One of the inner providers raised it.
         """
-        if _is_in_another_form(request):
+        if _needs_no_decision(request):
             async with aclosing(self._reporter.generate(request)) as deltas:
                 async for delta in deltas:
                     yield delta
@@ -183,7 +183,7 @@ class GrammarToolCallingProvider:
             await model.aclose()
 
 
-def _is_in_another_form(request: ModelRequest) -> bool:
+def _needs_no_decision(request: ModelRequest) -> bool:
     """Return True if the host uses a text tool format, or if there is no question to decide about."""
     if request.tools:
         return False

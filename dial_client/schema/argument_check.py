@@ -48,7 +48,7 @@ class ArgumentCheck:
                 if len(problems) == MAX_PROBLEMS:
                     break
         except ValueError as error:  # not JSON: a lone surrogate, or a key that is a number
-            problems.append(shorten_problem(f"they are not JSON: {error}"))
+            problems.append(shorten_problem(f"the values are not JSON: {error}"))
         return problems
 
 

@@ -325,8 +325,8 @@ def _remove_odd_names(top: dict[str, Any]) -> list[str]:
     required = set(top.get("required", ()))
     odd = [name for name in top["properties"] if not _PROPERTY_NAME.match(name)]
     if odd_required := [name for name in odd if name in required]:
-        raise Unsupported(f"providers do not take the name of its property {_shorten(odd_required[0], 100)!r}")
+        raise Unsupported(f"providers do not accept the name of its property {_shorten(odd_required[0], 100)!r}")
     for name in odd:
         del top["properties"][name]
     names = _shorten(", ".join(repr(name) for name in odd), MAX_HINT_CHARS)
-    return [f"Properties whose names providers do not take were left out: {names}"] if odd else []
+    return [f"Properties whose names providers do not accept were left out: {names}"] if odd else []

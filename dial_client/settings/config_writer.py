@@ -112,9 +112,9 @@ def check_text(text: str, original: ConfigText) -> None:
 def find_problem(text: str, path: Path) -> ConfigError | None:
     """Return the error of an invalid configuration, ignoring unset variables; None if it is valid."""
     problem: ConfigError | None = None
-    for value_of in _STAND_INS:
+    for value_of in _SAMPLE_VALUES:
         try:
-            configuration.parse(text, path=str(path), environ=_StandIns(value_of), read=lambda _: b"")
+            configuration.parse(text, path=str(path), environ=_SampleEnvironment(value_of), read=lambda _: b"")
         except ConfigError as error:
             problem = error
         else:
@@ -122,19 +122,19 @@ def find_problem(text: str, path: Path) -> ConfigError | None:
     return problem
 
 
-_STAND_IN_URL = "https://localhost"
+_SAMPLE_URL = "https://localhost"
 _URL_NAME = re.compile(r"(?i)url|uri|endpoint|address|base|server")
 _PART_NAME = re.compile(r"(?i)port|key|token|secret|password|name|user|id$|host|version")
-_STAND_INS: tuple[Callable[[str], str | None], ...] = (
+_SAMPLE_VALUES: tuple[Callable[[str], str | None], ...] = (
     lambda name: None,  # noqa: ARG005 - no value: enough if every variable has a default
     lambda name: "1",  # noqa: ARG005 - a port, a part of a host or of a path, a key
-    lambda name: _STAND_IN_URL if _URL_NAME.search(name) else "1",
-    lambda name: "1" if _PART_NAME.search(name) else _STAND_IN_URL,
+    lambda name: _SAMPLE_URL if _URL_NAME.search(name) else "1",
+    lambda name: "1" if _PART_NAME.search(name) else _SAMPLE_URL,
 )
 """Functions that return a sample value for a variable's name; they are tried in order."""
 
 
-class _StandIns(Mapping[str, str]):
+class _SampleEnvironment(Mapping[str, str]):
     """An environment with sample values for all variables, except for the home folder."""
 
     def __init__(self, value_of: Callable[[str], str | None]) -> None:

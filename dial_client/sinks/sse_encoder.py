@@ -162,7 +162,7 @@ def _describe_citations(turn: Turn) -> dict[str, Any]:
 def _error(error: Exception) -> dict[str, Any]:
     if not isinstance(error, DialError):
         log.warning("stream_broke", error=type(error).__name__)
-        return {"message": "something unexpected went wrong", "type": type(error).__name__}
+        return {"message": "the turn failed with an unexpected error: see the log", "type": type(error).__name__}
     fields: dict[str, Any] = {"message": str(error), "type": type(error).__name__}
     if isinstance(error, ProviderError):
         fields |= {"status": error.status, "code": error.code}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dial_client.stores.batcher import Batcher, BatchRequest
-from dial_client.stores.database import Database, held_expression
+from dial_client.stores.database import Database, build_lease_expression
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -71,7 +71,7 @@ async def _read_rows(connection: AsyncConnection, ids: Sequence[str]) -> dict[st
 
     conversations = text(
         "SELECT id, title, created_at, updated_at, turn, unfinished, message_count,"  # noqa: S608 - our own text
-        f" {held_expression(connection)} AS running FROM conversations WHERE id IN :ids"
+        f" {build_lease_expression(connection)} AS running FROM conversations WHERE id IN :ids"
     ).bindparams(bindparam("ids", expanding=True))
     messages = text(
         "SELECT conversation_id, position, message FROM messages WHERE conversation_id IN :ids"

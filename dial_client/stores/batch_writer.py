@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dial_client.errors import DialError
 from dial_client.stores.batcher import Batcher, BatchRequest
 from dial_client.stores.conversation_store import fold, to_sortable_time
-from dial_client.stores.database import LONGEST_HOLD, Database, clock_expression
+from dial_client.stores.database import MAX_LEASE_SECONDS, Database, clock_expression
 from dial_client.stores.row_values import to_count, to_seconds, to_text, to_time, to_title, to_turn
 from dial_client.stores.store_core import Change, RowChange, StoredConversation
 
@@ -121,7 +121,7 @@ async def _load(connection: AsyncConnection, ids: set[str]) -> dict[str, RowChan
     now = (await execute(connection, f"SELECT {clock}", {})).scalar_one()
     changes = {id_: RowChange(None, now) for id_ in ids}
     for id_, title, created, updated, count, entries, turn, lease_end, unfinished in rows:
-        held_until = to_seconds(lease_end) if to_seconds(lease_end) < now + LONGEST_HOLD else 0.0
+        held_until = to_seconds(lease_end) if to_seconds(lease_end) < now + MAX_LEASE_SECONDS else 0.0
         times = to_time(created), to_time(updated)
         counts = to_count(count) or 0, to_count(entries) or 0
         changes[id_].record = StoredConversation(

@@ -227,15 +227,15 @@ def _version(connection: Connection) -> int:
     return int(connection.execute(text("SELECT version FROM schema_version")).scalar_one())
 
 
-LONGEST_HOLD = 86_400.0
+MAX_LEASE_SECONDS = 86_400.0
 """The longest lease in seconds. A longer lease counts as expired, because another program must have written it."""
 
 
-def held_expression(connection: AsyncConnection) -> str:
+def build_lease_expression(connection: AsyncConnection) -> str:
     """Return the SQL expression that is true while a turn holds the conversation."""
     clock = clock_expression(connection)
     # SQLite sorts text after all numbers, and PostgreSQL sorts NaN after them: the upper bound excludes both.
-    return f"(turn <> '' AND held_until > {clock} AND held_until < {clock} + {LONGEST_HOLD})"
+    return f"(turn <> '' AND held_until > {clock} AND held_until < {clock} + {MAX_LEASE_SECONDS})"
 
 
 def clock_expression(connection: AsyncConnection) -> str:

@@ -59,7 +59,7 @@ def create_engine(where: str | Path, patience: float) -> AsyncEngine:
 
 
 _INSTALL = "pip install 'dial-client[postgres]'"
-_NOT_USABLE = "this is not a database that can be used"
+_NOT_USABLE = "the address of the database is not supported"
 _EXPECTED = 'for example "sqlite:////folder/file.db" or "postgresql://user@host/database"'
 
 
@@ -88,7 +88,9 @@ def _sqlite(url: URL, patience: float) -> AsyncEngine:
     from sqlalchemy.ext.asyncio import create_async_engine
 
     if url.database in (None, "", ":memory:"):
-        raise ConfigError("this database has no file", hint="a MemoryStore keeps conversations in memory")
+        raise ConfigError(
+            "the address of the database names no file", hint="a MemoryStore keeps conversations in memory"
+        )
     path = private_file(Path(url.database or ""))
     _switch_to_wal(path, patience)
     engine = create_async_engine(

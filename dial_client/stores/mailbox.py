@@ -45,9 +45,9 @@ class Envelope:
         try:
             value = json.loads(self.body)
         except RecursionError as error:
-            raise ValueError("this is nested too deeply") from error
+            raise ValueError("the message is nested too deeply") from error
         if not isinstance(value, dict):
-            raise ValueError("this is no JSON object")  # noqa: TRY004 - the text is wrong, and not its type
+            raise ValueError("the message is not a JSON object")  # noqa: TRY004 - the text is wrong, and not its type
         return value
 
 

@@ -23,7 +23,7 @@ from dial_client.stores.conversation_store import (
     parse_cursor,
     split_search,
 )
-from dial_client.stores.database import Database, held_expression
+from dial_client.stores.database import Database, build_lease_expression
 from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.migrations import extract_search_text
 from dial_client.stores.store_core import Change, StoreCore
@@ -116,7 +116,7 @@ class SQLStore(StoreCore):
 
         async def work(connection: AsyncConnection) -> Any:
             statement = (
-                f"SELECT turn, {held_expression(connection)}, message_count, title"  # noqa: S608 - our own text
+                f"SELECT turn, {build_lease_expression(connection)}, message_count, title"  # noqa: S608 - our own text
                 " FROM conversations WHERE id = :id"
             )
             return (await execute(connection, statement, {"id": _key(conversation_id)})).one_or_none()
@@ -134,7 +134,7 @@ class SQLStore(StoreCore):
         async def work(connection: AsyncConnection) -> Sequence[Any]:
             statement = (
                 "SELECT id, title, created_at, updated_at, message_count, entry_count,"  # noqa: S608 - our own text
-                f" {held_expression(connection)} AS running FROM conversations"
+                f" {build_lease_expression(connection)} AS running FROM conversations"
                 f" WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, id DESC LIMIT :limit"
             )
             return (await execute(connection, statement, {"limit": limit + 1, **values})).all()

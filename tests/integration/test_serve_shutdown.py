@@ -201,7 +201,7 @@ def test_the_option_no_token_accepts_requests_without_a_token(tmp_path: Path) ->
         (["--no-save", "--store", "x.db"], "--store cannot be combined with --no-save"),
         (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1"),
         (["--port", "70000"], "'--port'"),
-        (["--store", "mysql://x/y"], "not a database that can be used"),
+        (["--store", "mysql://x/y"], "the address of the database is not supported"),
     ],
 )
 def test_an_invalid_option_is_an_error_before_the_service_starts(

@@ -1,4 +1,4 @@
-"""What stands in for the world at the edges: a model, servers, and time."""
+"""Fakes of a model, of servers, and of the clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Step = Delta | Exception | Callable[[], Awaitable[object]]
 
 
 class Model:
-    """A provider that says what it is told to: for each request a list of deltas, errors to raise, things to await."""
+    """A provider with scripted replies: for each request a list of deltas, errors to raise, and functions to await."""
 
     info = ModelInfo("stand-in")
 
@@ -55,7 +55,7 @@ class Model:
             self.open_streams -= 1
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
 
 Behaviour = Callable[[str, Mapping[str, Any], OnCallProgress], Awaitable[CallToolResult]]
@@ -67,7 +67,7 @@ async def says_its_name(tool: str, arguments: Mapping[str, Any], on_progress: On
 
 @dataclass(frozen=True)
 class Server:
-    """What the catalogue and the executor see of a connection."""
+    """The part of a connection that the tool catalog and the executor use."""
 
     name: str
     tools: tuple[Tool, ...] = ()

@@ -1,6 +1,6 @@
 """A model's endpoint on loopback, for tests: all three wires, streamed and not, and everything that can go wrong there.
 
-    with model_endpoint([Say("Hello"), Refuse(429)]) as endpoint:
+    with model_endpoint([Say("Hello"), refuse(429)]) as endpoint:
         provider = open_provider("chat:m", base_url=f"{endpoint.url}/v1")
         ...
         endpoint.requests[0].json["messages"]

@@ -22,7 +22,7 @@ DONE = "document.querySelector('.turn:last-child .turn-foot')"
 
 
 def two_servers(**settings: Any) -> dict[str, Any]:
-    """Return two servers: ``library`` with these settings, and ``asking``, whose tools are all approved."""
+    """Return two servers: ``library`` (the script ``sdk.py``) with these settings, and the approved ``asking``."""
     return {
         "library": python_server(SDK, "stdio", **settings),
         "asking": python_server(ASKING, autoApprove=["*"]),

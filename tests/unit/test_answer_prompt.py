@@ -11,9 +11,9 @@ CLOCK = ToolSpec("get_time", "Get the time.", {"properties": {"zone": {}}})
 
 def test_earlier_turns_with_composed_replies_are_left_out() -> None:
     composed = (
-        fixed_replies.call_failed("get_time", "no such zone", ["12"]),
-        fixed_replies.not_allowed("get_time"),
-        fixed_replies.argument_missing(CLOCK, ["zone"]),
+        fixed_replies.compose_failed_call("get_time", "no such zone", ["12"]),
+        fixed_replies.compose_denied_call("get_time"),
+        fixed_replies.compose_missing_argument(CLOCK, ["zone"]),
         fixed_replies.NOT_CONNECTED,
         fixed_replies.NO_TOOL_FITS,
     )

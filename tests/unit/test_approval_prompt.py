@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
 from dial_client.callbacks.approval_request import format_arguments, quote_name, to_claims
-from dial_client.cli.approval_prompt import BAR, MAX_MARKS, Again, explain, lines_of, parse_answer, question
+from dial_client.cli.approval_prompt import (
+    BAR,
+    MAX_MARKS,
+    PromptAction,
+    build_question,
+    describe_request,
+    explain,
+    parse_answer,
+)
 from dial_client.client.sampling import SAMPLING
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import count_unseen
@@ -25,8 +33,12 @@ def asked(
     tool: ToolSpec, columns: int = 100, arguments: dict[str, Any] | None = None, *, whole: bool = False, why: str = ""
 ) -> list[str]:
     call = ToolCallRequest("1", "offered", arguments or {})
-    before, last = question(tool, tool.server, columns)
-    return [*lines_of(call, tool, ApprovalContext(tool.server, why_asked=why), columns, whole=whole), *before, last]
+    before, last = build_question(tool, tool.server, columns)
+    return [
+        *describe_request(call, tool, ApprovalContext(tool.server, why_asked=why), columns, whole=whole),
+        *before,
+        last,
+    ]
 
 
 def tool(name: str = "echo", description: str = "", server: str = "raw", **more: Any) -> ToolSpec:
@@ -148,7 +160,7 @@ def test_no_line_of_a_server_or_model_imitates_the_prompt_or_exceeds_the_termina
     name: str, title: str, description: str, arguments: dict[str, str], columns: int
 ) -> None:
     lines = asked(tool(name, description, title=title), columns)
-    lines += list(lines_of(ToolCallRequest("1", "x", arguments), tool(), ApprovalContext("raw"), columns))
+    lines += list(describe_request(ToolCallRequest("1", "x", arguments), tool(), ApprovalContext("raw"), columns))
     ours = ("raw wants to run ", "with", "(", "  …", "Run ", "[y]es", "[v]iew", "[e]dit", "[q]uit", "Let ")
     for line in lines:
         assert line.startswith((BAR, *ours)), line
@@ -181,7 +193,7 @@ def test_an_answer_is_a_key_or_a_word(typed: str, decision: str, reason: str) ->
 
 @pytest.mark.parametrize("typed", ["yep", "yikes", "now", "notes", "ok", "1", "y y", "sure", "x", "n't"])
 def test_an_unknown_answer_repeats_the_question(typed: str) -> None:
-    assert parse_answer(typed) is Again.UNKNOWN
+    assert parse_answer(typed) is PromptAction.UNKNOWN
 
 
 def test_keys_of_the_same_meaning_are_explained_together() -> None:
@@ -190,8 +202,8 @@ def test_keys_of_the_same_meaning_are_explained_together() -> None:
 
 
 def test_view_edit_and_quit_are_answers() -> None:
-    assert parse_answer("v") is parse_answer("View all") is Again.VIEW
-    assert (parse_answer("e"), parse_answer("Quit")) == (Again.EDIT, Again.QUIT)
+    assert parse_answer("v") is parse_answer("View all") is PromptAction.VIEW
+    assert (parse_answer("e"), parse_answer("Quit")) == (PromptAction.EDIT, PromptAction.QUIT)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

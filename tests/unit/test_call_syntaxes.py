@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.formats import NativeFormatHandler, handler_for
+from dial_client.formats import NativeFormatHandler, build_handler
 from dial_client.formats.call_syntaxes import HIDDEN
 from dial_client.formats.special_tokens import CONTROL
 from dial_client.formats.stream_parser import ReplyParser
@@ -79,7 +79,7 @@ def test_text_before_a_call_is_shown_and_the_call_runs(name: str) -> None:
 @pytest.mark.parametrize("format_", [ToolFormat.REACT, ToolFormat.XML])
 def test_the_text_formats_read_the_call_syntaxes_too(format_: ToolFormat, name: str) -> None:
     row = ROWS[name]
-    read = parse(handler_for(format_).reader(OFFERED), list(row.text))
+    read = parse(build_handler(format_).reader(OFFERED), list(row.text))
     assert read.calls == (row.calls[:1] if format_ is ToolFormat.REACT else row.calls)
 
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from dial_client.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, handler_for, xml
+from dial_client.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, build_handler, xml
 from dial_client.formats.json_calls import MAX_CALLS
 from dial_client.formats.stream_parser import read_reply
 from dial_client.messages.message import ToolCallRequest, ToolSpec
@@ -254,14 +254,14 @@ CASES = {
 def test_a_reply_is_split_into_visible_text_and_calls(
     format_: ToolFormat, reply: str, shown: str, calls: list[Call]
 ) -> None:
-    assert read(handler_for(format_), reply) == (shown, calls)
+    assert read(build_handler(format_), reply) == (shown, calls)
 
 
 @pytest.mark.parametrize(("format_", "reply", "shown", "calls"), CASES.values(), ids=CASES)
 def test_a_reply_read_character_by_character_gives_the_same_result(
     format_: ToolFormat, reply: str, shown: str, calls: list[Call]
 ) -> None:
-    reader = handler_for(format_).reader(TOOLS)
+    reader = build_handler(format_).reader(TOOLS)
     pieces = [reader.feed(character) for character in reply]
     rest, found = reader.finish()
     assert ("".join(pieces) + rest, plain(found)) == (shown, calls)
@@ -280,7 +280,7 @@ def test_the_thought_of_a_react_reply_is_reasoning() -> None:
 
 @pytest.mark.parametrize("format_", ToolFormat)
 def test_call_markup_is_removed_from_the_visible_text(format_: ToolFormat) -> None:
-    handler = handler_for(format_)
+    handler = build_handler(format_)
     assert handler.sanitize_response(DELETION) == "Done. Next I'm going to delete..."
     assert "tool_call" not in handler.parse_response(DELETION)[1]
 
@@ -356,7 +356,7 @@ def test_a_finished_reader_returns_no_more_text() -> None:
 
 @pytest.mark.parametrize("format_", ToolFormat)
 def test_a_handler_knows_its_format(format_: ToolFormat) -> None:
-    assert handler_for(format_).format is format_
+    assert build_handler(format_).format is format_
 
 
 def test_stop_sequences_end_a_reply_before_it_invents_a_result() -> None:

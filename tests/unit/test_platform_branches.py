@@ -202,7 +202,7 @@ def test_a_bundle_runs_only_on_the_platforms_it_names(
         archive.writestr("manifest.json", json.dumps(manifest))
         archive.writestr("server/tool.exe", "x")
     monkeypatch.setattr(sys, "platform", "freebsd")
-    with pytest.raises(ConfigError, match=f"it runs on {system}, not on freebsd"):
+    with pytest.raises(ConfigError, match=f"the bundle runs on {system}, not on freebsd"):
         bundles.read_bundle(path)
     monkeypatch.setattr(sys, "platform", system)
     entry = bundles.bundle_entry(bundles.read_bundle(path), tmp_path, {})

@@ -92,7 +92,7 @@ def test_platform_overrides_and_folder_variables_are_applied(tmp_path: Path) -> 
 
 def test_a_bundle_for_another_platform_is_an_error(tmp_path: Path) -> None:
     manifest = {**MANIFEST, "compatibility": {"platforms": ["plan9"]}}
-    with pytest.raises(ConfigError, match="it runs on plan9"):
+    with pytest.raises(ConfigError, match="the bundle runs on plan9"):
         bundles.read_bundle(bundle_file(tmp_path / "a.mcpb", manifest))
 
 

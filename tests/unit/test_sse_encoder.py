@@ -192,11 +192,15 @@ ERRORS: list[tuple[str, Exception, dict[str, Any]]] = [
         {"message": "there is no conversation 'x'", "type": "ConversationNotFound"},
     ),
     ("of the client", DialError("closed"), {"message": "closed", "type": "DialError"}),
-    ("an unexpected exception", KeyError("secret"), {"message": "something unexpected went wrong", "type": "KeyError"}),
+    (
+        "an unexpected exception",
+        KeyError("secret"),
+        {"message": "the turn failed with an unexpected error: see the log", "type": "KeyError"},
+    ),
     (
         "an exception group",
         ExceptionGroup("secret", [ValueError("secret")]),
-        {"message": "something unexpected went wrong", "type": "ExceptionGroup"},
+        {"message": "the turn failed with an unexpected error: see the log", "type": "ExceptionGroup"},
     ),
 ]
 

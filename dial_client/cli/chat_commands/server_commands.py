@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dial_client.cli import resources_and_prompts
 from dial_client.cli.chat_commands.chat_session import ChatSession
-from dial_client.cli.input.input_references import prompt_called
+from dial_client.cli.input.input_references import build_prompt_message
 from dial_client.errors import ConfigError
 from dial_client.messages.message import Message
 from dial_client.servers.status import ServerState, ServerStatus
@@ -63,7 +63,7 @@ async def restart(session: ChatSession, name: str) -> None:
 
 async def call_prompt(session: ChatSession, line: str) -> Message | None:
     """Return the message of ``/server:prompt arg=value``; None, with a warning, if that fails."""
-    return await prompt_called(session.dial, line)
+    return await build_prompt_message(session.dial, line)
 
 
 def describe_status(status: ServerStatus) -> str:

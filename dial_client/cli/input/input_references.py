@@ -39,7 +39,7 @@ async def with_attachments(dial: DialClient, user_input: UserInput, within: Path
     return replace(attached.message, content=(TextPart(user_input.text), *parts)) if parts else user_input.text
 
 
-async def prompt_called(dial: DialClient, line: str) -> Message | None:
+async def build_prompt_message(dial: DialClient, line: str) -> Message | None:
     """Return the message of ``/server:prompt arg=value``; None, with a warning, if that fails.
 
     Without any ``arg=``, the whole text after the name is the first argument.

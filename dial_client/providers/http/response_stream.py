@@ -69,7 +69,7 @@ class RawBody:
     broke: str | None = None
     """The error message for a broken connection; None if the connection did not break."""
     ended: bool = False
-    """True if the body was read to its end."""
+    """True if the response is over: its body was read to its end, or the connection broke."""
     paused: bool = False
     """True if the reply continues in the next response."""
 

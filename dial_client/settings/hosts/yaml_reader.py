@@ -31,7 +31,7 @@ def read_yaml(data: bytes, path: str) -> dict[str, Any]:
     try:
         value = _Copy().copy(_load(data))
     except RecursionError:
-        raise ConfigError("it is nested too deeply", path=path) from None
+        raise ConfigError("the YAML is nested too deeply", path=path) from None
     except (YAMLError, ValueError) as error:
         raise ConfigError(f"this is not YAML: {error}", path=path) from None
     if not isinstance(value, dict):
@@ -50,7 +50,7 @@ def _load(data: bytes) -> Any:
             super().flatten_mapping(node)
             self.count += len(node.value)
             if self.count > MAX_VALUES:
-                raise ValueError("its aliases make it too large")
+                raise ValueError("the YAML is too large with its aliases")
 
     loader = Loader(data)
     try:
@@ -73,7 +73,7 @@ class _Copy:
         """
         self._count += 1
         if self._count > MAX_VALUES or depth > MAX_DEPTH:
-            raise ValueError("its aliases make it too large, or it is nested too deeply")
+            raise ValueError("the YAML is too large with its aliases, or is nested too deeply")
         match value:
             case dict():
                 return {str(key): self.copy(child, depth + 1) for key, child in value.items()}

@@ -79,10 +79,10 @@ def read_bundle(path: Path) -> Bundle:
         raise ConfigError(f"this is not a bundle of an MCP server: {system_reason(error)}", path=str(path)) from None
     server = manifest.get("server") if isinstance(manifest, dict) else None
     if not isinstance(manifest, dict) or not isinstance(server, dict) or not isinstance(manifest.get("name"), str):
-        raise ConfigError("its manifest.json names no server", path=str(path))
+        raise ConfigError("the bundle's manifest.json names no server", path=str(path))
     platforms = _object(manifest.get("compatibility")).get("platforms")
     if isinstance(platforms, list) and sys.platform not in platforms:
-        raise ConfigError(f"it runs on {', '.join(map(str, platforms))}, not on {sys.platform}", path=str(path))
+        raise ConfigError(f"the bundle runs on {', '.join(map(str, platforms))}, not on {sys.platform}", path=str(path))
     options = tuple(_option(key, _object(item)) for key, item in _object(manifest.get("user_config")).items())
     about = str(manifest.get("description") or "")
     version = str(manifest.get("version") or "0")
@@ -142,7 +142,7 @@ def bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> d
         config = {"command": "uv", "args": ["run", "--directory", "${__dirname}", str(server.get("entry_point"))]}
     config |= _object(_object(config.pop("platform_overrides", None)).get(sys.platform))
     if not isinstance(config.get("command"), str):
-        raise ConfigError("its manifest.json does not describe how to start the server", path=str(bundle.path))
+        raise ConfigError("the bundle's manifest.json does not describe how to start the server", path=str(bundle.path))
     names = dict(_names(bundle, folder, values))
     command = _find_member(bundle, folder, _filled(config["command"], names))
     entry: dict[str, Any] = {"command": command, "cwd": str(folder)}
@@ -189,7 +189,7 @@ def _names(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> Iterato
     yield from ((place.upper(), f"${{userHome}}{os.sep}{place}") for place in ("Desktop", "Documents", "Downloads"))
     if missing := missing_options(bundle, values):
         keys = ", ".join(option.key for option in missing)
-        raise ConfigError(f"it needs {keys}", f"--set {missing[0].key}=VALUE", str(bundle.path))
+        raise ConfigError(f"the bundle needs the settings {keys}", f"--set {missing[0].key}=VALUE", str(bundle.path))
     places = {"${HOME}": "${userHome}"} | {
         f"${{{place.upper()}}}": f"${{userHome}}{os.sep}{place}" for place in ("Desktop", "Documents", "Downloads")
     }
@@ -218,7 +218,7 @@ def _filled(text: str, names: Mapping[str, Value]) -> str:
     def replaced(found: re.Match[str]) -> str:
         value = names.get(found[1])
         if value is None:  # left unchanged, it would be expanded from this machine's environment
-            raise ConfigError(f"its manifest.json names an unknown variable: {one_line(found[0], 100)}")
+            raise ConfigError(f"the bundle's manifest.json names an unknown variable: {one_line(found[0], 100)}")
         return ",".join(value) if isinstance(value, list) else value
 
     return _REFERENCE.sub(replaced, text)

@@ -13,7 +13,7 @@ from typing import Any
 from raw import Server, text  # type: ignore[import-not-found]  # beside this program
 
 
-class Counting(Server):  # type: ignore[misc]  # as above
+class Counting(Server):  # type: ignore[misc]  # `raw` is imported without types
     """Counts in a file, which outlives it."""
 
     def list(self) -> dict[str, Any]:
