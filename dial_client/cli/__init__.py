@@ -1,4 +1,11 @@
-"""The command ``dial-chat``. Only it and `sinks.terminal` read from or print to a terminal."""
+"""The command ``dial-chat``. Only this package and `sinks.terminal` read from or print to a terminal.
+
+``commands`` and the modules ``*_command`` define the commands and options; `typer_apps`, `command_line` and
+`process_runner` choose and run a command. `bootstrap` and `client_start` read the configuration and open the client;
+`one_shot` answers a single question, `repl` and `conversation_loop` hold a conversation. The modules
+``configuration_*`` work on servers.json, ``trust*`` on its trust, ``model*`` on models; `tty` and `plain_screen` ask
+questions. The folders are `chat_commands`, `completion`, `input`, `markdown`, `server_commands` and `terminal`.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ async def list_tools(options: Options, *, as_json: bool) -> int:
         await dial.ready()
         say_notes(dial.notes)
         if as_json:
-            annotations = [
+            tools = [
                 {
                     "name": tool.name,
                     "server": tool.server,
@@ -44,7 +44,7 @@ async def list_tools(options: Options, *, as_json: bool) -> int:
                 }
                 for tool in dial.tools
             ]
-            print(json.dumps(annotations, indent=2))
+            print(json.dumps(tools, indent=2))
         else:
             width = max((len(tool.name) for tool in dial.tools), default=0)
             for tool in dial.tools:

@@ -162,23 +162,24 @@ class HumanInputBroker:
         grant_key = self._compute_grant_key(tool, context.server)
         if not context.why_asked and await self.requests.is_granted(grant_key):
             return Approval(Decision.ONCE, decided_by="grant for the session")
-        turn = self._find_listener(context.turn_id)
-        if turn is None:
+        listener = self._find_listener(context.turn_id)
+        if listener is None:
             return self._deny(tool, context)
-        conversation_key = _hash(grant_key, CONVERSATION, turn.conversation_id)
+        conversation_key = _hash(grant_key, CONVERSATION, listener.conversation_id)
         if not context.why_asked and await self.requests.is_granted(conversation_key):
             return Approval(Decision.ONCE, decided_by="grant for the conversation")
         # Grants do not cover this call, so its key has the arguments: an answer covers only equal calls.
         key = _hash(grant_key, call.arguments) if context.why_asked else grant_key
         details = await describe_call(call, tool, context, self._find_settings(context.server))
-        about = {"conversation": turn.conversation_id, "turn": turn.id, **details}
-        answer = await self._ask(PendingRequest(secrets.token_hex(16), APPROVAL, about, key), (turn,))
+        about = {"conversation": listener.conversation_id, "turn": listener.id, **details}
+        answer = await self._ask(PendingRequest(secrets.token_hex(16), APPROVAL, about, key), (listener,))
         if not isinstance(answer, Approval):
             return Approval(Decision.DENY, "nobody answered the request for approval", NO_APPROVER)
         if context.why_asked:
-            pass
-        elif answer.decided_by == _FOR_CONVERSATION:
-            await self.requests.grant(GrantedTool(conversation_key, context.server, tool.tool, turn.conversation_id))
+            return answer  # the answer covers only this call
+        if answer.decided_by == _FOR_CONVERSATION:
+            grant = GrantedTool(conversation_key, context.server, tool.tool, listener.conversation_id)
+            await self.requests.grant(grant)
         elif answer.decision in self._session_decisions:
             # Only the shared grant is kept, not a second one in the client: every process can revoke it.
             await self.requests.grant(GrantedTool(grant_key, context.server, tool.tool))
@@ -186,9 +187,8 @@ class HumanInputBroker:
         return answer
 
     def _find_listener(self, id_: str) -> Listener | None:
-        turn = next((turn for turn in self._turns.conversation_turns if turn.id == id_), None)
         listener, _ = self._listeners.get(id_, (None, ""))
-        return turn or listener
+        return next((turn for turn in self._turns.conversation_turns if turn.id == id_), listener)
 
     def _deny(self, tool: ToolSpec, context: ApprovalContext) -> Approval:
         name = f"{context.server}/{tool.tool}"
@@ -200,17 +200,17 @@ class HumanInputBroker:
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
         """Ask the user for the input that a server requests. Implements `callbacks.server_callbacks.Elicit`."""
-        turns: tuple[Listener, ...] = (
+        listeners: tuple[Listener, ...] = (
             *(turn for turn in self._turns.conversation_turns if question.server in turn.recorder.servers_at_work),
             *(listener for listener, server in self._listeners.values() if server == question.server),
         )
-        if not turns:
+        if not listeners:
             self._report(f"{question.server} asks for input and is declined: no conversation is waiting for it")
             return ElicitationAnswer(ElicitationAction.DECLINE)
-        turn = turns[0] if len(turns) == 1 else None
-        ids = {"conversation": turn and turn.conversation_id, "turn": turn and turn.id}
+        single = listeners[0] if len(listeners) == 1 else None
+        ids = {"conversation": single and single.conversation_id, "turn": single and single.id}
         request = PendingRequest(secrets.token_hex(16), QUESTION, {**ids, **_describe_elicitation(question)})
-        answer = await self._ask(request, turns)
+        answer = await self._ask(request, listeners)
         return answer if isinstance(answer, ElicitationAnswer) else ElicitationAnswer(ElicitationAction.CANCEL)
 
     async def _ask(self, request: PendingRequest, turns: Sequence[Listener]) -> Approval | ElicitationAnswer | None:

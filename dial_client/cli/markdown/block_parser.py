@@ -159,7 +159,8 @@ class BlockParser:
             self._close(depth)
             self._state.has_gap = True
             return
-        if isinstance(self._state.leaf, _Formula) and self._continue_formula(text, self._state.leaf):
+        if isinstance(self._state.leaf, _Formula):
+            self._continue_formula(text, self._state.leaf)
             return
         is_lazy = isinstance(self._state.leaf, _Paragraph) and depth < len(self._state.containers)
         if is_lazy and not self._is_start(text, depth):
@@ -308,8 +309,8 @@ class BlockParser:
         self._state.leaf = _Formula(end, [text])
         return True
 
-    def _continue_formula(self, text: str, formula: _Formula) -> bool:
-        """Add a line, and return True; a formula that is too long becomes text."""
+    def _continue_formula(self, text: str, formula: _Formula) -> None:
+        """Add a line; a formula that is too long becomes text."""
         formula.lines.append(text)
         if text.rstrip().endswith(formula.end):
             self._state.leaf = None
@@ -317,7 +318,6 @@ class BlockParser:
             self._emit(Kind.FORMULA, whole[2:-2].strip())
         elif len(formula.lines) > MAX_FORMULA:
             self._end_leaf()
-        return True
 
     def _end_leaf(self) -> None:
         leaf, self._state.leaf = self._state.leaf, None

@@ -10,7 +10,7 @@ const MAX_SVG = 3_000_000;
 const LOAD_LIMIT = 30_000;
 const DRAW_LIMIT = 10_000;
 
-const IS_DARK = () => document.documentElement.dataset.theme === "dark";
+const isDark = () => document.documentElement.dataset.theme === "dark";
 
 let frame = null;
 let nextId = 1;
@@ -80,7 +80,7 @@ function startNext() {
   if (!frame) return createFrame();
   const { id, source } = queue[0];
   timer = setTimeout(() => finish(null), DRAW_LIMIT);
-  frame.contentWindow.postMessage({ id, source, isDark: IS_DARK() }, "*");
+  frame.contentWindow.postMessage({ id, source, isDark: isDark() }, "*");
 }
 
 function createFrame() {

@@ -33,14 +33,14 @@ function openDialog(name, { url, host, scopes }, refresh) {
     dialog.remove();
     refresh();
   };
-  const href = { href: url, target: "_blank", rel: "noopener noreferrer", onclick: () => dialog.close() };
+  const attributes = { href: url, target: "_blank", rel: "noopener noreferrer", onclick: () => dialog.close() };
   const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", onclose },
     el("h2", { id: "dialog-title" }, translate("login.title", { server: name })),
     el("p", {}, translate("login.host", { host: escapeInvisible(host) })),
     scopes.length ? el("p", {}, translate("login.scopes", { scopes: escapeInvisible(scopes.join(", ")) })) : null,
     el("div.dialog-buttons", {},
       createButton(translate("cancel"), () => dialog.close()),
-      el("a.button.primary", href, translate("login.open"))));
+      el("a.button.primary", attributes, translate("login.open"))));
   document.body.append(dialog);
   dialog.showModal();
 }

@@ -16,7 +16,7 @@ export const ENGLISH = {
   "copy": "Copy", "copied": "Copied",
   "copy.refused": "The browser did not allow copying",
   "server.says": "{server} says: {text}",
-  "storage.full": "The browser's storage is full.",
+  "storage.full": "The browser's storage is full. Remove saved prompts, then try again.",
 
   // The window
   "page.skip": "Skip to the message field", "page.conversations": "Conversations", "page.search": "Search",
@@ -213,11 +213,11 @@ export const ENGLISH = {
   "access.waiting": "Waiting for approval: {count}", "access.grants": "Allowed tools: {count}",
   "access.audit": "Latest decisions and calls", "access.revoke": "Revoke",
   "access.revoke_tool": "Revoke {tool}, {scope}", "access.open": "Open the conversation", "access.by": "by {name}",
-  "scope.always": "always", "scope.session": "until the server stops", "scope.conversation": "in one conversation",
+  "scope.always": "always", "scope.session": "until this service stops", "scope.conversation": "in one conversation",
 
   // Settings and prompts
-  "settings.title": "Settings of this conversation", "settings.standard": "server default",
-  "settings.standard_model": "{model} (server default)", "settings.reset": "Reset", "settings.model": "Model",
+  "settings.title": "Settings of this conversation", "settings.standard": "default",
+  "settings.standard_model": "{model} (default)", "settings.reset": "Reset", "settings.model": "Model",
   "settings.system": "Instructions", "settings.temperature": "Temperature", "settings.tool_format": "Tool format",
   "settings.max_tokens": "Maximum tokens per reply", "settings.max_depth": "Maximum rounds of tool calls",
   "settings.timeout": "Maximum seconds per turn", "settings.locked": "Fixed by the operator: {names}.",
@@ -245,5 +245,5 @@ export const ENGLISH = {
   "error.too_large": "The message is too large.", "error.busy": "The server is busy. Try again in a moment.",
   "error.closing": "The server is busy or shutting down. Try again in a moment.",
   "error.status": "The server answered with an error ({status}).", "error.timeout": "The connection timed out.",
-  "error.lost": "The connection was lost.", "error.gone": "Connection to the server lost.",
+  "error.lost": "The connection was lost.", "error.gone": "The connection to the server was lost.",
 };

@@ -164,7 +164,7 @@ export const TEXTS = {
   "access.waiting": "بانتظار الإذن: {count}", "access.grants": "الأدوات المسموح بها: {count}",
   "access.audit": "أحدث القرارات والاستدعاءات", "access.revoke": "إلغاء الإذن",
   "access.revoke_tool": "إلغاء الإذن لـ {tool}، {scope}", "access.open": "فتح المحادثة", "access.by": "بواسطة {name}",
-  "scope.always": "دائماً", "scope.session": "حتى يتوقف الخادم", "scope.conversation": "في محادثة واحدة",
+  "scope.always": "دائماً", "scope.session": "حتى تتوقف هذه الخدمة", "scope.conversation": "في محادثة واحدة",
   "settings.title": "إعدادات هذه المحادثة", "settings.standard": "كما في الخادم",
   "settings.standard_model": "{model} (من الخادم)", "settings.reset": "إعادة الضبط", "settings.model": "النموذج",
   "settings.system": "التعليمات", "settings.temperature": "درجة الحرارة", "settings.tool_format": "صيغة الأدوات",

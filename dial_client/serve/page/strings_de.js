@@ -183,7 +183,7 @@ export const TEXTS = {
   "access.waiting": "Wartet auf Erlaubnis: {count}", "access.grants": "Erlaubte Werkzeuge: {count}",
   "access.audit": "Neueste Entscheidungen und Aufrufe", "access.revoke": "Widerrufen",
   "access.revoke_tool": "{tool} widerrufen, {scope}", "access.open": "Unterhaltung öffnen", "access.by": "durch {name}",
-  "scope.always": "immer", "scope.session": "bis der Server endet", "scope.conversation": "in einer Unterhaltung",
+  "scope.always": "immer", "scope.session": "bis dieser Dienst endet", "scope.conversation": "in einer Unterhaltung",
   "settings.title": "Einstellungen dieser Unterhaltung", "settings.standard": "wie der Server",
   "settings.standard_model": "{model} (des Servers)", "settings.reset": "Zurücksetzen", "settings.model": "Modell",
   "settings.system": "Anweisungen", "settings.temperature": "Temperatur", "settings.tool_format": "Format der Aufrufe",

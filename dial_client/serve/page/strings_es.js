@@ -180,7 +180,7 @@ export const TEXTS = {
   "access.waiting": "Esperan permiso: {count}", "access.grants": "Herramientas permitidas: {count}",
   "access.audit": "Últimas decisiones y llamadas", "access.revoke": "Revocar",
   "access.revoke_tool": "Revocar {tool}, {scope}", "access.open": "Abrir la conversación", "access.by": "por {name}",
-  "scope.always": "siempre", "scope.session": "hasta que el servidor se detenga",
+  "scope.always": "siempre", "scope.session": "hasta que este servicio se detenga",
   "scope.conversation": "en una conversación", "settings.title": "Ajustes de esta conversación",
   "settings.standard": "como el servidor", "settings.standard_model": "{model} (del servidor)",
   "settings.reset": "Restablecer", "settings.model": "Modelo", "settings.system": "Instrucciones",

@@ -182,7 +182,7 @@ export const TEXTS = {
   "access.waiting": "En attente d’autorisation : {count}", "access.grants": "Outils autorisés : {count}",
   "access.audit": "Dernières décisions et derniers appels", "access.revoke": "Révoquer",
   "access.revoke_tool": "Révoquer {tool}, {scope}", "access.open": "Ouvrir la conversation", "access.by": "par {name}",
-  "scope.always": "toujours", "scope.session": "jusqu’à l’arrêt du serveur",
+  "scope.always": "toujours", "scope.session": "jusqu’à l’arrêt de ce service",
   "scope.conversation": "dans une conversation", "settings.title": "Réglages de cette conversation",
   "settings.standard": "comme le serveur", "settings.standard_model": "{model} (du serveur)",
   "settings.reset": "Réinitialiser", "settings.model": "Modèle", "settings.system": "Instructions",

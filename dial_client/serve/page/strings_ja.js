@@ -118,7 +118,7 @@ export const TEXTS = {
   "tool.schema": "スキーマ", "tool.schema_label": "引数のスキーマ", "tool.no_output": "出力はありません。",
   "access.waiting": "許可待ち: {count}", "access.grants": "許可されたツール: {count}", "access.audit": "最近の決定と呼び出し",
   "access.revoke": "取り消す", "access.revoke_tool": "{tool} の許可を取り消す（{scope}）", "access.open": "会話を開く",
-  "access.by": "{name} による", "scope.always": "常に", "scope.session": "サーバーが終わるまで", "scope.conversation": "一つの会話の中",
+  "access.by": "{name} による", "scope.always": "常に", "scope.session": "このサービスが終わるまで", "scope.conversation": "一つの会話の中",
   "settings.title": "この会話の設定", "settings.standard": "サーバーと同じ", "settings.standard_model": "{model}（サーバーの設定）",
   "settings.reset": "元に戻す", "settings.model": "モデル", "settings.system": "指示", "settings.temperature": "温度",
   "settings.tool_format": "ツール呼び出しの形式", "settings.max_tokens": "一つの返答のトークン数", "settings.max_depth": "ツール呼び出しの回数",

@@ -67,7 +67,7 @@ export class TurnView {
 
   /** True while the user edits the message. */
   get isEdited() {
-    return this.#user?.querySelector(".message-editor") !== null && this.#user !== null;
+    return Boolean(this.#user?.querySelector(".message-editor"));
   }
 
   get positions() {
@@ -233,8 +233,7 @@ export class TurnView {
   /** Show a stored message of the model, a tool or the system. `records`: the details of the calls of its turn. */
   #addMessage(message, serverOf, records) {
     if (message.role === "tool") {
-      const at = records.findIndex(({ id }) => id === message.tool_call_id);
-      const duration = records[at]?.duration_s;
+      const duration = records.find(({ id }) => id === message.tool_call_id)?.duration_s;
       const { content, app } = message;
       this.card(message.tool_call_id)?.finish({ success: !message.is_error, content, duration, app });
       return;
