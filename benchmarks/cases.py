@@ -281,7 +281,7 @@ async def _opened(url: str, servers: Servers) -> AsyncIterator[tuple[DialClient,
             DialClient(servers, "chat:x", base_url=url) as dial,
             aclosing(SQLStore.sqlite(Path(folder, "conversations.db"))) as store,
         ):
-            await store.warm()
+            await store.open()
             yield dial, ConversationManager(dial, store)
 
 

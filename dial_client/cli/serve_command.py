@@ -103,7 +103,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
             dial = await stack.enter_async_context(open_client(options, settings, provider, human_input, callbacks))
             durable = None
             if isinstance(store, SQLStore):
-                await store.warm()
+                await store.open()
                 durable = (
                     await stack.enter_async_context(_durable(dial, store, turns, locked))
                     if serve_options.durable

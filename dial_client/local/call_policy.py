@@ -53,10 +53,8 @@ from dial_client.local.missing_arguments import find_missing
 from dial_client.local.provenance import (
     converts_to_itself,
     is_code,
-    is_description,
     is_expression,
-    is_made_up,
-    is_no_address,
+    is_invented,
     occurs_in,
 )
 from dial_client.local.units import correct_conversion
@@ -320,7 +318,7 @@ class CallPolicy:
         if self._is_repeated(call):
             return False
         if self._deferred or step.is_retry:
-            return bool(self._required(call)) and self._is_grounded(call)
+            return bool(self._required(call)) and self._has_known_arguments(call)
         is_far = call.name not in self._near and bool(self._near_tools(step.tools))
         return not (is_far or self._is_made_up(call) or self._find_sources(call))
 
@@ -344,13 +342,10 @@ class CallPolicy:
         """True if a value of the call occurs nowhere, or the call converts a unit into itself."""
         properties = self._tools[call.name].input_schema.get("properties", {}) if call.name in self._tools else {}
         return converts_to_itself(call.arguments) or any(
-            is_made_up(value, properties.get(name), self._conversation)
-            or is_description(name, value, self._conversation)
-            or is_no_address(name, value, properties.get(name))
-            for name, value in call.arguments.items()
+            is_invented(name, value, properties.get(name), self._conversation) for name, value in call.arguments.items()
         )
 
-    def _is_grounded(self, call: ToolCallRequest) -> bool:
+    def _has_known_arguments(self, call: ToolCallRequest) -> bool:
         """True if the values of all required arguments occur in the conversation."""
         return all(occurs_in(call.arguments.get(name), self._conversation) for name in self._required(call))
 

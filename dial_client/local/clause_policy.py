@@ -23,7 +23,7 @@ from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.decision_step import DecisionStep, decision_request
 from dial_client.local.follow_up import find_follow_up
 from dial_client.local.missing_arguments import find_missing
-from dial_client.local.provenance import is_description, is_made_up, is_no_address, occurs_in
+from dial_client.local.provenance import is_invented, occurs_in
 from dial_client.local.units import Conversion, find_conversion, find_conversion_call
 from dial_client.local.vocabulary import is_composed, words, words_of
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
@@ -196,9 +196,7 @@ class ClausePolicy:
         values = self._values(tool)
         arguments = {name: value for name, value in call.arguments.items() if value not in values}
         made_up = any(
-            is_made_up(value, properties.get(name), self._conversation)
-            or is_description(name, value, self._conversation)
-            or is_no_address(name, value, properties.get(name))
+            is_invented(name, value, properties.get(name), self._conversation)
             or (name in _text_arguments(tool) and not self._has_source(name, str(value), tool))
             for name, value in arguments.items()
         )

@@ -47,6 +47,15 @@ def is_made_up(value: Any, schema: Any, conversation: str) -> bool:
     return False
 
 
+def is_invented(name: str, value: Any, schema: Any, conversation: str) -> bool:
+    """Return True if an argument has no source: a made-up value, a description of the value, or no address."""
+    return (
+        is_made_up(value, schema, conversation)
+        or is_description(name, value, conversation)
+        or is_no_address(name, value, schema)
+    )
+
+
 def is_description(name: str, value: Any, conversation: str) -> bool:
     """Return True if a text describes a value that has to be looked up first: "Mia's city" for a city."""
     if not isinstance(value, str) or value.lower() in conversation.lower():

@@ -120,7 +120,9 @@ def _argument(name: str, schema: Mapping[str, Any], conversion: Conversion) -> A
     """Return the value of a required argument of a conversion; None if the argument does not belong to one."""
     if schema.get("type") in ("number", "integer"):
         value = conversion.value
-        return int(value) if value.is_integer() else value if schema["type"] == "number" else None
+        if value.is_integer():
+            return int(value)
+        return value if schema["type"] == "number" else None
     parts = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     unit = (
         conversion.unit if {"from", "source"} & {*parts} else conversion.target if {"to", "target"} & {*parts} else ""

@@ -234,8 +234,8 @@ def _build_endpoint(
     profile = (vendor.preset or find_preset_by_url(url)).get_profile(vendor.wire)
     profile = apply_quirks(profile, settings.quirks, where) if settings is not None else profile
     key, hint = _find_key(vendor, where, url, default_url, environ, settings)
-    sent = f"Bearer {key or NO_KEY}" if profile.key_header.lower() == "authorization" else key or NO_KEY
-    headers = {profile.key_header.lower(): sent}
+    header_value = f"Bearer {key or NO_KEY}" if profile.key_header.lower() == "authorization" else key or NO_KEY
+    headers = {profile.key_header.lower(): header_value}
     if vendor.wire is Wire.MESSAGES:
         headers["anthropic-version"] = profile.api_version
     if _is_vendor_host(vendor, url):

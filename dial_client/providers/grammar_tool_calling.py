@@ -81,14 +81,14 @@ class GrammarToolCallingProvider:
                     yield delta
             return
         # A decision has its own grammar, which would have no effect beside an output format in the same request.
-        decided = replace(request, output_format=None)
-        clauses = ClausePolicy(decided, self.info.name)
-        policy = CallPolicy(decided, self.info.name)
+        decision_request = replace(request, output_format=None)
+        clauses = ClausePolicy(decision_request, self.info.name)
+        policy = CallPolicy(decision_request, self.info.name)
         form, usage = request.output_format, Usage()
         if not _is_answer_next(request):
             usage += await self._decide_all(clauses)
             if clauses.call is None:
-                policy, used = await self._decide_call(decided)
+                policy, used = await self._decide_call(decision_request)
                 usage += used
         if call := clauses.call or policy.call:
             yield CallChunk(call)
@@ -170,7 +170,8 @@ class GrammarToolCallingProvider:
         reply = "".join(text)
         tool = called_tool(reply)
         score = DecisionScore(**completion.echo) if completion.echo else None
-        if score.is_unknown if score is not None and not tool else is_unknown(reply):
+        has_no_answer = score.is_unknown if score is not None and not tool else is_unknown(reply)
+        if has_no_answer:
             policy.take_unknown(score)
         else:
             policy.take(tool, parse_call(reply) if completion.finish is FinishReason.STOP else None, score)

@@ -164,15 +164,15 @@ class LocalProvider:
     async def _start(self) -> Provider:
         file = self._file or await self._fetch()
         # A copy of the default model is recognized by its size, whatever its name.
-        is_ours = await to_thread.run_sync(_get_size, file) == QWEN.size
+        is_default_model = await to_thread.run_sync(_get_size, file) == QWEN.size
         self.info = _with_tool_format(self.info, file)
-        self._process = await ModelProcess.start(file, TEMPLATE if is_ours else None)
+        self._process = await ModelProcess.start(file, TEMPLATE if is_default_model else None)
         key = self._process.key
         self.endpoint = endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
         name = self.info.name  # without the port, which is different after each start
         chat = ChatProvider("local", endpoint, _PROFILE, temperature=0.0, name=name)
         await chat.prepare()
-        if not is_ours:
+        if not is_default_model:
             return chat
         decider = DecisionProvider("local", endpoint, _DECISION_PROFILE, temperature=0.0, name=name)
         writer = ChatProvider("local", endpoint, _WRITER_PROFILE, temperature=0.0, name=name)

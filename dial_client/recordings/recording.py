@@ -134,10 +134,10 @@ class Recording:
         """Return a provider that writes each exchange to the file."""
         return None if provider is None else RecordingProvider(provider, self)
 
-    def connect(self, name: str, target: Target, host: ClientCapabilities) -> Connection:
+    def connect(self, name: str, target: Target, capabilities: ClientCapabilities) -> Connection:
         """Return a connection that writes the server's tools and calls to the file."""
         self._secrets = _sort_longest_first({*self._secrets, *_find_secrets(None, [target])})
-        return _RecordingConnection(self, name, target, host)
+        return _RecordingConnection(self, name, target, capabilities)
 
     def record_approver(self, approve: Approver | None) -> Approver | None:
         """Return an approver that writes each denial to the file."""
@@ -338,9 +338,9 @@ def _to_error(error: Exception) -> dict[str, Any]:
 class _RecordingConnection(Connection):
     """A connection that writes the server's tools and calls to a recording."""
 
-    def __init__(self, recording: Recording, name: str, target: Target, host: ClientCapabilities) -> None:
+    def __init__(self, recording: Recording, name: str, target: Target, capabilities: ClientCapabilities) -> None:
         self._recording = recording
-        super().__init__(name, target, replace(host, on_change=self._record_changes(host.on_change)))
+        super().__init__(name, target, replace(capabilities, on_change=self._record_changes(capabilities.on_change)))
 
     def _record_changes(self, on_change: OnChange | None) -> OnChange:
         def record(name: str, status: ServerStatus) -> None:

@@ -61,15 +61,15 @@ def load_recording(
     return Replay(provider, servers, _make_approver(servers, approve) if servers else approve)
 
 
-def connect(name: str, target: Target, host: ClientCapabilities) -> Connection:
+def connect(name: str, target: Target, capabilities: ClientCapabilities) -> Connection:
     """Return the connection to a server; for a recorded server, a connection to its mock server.
 
     Raises:
         ConfigError: The definition of a recorded tool is invalid.
     """
     if isinstance(target, RecordedServer):
-        return _MockConnection(name, target, host)
-    return Connection(name, target, host)
+        return _MockConnection(name, target, capabilities)
+    return Connection(name, target, capabilities)
 
 
 def _make_approver(servers: Mapping[str, RecordedServer], approve: Approver | None) -> Approver:
@@ -94,8 +94,8 @@ def _make_approver(servers: Mapping[str, RecordedServer], approve: Approver | No
 class _MockConnection(Connection):
     """A connection to an in-process server with the recorded tools. Calls return results from the recording."""
 
-    def __init__(self, name: str, server: RecordedServer, host: ClientCapabilities) -> None:
-        super().__init__(name, _make_mock_server(name, server), host)
+    def __init__(self, name: str, server: RecordedServer, capabilities: ClientCapabilities) -> None:
+        super().__init__(name, _make_mock_server(name, server), capabilities)
         self._outcomes: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
         for call in server.calls:
             if "denied" not in call:

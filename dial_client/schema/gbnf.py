@@ -117,7 +117,7 @@ class Grammar:
             return self._add(name, self._any_of(choices, name, level))
         kind = schema.get("type")
         if isinstance(kind, list) and kind:
-            return self._add(name, self._any_of([{**schema, "type": name} for name in kind], name, level))
+            return self._add(name, self._any_of([{**schema, "type": type_name} for type_name in kind], name, level))
         return self._of_type(kind, schema, name, level)
 
     def _any_of(self, choices: Iterable[Any], name: str, level: int) -> str:

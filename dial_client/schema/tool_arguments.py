@@ -20,6 +20,10 @@ MAX_DEPTH = 100
 MAX_SCHEMA_DEPTH = 32
 """The most levels of arguments that are corrected."""
 
+_MAX_REFERENCES = 8
+_MAX_BRANCHES = 16
+"""The most members of one ``anyOf`` or ``oneOf`` that are expanded."""
+_MAX_ALTERNATIVES = 32
 _NULLS = ("null", "None")
 FENCE = re.compile(r"```[\w-]{0,32}+")
 _INTEGER = re.compile(r"([-+]?\d{1,18})(?:\.0{1,18})?\Z")
@@ -166,12 +170,16 @@ class _Coercion:
         return {kind for branch in self._alternatives(schema, depth) for kind in _own_kinds(branch)}
 
     def _alternatives(self, schema: Any, depth: int) -> list[Mapping[str, Any]]:
-        """Return the alternative schemas of a value; an empty list if one of them has no type, or for more than 32."""
-        branches = list(self._branches(schema, min(depth, 8)))
-        return branches if all(_own_kinds(branch) for branch in branches) and len(branches) <= 32 else []
+        """Return the alternative schemas of a value; an empty list if one of them has no type, or for too many."""
+        branches = list(self._branches(schema, min(depth, _MAX_REFERENCES)))
+        return branches if all(_own_kinds(branch) for branch in branches) and len(branches) <= _MAX_ALTERNATIVES else []
 
     def _branches(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
-        for _ in range(8):
+        """Yield the schemas that a value may match: references are resolved, and ``anyOf`` and ``oneOf`` expanded.
+
+        Each level of alternatives uses up four of `depth`.
+        """
+        for _ in range(_MAX_REFERENCES):
             if not isinstance(schema, Mapping) or "$ref" not in schema:
                 break
             schema = self._target(schema["$ref"])
@@ -185,7 +193,7 @@ class _Coercion:
         if branches is None or depth <= 0:
             yield schema
             return
-        for branch in branches[:16]:
+        for branch in branches[:_MAX_BRANCHES]:
             yield from self._branches(branch, depth - 4)
 
     def _target(self, reference: Any) -> Any:

@@ -166,7 +166,7 @@ class _Document:
     """One parsed file whose top-level keys were checked; its entries are not read yet."""
 
     path: str
-    names: Variables
+    variables: Variables
     top: Mapping[str, Node]
     servers: Mapping[str, Node]
 
@@ -183,7 +183,7 @@ class _Document:
     def profile(self, name: str | None) -> Profile | None:
         """Return the profile of this name; None if the file has no such profile."""
         node = self.profiles.get(name or "")
-        return None if node is None else read_profile(name or "", node, self.names)
+        return None if node is None else read_profile(name or "", node, self.variables)
 
     @property
     def models(self) -> Mapping[str, Node]:
@@ -196,7 +196,7 @@ class _Document:
             profile: The profile in use.
             later: The files with precedence over this one.
         """
-        top, names = self.top, self.names
+        top, variables = self.top, self.variables
         servers = {
             name: self._server(name, profile, is_last=not later)
             for name in self.servers
@@ -209,33 +209,34 @@ class _Document:
             if name in replaced:
                 continue
             try:
-                models[name] = read_model(name, node, names)
+                models[name] = read_model(name, node, variables)
             except ConfigError as error:
                 if not later:
                     raise
                 warnings.append(f"{error}: this model is not used")
         own_profile = self.profile(profile.name) if profile is not None else None
+        own_rules = policy(top["policy"], variables) if "policy" in top else ()
         path = Path(self.path) if self.path else None
         return Settings(
             servers,
             models,
-            names.text(top["defaultModel"]) if "defaultModel" in top else None,
+            variables.text(top["defaultModel"]) if "defaultModel" in top else None,
             path,
             tuple(warnings),
-            (*(own_profile.policy if own_profile else ()), *(policy(top["policy"], names) if "policy" in top else ())),
+            (*(own_profile.policy if own_profile else ()), *own_rules),
             profiles=tuple(self.profiles),
             startup_patience=top["startupPatience"].positive() if "startupPatience" in top else None,
-            fallback_models=names.expanded(top["fallbackModels"]).strings() if "fallbackModels" in top else None,
+            fallback_models=variables.expanded(top["fallbackModels"]).strings() if "fallbackModels" in top else None,
         )
 
     def _server(self, name: str, profile: Profile | None, *, is_last: bool) -> ServerSettings:
         node, is_selected = self.servers[name], selects_server(profile, name)
         try:
-            return read_server(name, node, self.names, is_selected=is_selected)
+            return read_server(name, node, self.variables, is_selected=is_selected)
         except ConfigError as error:
             if is_last:
                 raise
-            unused = read_server(name, node, self.names, is_selected=False)
+            unused = read_server(name, node, self.variables, is_selected=False)
             return replace(unused, warnings=(*unused.warnings, f"{error}: this server is not used"))
 
 

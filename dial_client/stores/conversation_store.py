@@ -246,9 +246,13 @@ def build_page(found: Sequence[ConversationSummary], limit: int) -> Page:
     """Return the page for the rows of a query with the limit ``limit + 1``."""
     if len(found) <= limit:
         return Page(found)
-    last = found[limit - 1]
+    return Page(found[:limit], build_cursor(found[limit - 1]))
+
+
+def build_cursor(last: ConversationSummary) -> str:
+    """Return the cursor of the page after a conversation."""
     key = f"{to_sortable_time(last.updated_at)} {last.id}"
-    return Page(found[:limit], base64.urlsafe_b64encode(key.encode()).decode())
+    return base64.urlsafe_b64encode(key.encode()).decode()
 
 
 def parse_cursor(cursor: str) -> tuple[str, str]:

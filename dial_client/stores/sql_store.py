@@ -18,7 +18,7 @@ from dial_client.stores.conversation_store import (
     Conversation,
     ConversationSummary,
     Page,
-    build_page,
+    build_cursor,
     not_found_error,
     parse_cursor,
     split_search,
@@ -71,7 +71,7 @@ class SQLStore(StoreCore):
             path = platformdirs.user_data_path("dial-client", appauthor=False) / "conversations.db"
         return cls(Path(path))
 
-    async def warm(self) -> None:
+    async def open(self) -> None:
         """Open the database now instead of at the first operation; the driver is imported in a worker thread."""
         await self._database.open()
 
@@ -142,9 +142,7 @@ class SQLStore(StoreCore):
         found = [_summary(row) for row in await self._database.run(work, writes=False)]
         # The next page begins after the last conversation whose time can be read.
         known = [summary for summary in found[:limit] if summary.updated_at != row_values.EPOCH]
-        return Page(
-            build_page(found, limit), build_page([*known, *known[-1:]], len(known)).cursor if found[limit:] else None
-        )
+        return Page(found[:limit], build_cursor(known[-1]) if known and found[limit:] else None)
 
     async def aclose(self) -> None:
         """See `ConversationStore.aclose`."""

@@ -205,11 +205,11 @@ def stem(word: str) -> str:
         return word
     word = _singular(word)
     for ending, least in _ENDINGS:
-        stem = word.removesuffix(ending)
-        if len(stem) >= least and stem != word and not set("aeiouy").isdisjoint(stem):
-            if len(stem) > 3 and stem[-1] == stem[-2] and stem[-1] not in "lsz":
-                stem = stem[:-1]
-            return stem.removesuffix("e") if len(stem) > 3 else stem
+        base = word.removesuffix(ending)
+        if len(base) >= least and base != word and not set("aeiouy").isdisjoint(base):
+            if len(base) > 3 and base[-1] == base[-2] and base[-1] not in "lsz":
+                base = base[:-1]
+            return base.removesuffix("e") if len(base) > 3 else base
     return word.removesuffix("e") if len(word) > 3 else word
 
 

@@ -181,7 +181,7 @@ async def test_a_text_of_fifty_megabytes_is_read(kind: str, tmp_path: Path) -> N
 @asynccontextmanager
 async def open_bus(folder: Path) -> AsyncIterator[tuple[SQLStore, PeerBus]]:
     store = SQLStore(folder / "talk.db")
-    await store.warm()
+    await store.open()
     try:
         yield store, PeerBus(store, TurnRegistry(), ServedModel(MODEL))
     finally:

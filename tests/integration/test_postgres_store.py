@@ -23,7 +23,7 @@ from dial_client import Message, SQLStore
 
 async def main(where, both):
     store = SQLStore(where)
-    await store.warm()
+    await store.open()
     print("ready", flush=True)
     for n in range(20):
         await store.append(both, [Message.user(f"theirs {n}"), Message.assistant(f"theirs {n}")])

@@ -141,7 +141,7 @@ async def test_a_failed_renewal_is_retried_after_a_pause(tmp_path: Path, monkeyp
             await super().renew(ids, seconds)
 
     store = SQLStore(tmp_path / "kept.db")
-    await store.warm()
+    await store.open()
     query(tmp_path / "kept.db", "DROP TABLE notes")
     process = PeerBus(store, TurnRegistry(), ServedModel(MODEL))
     process.mailbox = Watched(store._database)

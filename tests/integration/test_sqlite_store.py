@@ -90,7 +90,7 @@ async def test_a_closed_store_leaves_one_file_and_no_thread(sql: SQLStore, file:
 
 
 async def test_every_append_is_forced_to_the_disk(sql: SQLStore) -> None:
-    await sql.warm()
+    await sql.open()
 
     async def setting(name: str) -> Any:
         async def work(connection: Any) -> Any:
@@ -296,7 +296,7 @@ async def test_a_file_that_is_not_a_store_is_an_error(tmp_path: Path, name: str,
     store = SQLStore.sqlite(tmp_path / name)
     for _ in range(2):
         with pytest.raises(ConfigError, match=problem) as raised:
-            await store.warm()
+            await store.open()
         assert raised.value.path == str(tmp_path / name)
     assert (tmp_path / "text.db").read_text() == "Dear diary, " * 500
     await store.aclose()

@@ -173,7 +173,7 @@ async def _open_database(store: SQLStore) -> None:
         ConfigError: Conversations cannot be stored; without another hint, the hint names ``--no-save``.
     """
     try:
-        await store.warm()
+        await store.open()
     except ConfigError as error:
         raise replace(error, hint=error.hint or "--no-save answers without storing the conversation") from error
 

@@ -12,7 +12,7 @@ const FORMATS = ["auto", "native", "react", "xml"];
 const formatPrice = (price) => formatNumber(price, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** Describe a model: "262,144 tokens, $0.30 input and $1.20 output per million tokens, no images". */
-export function describeModel(model) {
+function describeModel(model) {
   const { context_window: window, input_usd_per_million: input, output_usd_per_million: output } = model;
   return [
     model.model !== model.name ? model.model : "",
