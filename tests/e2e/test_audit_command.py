@@ -50,7 +50,7 @@ def test_a_call_without_an_approver_is_recorded_as_denied(tmp_path: Path) -> Non
 def test_a_refusal_of_a_changed_tool_is_recorded(tmp_path: Path) -> None:
     server = changed(tmp_path, autoApprove=["*"])
     dial_chat(tmp_path, "Go")
-    server.be(tools=[EVIL])
+    server.write_config(tools=[EVIL])
     assert dial_chat(tmp_path, "Go").returncode == 5
     decision, end = calls_of(user_log(tmp_path))[-2:]
     assert (decision["decision"], decision["decided_by"]) == ("denied", "changed definition")

@@ -16,7 +16,7 @@ import pytest
 from dial_client.errors import LoginFailed
 from dial_client.servers.oauth.redirect_listener import RedirectListener
 from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
-from tests.support.oauth_logins import at_home, kept
+from tests.support.oauth_logins import find_stored_logins, redirect_user_data
 from tests.support.program import LONG, dial_chat, started, write_config
 from tests.support.servers.launch import web
 from tests.support.servers.oauth_server import Guarded, guarded
@@ -48,7 +48,7 @@ def test_a_login_in_the_browser_is_followed_by_a_logout(server: Guarded, tmp_pat
     assert "docs: ready" in dial_chat(tmp_path, "servers").stdout
     assert "secret" not in ran.stdout + ran.stderr
     assert dial_chat(tmp_path, "servers", "logout", "docs").stdout == "docs: logged out: its tokens are deleted here\n"
-    assert kept(tmp_path) == []
+    assert find_stored_logins(tmp_path) == []
     assert "it needs a login: run `dial-chat servers login docs`" in dial_chat(tmp_path, "servers").stdout
 
 
@@ -124,7 +124,7 @@ async def test_the_error_names_a_port_in_use() -> None:
 async def test_an_unreadable_token_file_is_ignored(tmp_path: Path) -> None:
     vault = TokenStorage(web("https://a.example/mcp"), tmp_path / "logins")
     await vault.save(TokenRecord(issuer="https://a.example"))
-    [file] = kept(tmp_path)
+    [file] = find_stored_logins(tmp_path)
     for text in ("", "{", "[]", '"x"', "{}", '{"expires_at": "soon"}', '{"tokens": 3}', '{"another": 1}'):
         file.write_text(text)
         assert await vault.load() == TokenRecord()
@@ -171,7 +171,7 @@ class Keyring:
 async def test_a_keyring_is_used_if_it_can_be_opened(
     is_locked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_home(tmp_path, monkeypatch)
+    redirect_user_data(tmp_path, monkeypatch)
     package, keyring = ModuleType("keyring"), Keyring(is_locked=is_locked)
     for name in ("get_keyring", "get_password", "set_password", "delete_password"):
         setattr(package, name, getattr(keyring, name))
@@ -179,7 +179,7 @@ async def test_a_keyring_is_used_if_it_can_be_opened(
     vault, record = TokenStorage(web("https://a.example/mcp")), TokenRecord(issuer="https://a.example")
     await vault.save(record)
     assert await vault.load() == record
-    assert (len(kept(tmp_path)), len(keyring.entries)) == ((1, 0) if is_locked else (0, 1))
+    assert (len(find_stored_logins(tmp_path)), len(keyring.entries)) == ((1, 0) if is_locked else (0, 1))
     assert await vault.forget()
     assert await vault.load() == TokenRecord()
 
@@ -192,5 +192,5 @@ async def test_token_files_are_private_with_any_umask(tmp_path: Path) -> None:
         await TokenStorage(web("https://a.example/mcp"), tmp_path / "logins").save(TokenRecord())
     finally:
         os.umask(before)
-    [file] = kept(tmp_path)
+    [file] = find_stored_logins(tmp_path)
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)

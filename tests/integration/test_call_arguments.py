@@ -12,7 +12,7 @@ from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCal
 from dial_client.model import FinishReason
 from dial_client.providers.grammar_tool_calling import REPEATED, GrammarToolCallingProvider
 from dial_client.providers.scripted import ScriptedProvider
-from tests.support.model_endpoint import Heard, hear
+from tests.support.model_endpoint import ParsedReply, hear
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ SEND = tool(
 STATUS = tool("git_status", "Show the status of a repository.", repo_path={"type": "string"})
 
 
-async def ask_with_call(tool: ToolSpec, *messages: Message, **arguments: Any) -> Heard:
+async def ask_with_call(tool: ToolSpec, *messages: Message, **arguments: Any) -> ParsedReply:
     """Return the reply for the messages, when the model calls the tool with the arguments."""
     reply = json.dumps({"tool": tool.name, "arguments": arguments})
     return await hear(GrammarToolCallingProvider(ScriptedProvider([reply])), *messages, tools=(tool,))

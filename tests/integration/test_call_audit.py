@@ -24,7 +24,7 @@ from dial_client.tools.executor import ToolExecutor
 from dial_client.turn_data.limits import Limits
 from tests.support.audit_logs import Entries
 from tests.support.clients import ASK, call, client
-from tests.support.fakes import Heard, server, text_result, tool_named
+from tests.support.fakes import ReceivedEvents, server, text_result, tool_named
 from tests.support.servers import questions
 from tests.support.tool_rounds import STRICT, fails, runs
 
@@ -50,7 +50,7 @@ async def audited(*calls: ToolCallRequest, entries: Entries | None = None, **opt
     kept = Entries() if entries is None else entries
     behaviour = options.pop("behaviour", None) or runs(anyio.lowlevel.checkpoint)
     there = server("clock", tool_named("now.utc", input_schema=STRICT), call=behaviour)
-    await executor(kept, there, **options).execute_all(calls, Heard().emit, Deadline(1000))
+    await executor(kept, there, **options).execute_all(calls, ReceivedEvents().emit, Deadline(1000))
     return kept
 
 
@@ -136,7 +136,7 @@ async def test_a_cancelled_call_is_recorded_as_cancelled(is_asking: bool) -> Non
     there = server("clock", tool_named("now.utc", input_schema=STRICT), call=runs(hang))
     async with anyio.create_task_group() as group:
         work = executor(entries, there, approve=ask if is_asking else None)
-        group.start_soon(work.execute, NOW, Heard().emit, Deadline(1000))
+        group.start_soon(work.execute, NOW, ReceivedEvents().emit, Deadline(1000))
         await begun.wait()
         group.cancel_scope.cancel()
     decision = "cancelled" if is_asking else "allowed"

@@ -12,7 +12,7 @@ from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.local_decision import DecisionProvider
-from tests.support.model_endpoint import Heard, Raw, Say, hear, model_endpoint, one_json
+from tests.support.model_endpoint import ParsedReply, Raw, Say, hear, model_endpoint, one_json
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +73,7 @@ def decision(text: str, content: list[dict[str, Any]]) -> Raw:
 
 async def reply(
     *answers: Raw | Say, question: str = "What time is it in Tokyo?", tools: tuple[ToolSpec, ...] = (TIME,)
-) -> Heard:
+) -> ParsedReply:
     with model_endpoint(answers) as endpoint:
         profile = EndpointProfile(constrain="grammar", tool_choice=False)
         model = DecisionProvider("m", Endpoint(f"{endpoint.url}/v1"), profile)

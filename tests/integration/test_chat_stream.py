@@ -13,7 +13,7 @@ from dial_client.model import FinishReason
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http.endpoint import Endpoint
-from tests.support.model_endpoint import Heard, Raw, events, hear, model_endpoint, one_json
+from tests.support.model_endpoint import ParsedReply, Raw, events, hear, model_endpoint, one_json
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ def calls(*pieces: dict[str, Any], finish: Any = "tool_calls", together: bool = 
     return events(*chunks, delta({}, finish))
 
 
-async def ask(answer: Any, *messages: Message, profile: EndpointProfile = CHAT, **request: Any) -> Heard:
+async def ask(answer: Any, *messages: Message, profile: EndpointProfile = CHAT, **request: Any) -> ParsedReply:
     with model_endpoint([answer]) as endpoint:
         provider = ChatProvider("m", Endpoint(f"{endpoint.url}/v1"), profile)
         try:

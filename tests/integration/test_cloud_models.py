@@ -18,7 +18,7 @@ from dial_client.settings.config_types import ModelSettings, Wire
 from tests.support.aws_frames import frame_stream
 from tests.support.model_endpoint import (
     Answer,
-    Heard,
+    ParsedReply,
     Raw,
     Recorded,
     Say,
@@ -68,7 +68,9 @@ async def opened(
         await provider.aclose()
 
 
-async def ask(model: str, environ: Mapping[str, str], settings: ModelSettings | None = None, **options: Any) -> Heard:
+async def ask(
+    model: str, environ: Mapping[str, str], settings: ModelSettings | None = None, **options: Any
+) -> ParsedReply:
     async with opened(model, environ, settings, **options) as provider:
         return await hear(provider, Message.user("Hello?"))
 

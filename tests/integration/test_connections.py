@@ -25,12 +25,12 @@ from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.configuration import Protocol
 from tests.support.program import LONG
 from tests.support.servers.launch import (
-    asked,
     call_for_text,
     connection,
     connections,
     python_script,
     raw,
+    read_requests,
     script,
     state,
     until,
@@ -287,7 +287,7 @@ async def test_cancelling_a_call_tells_the_server_and_keeps_the_connection(tmp_p
             group.start_soon(server.call, "echo", {}, progress)
             await heard.wait()
             group.cancel_scope.cancel()
-        await until(lambda: asked(log)[-1] == "notifications/cancelled")
+        await until(lambda: read_requests(log)[-1] == "notifications/cancelled")
         assert state(server) is ServerState.READY
 
 
@@ -327,7 +327,7 @@ async def test_a_result_without_its_declared_structured_content_is_returned_unch
     log = tmp_path / "log"
     async with connection(raw("BrokenOutput", "--log", log)) as server:
         assert await call_for_text(server, a=1) == '{"a": 1}'
-    assert asked(log).count("tools/list") == 1, "nothing is listed again to judge it"
+    assert read_requests(log).count("tools/list") == 1, "nothing is listed again to judge it"
 
 
 async def test_a_tool_that_the_server_does_not_list_is_not_called(tmp_path: Path) -> None:
@@ -335,8 +335,8 @@ async def test_a_tool_that_the_server_does_not_list_is_not_called(tmp_path: Path
     async with connection(raw("Server", "--log", log)) as server:
         with pytest.raises(ServerError, match="it has no tool 'other'"):
             await server.call("other", {})
-    assert asked(log).count("tools/list") == 1
-    assert "tools/call" not in asked(log)
+    assert read_requests(log).count("tools/list") == 1
+    assert "tools/call" not in read_requests(log)
 
 
 # Listing
@@ -393,5 +393,5 @@ async def test_tools_of_a_server_that_announces_changes_endlessly_are_listed_les
     log = tmp_path / "log"
     async with connection(raw("Announces", "--log", log)) as server:
         revision = server.revision
-        await until(lambda: asked(log).count("tools/list") > 3)
+        await until(lambda: read_requests(log).count("tools/list") > 3)
         assert server.revision == revision

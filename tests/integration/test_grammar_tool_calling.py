@@ -25,7 +25,7 @@ from dial_client.model import FinishReason, ToolChoice
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
 from dial_client.providers.scripted import ScriptedProvider
 from tests.support.gbnf_acceptor import accepts
-from tests.support.model_endpoint import Heard, hear
+from tests.support.model_endpoint import ParsedReply, hear
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +61,7 @@ class Model:
         self.provider = GrammarToolCallingProvider(self.plain)
         self.tools = tools
 
-    async def reply_to(self, *messages: Message, **request: Any) -> Heard:
+    async def reply_to(self, *messages: Message, **request: Any) -> ParsedReply:
         return await hear(self.provider, *messages, tools=self.tools, **request)
 
     @property

@@ -17,21 +17,21 @@ from dial_client.servers.status import ServerState
 from dial_client.tools.approval import ApprovalContext
 from tests.support.program import LONG, dial_chat, write_config
 from tests.support.servers.launch import script
-from tests.support.servers.tool_changes import TWICE, Changing, changing, tool
+from tests.support.servers.tool_changes import TWICE, ChangingServer, build_changing_server, tool
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Changing:
-    return changing(tmp_path, tools=[tool("echo"), tool("other")])
+def server(tmp_path: Path) -> ChangingServer:
+    return build_changing_server(tmp_path, tools=[tool("echo"), tool("other")])
 
 
-def client(server: Changing, model: Any = None, **options: Any) -> DialClient:
+def client(server: ChangingServer, model: Any = None, **options: Any) -> DialClient:
     return DialClient({"it": server.entry(lazy=True)}, model, cache_dir=server.folder / "memory", **options)
 
 
-async def fill_cache(server: Changing) -> None:
+async def fill_cache(server: ChangingServer) -> None:
     """Start the server once, so that its tools are in the cache."""
     with anyio.fail_after(LONG):
         async with client(server):
@@ -44,14 +44,14 @@ def calls(*replies: Mapping[str, Any]) -> ScriptedProvider:
     return ScriptedProvider([*asked, {"text": "Done."}])
 
 
-async def test_a_lazy_server_without_cached_tools_is_started(server: Changing) -> None:
+async def test_a_lazy_server_without_cached_tools_is_started(server: ChangingServer) -> None:
     async with client(server) as dial:
         assert dial.servers["it"].state is ServerState.READY
         assert [spec.name for spec in dial.tools] == ["echo", "other"]
     assert server.asked()[0] == "start"
 
 
-async def test_a_lazy_server_with_cached_tools_sleeps_and_offers_its_tools(server: Changing) -> None:
+async def test_a_lazy_server_with_cached_tools_sleeps_and_offers_its_tools(server: ChangingServer) -> None:
     async with client(server) as before:
         tools = before.tools
     server.asked()
@@ -63,7 +63,7 @@ async def test_a_lazy_server_with_cached_tools_sleeps_and_offers_its_tools(serve
     assert server.asked() == []
 
 
-async def test_the_first_call_starts_a_lazy_server_once(server: Changing) -> None:
+async def test_the_first_call_starts_a_lazy_server_once(server: ChangingServer) -> None:
     await fill_cache(server)
     with anyio.fail_after(LONG):
         async with client(server) as dial:
@@ -75,7 +75,7 @@ async def test_the_first_call_starts_a_lazy_server_once(server: Changing) -> Non
     assert server.asked() == ["start", "initialize", "tools/list", "tools/call", "tools/call"]
 
 
-async def test_concurrent_calls_start_a_lazy_server_once(server: Changing) -> None:
+async def test_concurrent_calls_start_a_lazy_server_once(server: ChangingServer) -> None:
     await fill_cache(server)
     results: list[bool] = []
 
@@ -91,8 +91,8 @@ async def test_concurrent_calls_start_a_lazy_server_once(server: Changing) -> No
 
 
 @pytest.mark.parametrize("name", ["nobody", "echoo"])
-async def test_an_invalid_or_denied_call_does_not_start_a_lazy_server(server: Changing, name: str) -> None:
-    server.be(tools=[tool(schema=TWICE)])
+async def test_an_invalid_or_denied_call_does_not_start_a_lazy_server(server: ChangingServer, name: str) -> None:
+    server.write_config(tools=[tool(schema=TWICE)])
     await fill_cache(server)
     async with client(server, approval=ApprovalPolicy(deny=["echo"])) as dial:
         assert not (await dial.call(name, {})).success
@@ -102,9 +102,9 @@ async def test_an_invalid_or_denied_call_does_not_start_a_lazy_server(server: Ch
     assert server.asked() == []
 
 
-async def test_arguments_are_checked_against_the_schema_of_the_started_server(server: Changing) -> None:
+async def test_arguments_are_checked_against_the_schema_of_the_started_server(server: ChangingServer) -> None:
     await fill_cache(server)
-    server.be(tools=[tool(schema=TWICE)])
+    server.write_config(tools=[tool(schema=TWICE)])
     with anyio.fail_after(LONG):
         async with client(server, calls({}, {"times": 2})) as dial:
             turn = await dial.run([Message.user("Go")])
@@ -115,9 +115,9 @@ async def test_arguments_are_checked_against_the_schema_of_the_started_server(se
     assert server.asked().count("tools/call") == 1
 
 
-async def test_a_tool_that_changed_while_its_server_slept_needs_a_new_approval(server: Changing) -> None:
+async def test_a_tool_that_changed_while_its_server_slept_needs_a_new_approval(server: ChangingServer) -> None:
     await fill_cache(server)
-    server.be(tools=[tool(about="Says it to everybody.")])
+    server.write_config(tools=[tool(about="Says it to everybody.")])
     shown: list[ToolSpec] = []
     changes: list[str] = []
 
@@ -134,9 +134,9 @@ async def test_a_tool_that_changed_while_its_server_slept_needs_a_new_approval(s
     assert "tools/call" not in server.asked()
 
 
-async def test_a_call_of_a_tool_removed_while_its_server_slept_is_an_error(server: Changing) -> None:
+async def test_a_call_of_a_tool_removed_while_its_server_slept_is_an_error(server: ChangingServer) -> None:
     await fill_cache(server)
-    server.be(tools=[tool("new")])
+    server.write_config(tools=[tool("new")])
     with anyio.fail_after(LONG):
         async with client(server) as dial:
             result = await dial.call("echo", {})
@@ -144,9 +144,9 @@ async def test_a_call_of_a_tool_removed_while_its_server_slept_is_an_error(serve
             assert [spec.name for spec in dial.tools] == ["new"]
 
 
-async def test_a_call_fails_if_its_lazy_server_cannot_be_started(server: Changing) -> None:
+async def test_a_call_fails_if_its_lazy_server_cannot_be_started(server: ChangingServer) -> None:
     await fill_cache(server)
-    server.be(dies=True)
+    server.write_config(dies=True)
     with anyio.fail_after(LONG):
         async with client(server) as dial:
             result = await dial.call("echo", {})
@@ -156,7 +156,7 @@ async def test_a_call_fails_if_its_lazy_server_cannot_be_started(server: Changin
             assert dial.tools == ()
 
 
-async def test_a_sleeping_server_is_not_started_on_closing(server: Changing) -> None:
+async def test_a_sleeping_server_is_not_started_on_closing(server: ChangingServer) -> None:
     await fill_cache(server)
     with anyio.fail_after(LONG):
         async with client(server) as dial:
@@ -165,19 +165,19 @@ async def test_a_sleeping_server_is_not_started_on_closing(server: Changing) -> 
     assert server.asked() == []
 
 
-async def test_without_a_cache_a_lazy_server_is_started_like_an_eager_server(server: Changing) -> None:
+async def test_without_a_cache_a_lazy_server_is_started_like_an_eager_server(server: ChangingServer) -> None:
     await fill_cache(server)
     async with DialClient({"it": server.entry(lazy=True)}) as dial:
         assert dial.servers["it"].state is ServerState.READY
 
 
-async def test_a_recording_starts_all_servers_and_has_their_tools(server: Changing) -> None:
+async def test_a_recording_starts_all_servers_and_has_their_tools(server: ChangingServer) -> None:
     await fill_cache(server)
     async with client(server, calls({}), record=server.folder / "rec.jsonl") as dial:
         assert dial.servers["it"].state is ServerState.READY
 
 
-async def test_a_restart_starts_a_sleeping_server(server: Changing) -> None:
+async def test_a_restart_starts_a_sleeping_server(server: ChangingServer) -> None:
     await fill_cache(server)
     with anyio.fail_after(LONG):
         async with client(server) as dial:
@@ -185,7 +185,7 @@ async def test_a_restart_starts_a_sleeping_server(server: Changing) -> None:
 
 
 def test_dial_chat_shows_sleeping_servers_and_their_cached_tools(tmp_path: Path) -> None:
-    server = changing(tmp_path)
+    server = build_changing_server(tmp_path)
     run = script("tool_versions.py", *server.args)
     write_config(tmp_path, {"it": {"command": run.command, "args": list(run.args), "lazy": True}})
     assert "it: ready" in dial_chat(tmp_path, "servers").stdout

@@ -14,7 +14,7 @@ from dial_client.model import FinishReason
 from dial_client.settings.config_types import Wire
 from tests.support.model_endpoint import (
     Answer,
-    Heard,
+    ParsedReply,
     Recorded,
     Say,
     events,
@@ -28,7 +28,7 @@ from tests.support.model_endpoint import (
 pytestmark = pytest.mark.anyio
 
 
-async def ask(answer: Answer, **request: Any) -> Heard:
+async def ask(answer: Answer, **request: Any) -> ParsedReply:
     with model_endpoint([answer]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES)
         try:

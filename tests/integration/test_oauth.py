@@ -18,7 +18,7 @@ import pytest
 from dial_client import DialClient, Limits, ServerState
 from dial_client.callbacks.oauth_callbacks import Login
 from dial_client.callbacks.server_callbacks import Callbacks
-from tests.support.oauth_logins import Person, at_home, kept
+from tests.support.oauth_logins import Person, find_stored_logins, redirect_user_data
 from tests.support.program import LONG
 from tests.support.servers.launch import raw, until
 from tests.support.servers.oauth_server import WELL_KNOWN, Guarded, guarded
@@ -34,7 +34,7 @@ def server() -> Iterator[Guarded]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return at_home(tmp_path, monkeypatch)
+    return redirect_user_data(tmp_path, monkeypatch)
 
 
 def client(server: Guarded, login: Login | None = None, limits: Limits | None = None, **oauth: Any) -> DialClient:
@@ -71,7 +71,7 @@ async def test_a_login_is_stored_for_later_clients(server: Guarded, home: Path) 
         assert (await dial.call("echo", {})).success
     [asked] = person.asked
     assert (asked.server, asked.origin) == ("docs", server.base)
-    [file] = kept(home)
+    [file] = find_stored_logins(home)
     if sys.platform != "win32":
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -83,7 +83,7 @@ async def test_a_login_is_stored_for_later_clients(server: Guarded, home: Path) 
 async def test_expired_stored_tokens_are_refreshed(server: Guarded, home: Path) -> None:
     async with client(server, Person()):
         pass
-    [file] = kept(home)
+    [file] = find_stored_logins(home)
     file.write_text(json.dumps(json.loads(file.read_text()) | {"expires_at": 1.0}))
     async with client(server) as dial:
         assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error
@@ -112,7 +112,7 @@ async def test_without_a_valid_refresh_token_a_new_login_is_required(server: Gua
 async def test_a_failed_refresh_with_status_503_keeps_the_tokens(server: Guarded, home: Path) -> None:
     async with client(server, Person()):
         pass
-    [file] = kept(home)
+    [file] = find_stored_logins(home)
     file.write_text(json.dumps(json.loads(file.read_text()) | {"expires_at": 1.0}))
     server.answers["/token"] = (503, "down")
     async with client(server) as dial:

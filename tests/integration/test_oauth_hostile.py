@@ -12,7 +12,7 @@ from dial_client import DialClient, ServerState
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.errors import LoginFailed
 from dial_client.servers.oauth.url_policy import UrlPolicy, to_browser_url
-from tests.support.oauth_logins import Person, at_home
+from tests.support.oauth_logins import Person, redirect_user_data
 from tests.support.servers.launch import raw
 from tests.support.servers.oauth_server import RESOURCE, WELL_KNOWN, Guarded, guarded
 
@@ -108,7 +108,7 @@ def never_content(server: Guarded, attacker: Guarded) -> None:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return at_home(tmp_path, monkeypatch)
+    return redirect_user_data(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from dial_client.settings.config_types import Wire
 from tests.support.model_endpoint import (
     Answer,
     Call,
-    Heard,
+    ParsedReply,
     Raw,
     Say,
     events,
@@ -33,7 +33,7 @@ STREAMED = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "wh
 TOOLS = (ToolSpec("time__now", "The time", {"type": "object", "properties": {"tz": {"type": "string"}}}),)
 
 
-async def ask(wire: Wire, answer: Answer, *messages: Message, **request: Any) -> Heard:
+async def ask(wire: Wire, answer: Answer, *messages: Message, **request: Any) -> ParsedReply:
     with model_endpoint([answer]) as endpoint:
         provider = provider_of(endpoint, wire)
         try:

@@ -16,7 +16,7 @@ from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, StderrTail
 from dial_client.settings.configuration import ServerSettings, Transport
 from tests.support.clients import call
-from tests.support.oauth_logins import Person, at_home
+from tests.support.oauth_logins import Person, redirect_user_data
 from tests.support.program import dial_chat, write_config
 from tests.support.servers.launch import HERE, call_for_text, connection, web, web_server
 from tests.support.servers.oauth_server import guarded
@@ -104,7 +104,7 @@ async def test_headers_and_query_of_a_url_are_masked_and_sent_unchanged(
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_token_of_a_login_is_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_home(tmp_path, monkeypatch)
+    redirect_user_data(tmp_path, monkeypatch)
     with guarded() as server:
         server.says_token = True
         async with DialClient({"docs": {"url": server.url}}, callbacks=Callbacks(login=Person())) as dial:

@@ -22,7 +22,7 @@ from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import Protocol, ServerSettings, Transport
 from tests.support.fakes import tool_named
 from tests.support.program import LONG
-from tests.support.servers.tool_changes import changing, tool
+from tests.support.servers.tool_changes import build_changing_server, tool
 
 CLOCK = ServerSettings("clock", Transport.STDIO, "clock-server", ("--zone", "UTC"), {"KEY": "s3cr3t"})
 TOOLS = (Tool(name="now", description="Tells the time.", input_schema={"type": "object", "x-odd": [1, {"a": None}]}),)
@@ -233,7 +233,7 @@ def test_a_wrong_cached_era_that_used_up_the_startup_time_is_corrected_at_the_ne
 
 @pytest.mark.anyio
 async def test_a_legacy_server_is_probed_only_at_its_first_start(tmp_path: Path) -> None:
-    server = changing(tmp_path)
+    server = build_changing_server(tmp_path)
     for asked in (["start", "server/discover", "initialize", "tools/list"], ["start", "initialize", "tools/list"]):
         assert await era_of(server.entry(), tmp_path / "memory") == "2025-11-25"
         assert server.asked() == asked
@@ -243,7 +243,7 @@ async def test_a_legacy_server_is_probed_only_at_its_first_start(tmp_path: Path)
 async def test_without_a_cache_folder_nothing_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    server = changing(tmp_path)
+    server = build_changing_server(tmp_path)
     for _ in range(2):
         await era_of(server.entry(), None)
         assert "server/discover" in server.asked()
@@ -252,9 +252,9 @@ async def test_without_a_cache_folder_nothing_is_cached(tmp_path: Path, monkeypa
 
 @pytest.mark.anyio
 async def test_an_outdated_cached_era_is_corrected(tmp_path: Path) -> None:
-    server = changing(tmp_path)
+    server = build_changing_server(tmp_path)
     await era_of(server.entry(), tmp_path / "memory")
-    server.be(era="new", version="2")
+    server.write_config(era="new", version="2")
     server.asked()
     assert await era_of(server.entry(), tmp_path / "memory") == "2026-07-28"
     assert server.asked()[:4] == ["start", "initialize", "start", "server/discover"]
@@ -264,9 +264,9 @@ async def test_an_outdated_cached_era_is_corrected(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_cached_server_that_no_longer_starts_is_failed(tmp_path: Path) -> None:
-    server = changing(tmp_path)
+    server = build_changing_server(tmp_path)
     await era_of(server.entry(), tmp_path / "memory")
-    server.be(dies=True)
+    server.write_config(dies=True)
     async with DialClient({"it": server.entry()}, cache_dir=tmp_path / "memory") as dial:
         assert dial.servers["it"].state is ServerState.FAILED
         assert "no license" in (dial.servers["it"].error or "")

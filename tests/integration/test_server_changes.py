@@ -23,7 +23,7 @@ from dial_client.turn_data.turn_result import Turn
 from tests.support.fakes import Model, Step
 from tests.support.program import LONG
 from tests.support.servers.launch import is_alive, raw, until
-from tests.support.servers.tool_changes import changing, tool
+from tests.support.servers.tool_changes import build_changing_server, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -113,14 +113,14 @@ async def test_a_turn_starts_without_starting_servers_and_offers_their_tools_lat
 
 
 async def test_an_added_server_that_does_not_start_has_an_error_and_can_be_restarted(tmp_path: Path) -> None:
-    server = changing(tmp_path, dies=True)
+    server = build_changing_server(tmp_path, dies=True)
     with anyio.fail_after(LONG):
         async with DialClient({}) as dial:
             status = await dial.add_server("it", server.entry())
             assert status.state is ServerState.FAILED
             assert "no license" in (status.error or "")
             assert "no license" in dial.notes[0]
-            server.be(tools=[tool("echo")])
+            server.write_config(tools=[tool("echo")])
             assert (await dial.restart_server("it")).state is ServerState.READY
             assert [spec.name for spec in dial.tools] == ["echo"]
             assert dial.notes == ()
@@ -250,7 +250,7 @@ async def refuse(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext
 
 
 async def test_approvals_of_an_added_servers_entry_apply_until_it_is_removed(tmp_path: Path) -> None:
-    server = changing(tmp_path)
+    server = build_changing_server(tmp_path)
     with anyio.fail_after(LONG):
         async with DialClient({}, approve=refuse) as dial:
             await dial.add_server("it", server.entry(auto_approve=("echo",)))
@@ -293,10 +293,10 @@ async def test_the_secrets_of_an_added_server_are_not_recorded(tmp_path: Path) -
 
 
 async def test_a_restart_starts_a_new_process_and_offers_its_current_tools(tmp_path: Path) -> None:
-    server = changing(tmp_path)
+    server = build_changing_server(tmp_path)
     with anyio.fail_after(LONG):
         async with DialClient({"it": server.entry(), "a": says("a")}) as dial:
-            server.be(tools=[tool("new")])
+            server.write_config(tools=[tool("new")])
             status = await dial.restart_server("it")
             assert (status.state, status.tools, status.restarts) == (ServerState.READY, ("new",), 0)
             assert list(dial.servers) == ["it", "a"]

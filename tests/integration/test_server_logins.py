@@ -13,7 +13,7 @@ import pytest
 
 from dial_client import ServerState
 from tests.support.http_service import HttpService, serve
-from tests.support.oauth_logins import at_home, kept
+from tests.support.oauth_logins import find_stored_logins, redirect_user_data
 from tests.support.servers.oauth_server import Guarded, guarded
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
@@ -30,7 +30,7 @@ def server() -> Iterator[Guarded]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return at_home(tmp_path, monkeypatch)
+    return redirect_user_data(tmp_path, monkeypatch)
 
 
 @asynccontextmanager
@@ -67,7 +67,7 @@ async def test_a_login_on_the_page_makes_the_server_ready(server: Guarded, home:
         [status] = (await service.json("GET", "/servers"))["servers"]
         assert status["needs_login"] is False
         assert (await service.json("POST", path, json=body(service)))["url"] is None
-    assert len(kept(home)) == 1
+    assert len(find_stored_logins(home)) == 1
 
 
 async def test_a_redirect_is_accepted_once_from_its_browser_and_for_its_login(server: Guarded) -> None:

@@ -26,12 +26,12 @@ from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import ServerState, ServerStatus
 from tests.support.program import LONG
 from tests.support.servers.launch import (
-    asked,
     call_for_text,
     connection,
     connections,
     is_alive,
     raw,
+    read_requests,
     state,
     until,
 )
@@ -134,7 +134,7 @@ async def test_a_lost_call_is_repeated_only_if_the_tool_is_idempotent_and_truste
             with pytest.raises(ServerGone, match="out of cheese"):
                 await call_for_text(server, a=1)
             assert await call_for_text(server, a=2) == '{"a": 2}'
-    assert asked(tmp_path / "log").count("tools/call") == 2
+    assert read_requests(tmp_path / "log").count("tools/call") == 2
 
 
 @kill_9
@@ -143,7 +143,7 @@ async def test_a_call_that_makes_the_server_exit_is_repeated_once(tmp_path: Path
     async with connection(raw("DiesInCall", *options, trusted=True)) as server:
         with pytest.raises(ServerGone, match="out of cheese"):
             await call_for_text(server)
-        assert asked(tmp_path / "log").count("tools/call") == 2
+        assert read_requests(tmp_path / "log").count("tools/call") == 2
 
 
 @kill_9
@@ -164,7 +164,7 @@ async def test_a_restarted_legacy_server_is_not_probed_again(tmp_path: Path) -> 
         with pytest.raises(ServerGone):
             await call_for_text(server)
         assert await call_for_text(server, a=1) == '{"a": 1}'
-    methods = asked(tmp_path / "log")
+    methods = read_requests(tmp_path / "log")
     assert (methods.count("server/discover"), methods.count("initialize")) == (1, 2)
 
 

@@ -15,7 +15,7 @@ import pytest
 from dial_client import DialClient, Message, TextDelta, ToolCallStarted
 from tests.support.model_endpoint import Call, Raw, Say, events, model_endpoint
 from tests.support.program import entry
-from tests.support.servers.launch import asked, is_alive, until
+from tests.support.servers.launch import is_alive, read_requests, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)]
 
@@ -92,8 +92,8 @@ async def test_cancelling_the_task_in_a_call_tells_the_server(tmp_path: Path) ->
 
                 task = asyncio.create_task(talk())
                 await started.wait()
-                await until(lambda: "tools/call" in asked(log))
+                await until(lambda: "tools/call" in read_requests(log))
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
-                await until(lambda: "notifications/cancelled" in asked(log))
+                await until(lambda: "notifications/cancelled" in read_requests(log))

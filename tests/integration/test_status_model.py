@@ -16,7 +16,7 @@ from dial_client.model import Completion, FinishReason, ModelInfo, TextChunk
 from dial_client.turn_data.events import Emit, ToolCallFinished, ToolCallStarted
 from dial_client.turns.prices import cost_usd
 from dial_client.turns.status_model import MAX_TOKENS, StatusModel
-from tests.support.fakes import Heard, Model, virtual_time
+from tests.support.fakes import Model, ReceivedEvents, virtual_time
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ async def nothing() -> None:
 
 @virtual_time
 async def test_the_sentence_is_shown_while_the_call_runs() -> None:
-    heard, used = Heard(), list[Usage]()
+    heard, used = ReceivedEvents(), list[Usage]()
     model = Model([TextChunk('"Looking up the weather'), TextChunk(' in Paris."\n'), END])
     done = await StatusModel(model, lambda usage, _: used.append(usage)).narrate(
         running(lambda: anyio.sleep(5)), heard.emit
@@ -57,7 +57,7 @@ async def test_the_sentence_is_shown_while_the_call_runs() -> None:
 
 async def test_a_finished_call_has_no_sentence_and_does_not_wait_for_the_model() -> None:
     model = Model([anyio.sleep_forever])
-    heard = Heard()
+    heard = ReceivedEvents()
     await StatusModel(model, lambda *_: None).narrate(running(nothing), heard.emit)
     assert heard == [STARTED, FINISHED]
     assert model.open_streams == 0
@@ -66,7 +66,7 @@ async def test_a_finished_call_has_no_sentence_and_does_not_wait_for_the_model()
 @virtual_time
 async def test_a_late_sentence_is_not_shown() -> None:
     model = Model([lambda: anyio.sleep(3), TextChunk("Looking"), END])
-    heard = Heard()
+    heard = ReceivedEvents()
     await StatusModel(model, lambda *_: None).narrate(running(lambda: anyio.sleep(10)), heard.emit)
     assert heard == [STARTED, FINISHED]
     assert model.open_streams == 0
@@ -77,7 +77,7 @@ async def test_a_late_sentence_is_not_shown() -> None:
     "text", ["", "  \n ", '{"sentence": "x"}', "<think>The user", "word " * 50, "a\x1b[31mred"], ids=repr
 )
 async def test_a_reply_that_is_not_a_sentence_is_not_shown(text: str) -> None:
-    heard = Heard()
+    heard = ReceivedEvents()
     model = Model([TextChunk(text), END])
     await StatusModel(model, lambda *_: None).narrate(running(lambda: anyio.sleep(5)), heard.emit)
     assert heard == [STARTED, FINISHED]
@@ -85,7 +85,7 @@ async def test_a_reply_that_is_not_a_sentence_is_not_shown(text: str) -> None:
 
 @virtual_time
 async def test_a_failing_status_model_has_no_effect() -> None:
-    heard = Heard()
+    heard = ReceivedEvents()
     model = Model([ProviderError("busy", status=429)])
     await StatusModel(model, lambda *_: None).narrate(running(lambda: anyio.sleep(5)), heard.emit)
     assert heard == [STARTED, FINISHED]

@@ -27,7 +27,7 @@ from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, MAX_LINES
 from dial_client.servers.transports.stdio import StdioTransport
 from dial_client.servers.transports.windows_stdio import WindowsStdioTransport
 from tests.support.program import LONG
-from tests.support.servers.launch import asked, call_for_text, connection, is_alive, raw, script, until
+from tests.support.servers.launch import call_for_text, connection, is_alive, raw, read_requests, script, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there the SDK runs the process")
 anywhere = pytest.mark.anyio
@@ -380,4 +380,10 @@ async def test_only_the_handshake_and_one_list_request_are_sent(tmp_path: Path) 
     log = tmp_path / "log"
     async with connection(raw("Server", "--log", log)) as server:
         await call_for_text(server)
-    assert asked(log) == ["server/discover", "initialize", "notifications/initialized", "tools/list", "tools/call"]
+    assert read_requests(log) == [
+        "server/discover",
+        "initialize",
+        "notifications/initialized",
+        "tools/list",
+        "tools/call",
+    ]

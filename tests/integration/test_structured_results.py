@@ -15,7 +15,7 @@ from dial_client.tools.approval import ApprovalChecker, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
 from dial_client.turn_data.limits import Limits
-from tests.support.fakes import Heard, server, tool_named
+from tests.support.fakes import ReceivedEvents, server, tool_named
 from tests.support.program import entry
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ async def result_of(schema: Any, *, text: str = "three", structured: Any = None,
 
     catalog = build_catalog([server("maths", tool_named("count", output_schema=schema), call=call)])
     executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), None), Limits())
-    return await executor.execute(ToolCallRequest("1", "count", {}), Heard().emit, Deadline(5))
+    return await executor.execute(ToolCallRequest("1", "count", {}), ReceivedEvents().emit, Deadline(5))
 
 
 async def test_a_remark_after_the_text_reports_a_result_that_does_not_fit_its_schema() -> None:

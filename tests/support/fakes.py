@@ -95,7 +95,7 @@ def text_result(text: str, *, is_error: bool = False) -> CallToolResult:
     return CallToolResult.model_validate({"content": [{"type": "text", "text": text}], "isError": is_error})
 
 
-class Heard(list[Event]):
+class ReceivedEvents(list[Event]):
     """Collects events."""
 
     async def emit(self, event: Event) -> None:

@@ -17,7 +17,7 @@ from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.model_call import ChatModel, ModelCaller
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
-from tests.support.fakes import Heard, Model, Step
+from tests.support.fakes import Model, ReceivedEvents, Step
 
 QUESTION = Message.user("What time is it?")
 NOW = ToolSpec("now", "Tells the time.", {"type": "object", "properties": {}}, server="clock", tool="now")
@@ -38,7 +38,7 @@ class Exchange:
         context_window: int | None = None,
     ) -> None:
         self.model = Model(*replies)
-        self.heard = Heard()
+        self.heard = ReceivedEvents()
         self.recorder = TurnRecorder()
         self.tools: tuple[ToolSpec, ...] = (NOW,)
         handler = handler or NativeFormatHandler()

@@ -76,11 +76,11 @@ class Bytes:
 
     data: bytes = b""
     reset: bool = False
-    """It is reset in place of being closed; behind data once the test has set `ModelEndpoint.heard`."""
+    """True to reset the connection instead of closing it; after data, only once `ModelEndpoint.heard` is set."""
 
 
 @dataclass(slots=True)
-class Heard:
+class ParsedReply:
     """A whole reply."""
 
     text: str = ""
@@ -109,9 +109,9 @@ def provider_of(endpoint: ModelEndpoint | str, wire: Wire = Wire.CHAT, **setting
     return provider
 
 
-async def hear(provider: Provider, *messages: Message, **request: Any) -> Heard:
+async def hear(provider: Provider, *messages: Message, **request: Any) -> ParsedReply:
     """Ask a provider, and hear its reply to the end; `request` are further fields of `ModelRequest`."""
-    heard = Heard()
+    heard = ParsedReply()
     ended = False
     instructions, conversation = model.separate_instructions(messages)
     asked = ModelRequest(conversation or (Message.user("Hello?"),), instructions=instructions, **request)
@@ -180,7 +180,7 @@ class ModelEndpoint:
         self.asked = threading.Event()
         """A request has come."""
         self.heard = threading.Event()
-        """The test's word that it has what was sent."""
+        """Set by the test when it has received the data."""
         self.connections = 0  # that have been opened
         self.url = ""
         self.answer_to: Callable[[Recorded], Answer] | None = None  # chooses the answer in place of their order
@@ -260,7 +260,7 @@ def _send_bytes(client: socket.socket, answer: Bytes, endpoint: ModelEndpoint) -
 
 
 def _send(client: socket.socket, raw: Raw, endpoint: ModelEndpoint) -> bool:
-    """Send an answer; whether the connection can be used again."""
+    """Send an answer, and return True if the connection can be used again."""
     head = [f"HTTP/1.1 {raw.status} X", *(f"{name}: {value}" for name, value in raw.headers.items())]
     client.sendall("\r\n".join([*head, "transfer-encoding: chunked", "", ""]).encode("latin-1"))
     for chunk in raw.chunks:

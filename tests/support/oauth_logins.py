@@ -29,14 +29,14 @@ class Person:
         return str(response.headers["location"])
 
 
-def at_home(folder: Path, patch: pytest.MonkeyPatch) -> Path:
-    """Put the user's data into a folder, and none into a keyring; give where logins are kept."""
+def redirect_user_data(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """Put the user's data into a folder, and nothing into a keyring; return the folder."""
     for name in ("XDG_DATA_HOME", "LOCALAPPDATA", "HOME", "USERPROFILE"):
         patch.setenv(name, str(folder))
     patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     return folder
 
 
-def kept(folder: Path) -> list[Path]:
+def find_stored_logins(folder: Path) -> list[Path]:
     """Return the files that store logins."""
     return sorted(folder.rglob("logins/*.json"))

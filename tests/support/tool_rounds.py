@@ -15,7 +15,7 @@ from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
 from dial_client.turn_data.limits import Limits
-from tests.support.fakes import Behaviour, Heard, text_result
+from tests.support.fakes import Behaviour, ReceivedEvents, text_result
 
 STRICT = {
     "type": "object",
@@ -33,7 +33,7 @@ class Round:
         catalog = build_catalog(servers)
         checker = ApprovalChecker(rules or PolicyRules(), approve)
         self.executor = ToolExecutor(lambda: catalog, checker, Limits(**limits))
-        self.heard = Heard()
+        self.heard = ReceivedEvents()
 
     async def run(self, *calls: ToolCallRequest, seconds: float = 1000) -> tuple[ToolCallResult, ...]:
         return await self.executor.execute_all(calls, self.heard.emit, Deadline(seconds))

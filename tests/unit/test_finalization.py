@@ -23,7 +23,7 @@ from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.model_call import ChatModel, ModelCaller
 from dial_client.turns.resolution import Outcome, Reply
 from dial_client.turns.turn_recorder import TurnRecorder
-from tests.support.fakes import Heard, Model, Step, virtual_time
+from tests.support.fakes import Model, ReceivedEvents, Step, virtual_time
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ class TurnFinisher:
 
     def __init__(self, *replies: Sequence[Step]) -> None:
         self.model = Model(*replies)
-        self.heard = Heard()
+        self.heard = ReceivedEvents()
         self.recorder = TurnRecorder()
 
     async def emit(self, event: Event) -> None:

@@ -11,7 +11,7 @@ from dial_client.turn_data.events import Emit, StatusChanged
 from dial_client.turn_data.limits import StopReason
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.resolution import Outcome, Reply, resolve
-from tests.support.fakes import Heard
+from tests.support.fakes import ReceivedEvents
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ class Script:
         self.fails = fails
         self.asked: list[ConversationContext] = []
         self.executed: list[list[str]] = []
-        self.heard = Heard()
+        self.heard = ReceivedEvents()
 
     async def ask(self, context: ConversationContext, emit: Emit) -> Reply:
         self.asked.append(context)

@@ -18,7 +18,7 @@ from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
 from dial_client.turn_data.events import ToolCallStarted
 from dial_client.turn_data.limits import Limits
-from tests.support.fakes import Heard, server, text_result, tool_named, unhurried
+from tests.support.fakes import ReceivedEvents, server, text_result, tool_named, unhurried
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
@@ -217,7 +217,7 @@ async def execute(call: ToolCallRequest) -> tuple[ToolCallResult, ToolCallReques
         return text_result("done")
 
     catalog = build_catalog([server("s", COUNTER, call=answer)])
-    events = Heard()
+    events = ReceivedEvents()
     executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), None), Limits())
     [result] = await executor.execute_all([call], events.emit, Deadline(1000))
     [started] = events.of(ToolCallStarted)

@@ -51,7 +51,7 @@ def web(url: str, **settings: Any) -> ServerSettings:
 
 @contextmanager
 def web_server(name: str, *args: str) -> Iterator[str]:
-    """Run a script that serves HTTP, and give its address without a path. It is gone afterwards."""
+    """Run a script that serves HTTP, and yield its address without a path. The script is stopped afterwards."""
     arguments = ["-W", "ignore", str(HERE / name), *args]
     pipe = subprocess.PIPE
     with start_python(HERE, arguments, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
@@ -65,17 +65,17 @@ def web_server(name: str, *args: str) -> Iterator[str]:
 @asynccontextmanager
 async def connections(targets: dict[str, Target], on_change: OnChange | None = None) -> AsyncIterator[ServerManager]:
     """Run servers, ready or known not to be, until they are left."""
-    nursery = await BackgroundTasks.open()
+    background_tasks = await BackgroundTasks.open()
     servers = ServerManager(targets, ClientCapabilities(on_change))
     try:
-        servers.start(nursery)
+        servers.start(background_tasks)
         with anyio.fail_after(LONG):
             await servers.wait_settled()
         yield servers
     finally:
         with anyio.CancelScope(shield=True):
             await servers.aclose()
-            await nursery.aclose()
+            await background_tasks.aclose()
 
 
 @asynccontextmanager
@@ -86,7 +86,7 @@ async def connection(target: Target) -> AsyncIterator[Connection]:
 
 
 async def call_for_text(connection: Connection, tool: str = "echo", **arguments: Any) -> str:
-    """Call a tool and give the text of its result."""
+    """Call a tool and return the text of its result."""
     with anyio.fail_after(LONG):
         result = await connection.call(tool, arguments)
     return "".join(block.text for block in result.content if block.type == "text")
@@ -97,7 +97,7 @@ def state(connection: Connection) -> ServerState:
     return connection.status.state
 
 
-def asked(log: Path) -> list[str]:
+def read_requests(log: Path) -> list[str]:
     """Return the methods that a raw server received, in order."""
     return [json.loads(line)["method"] for line in log.read_text().splitlines()] if log.exists() else []
 
@@ -112,7 +112,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    """Wait until something is so."""
+    """Wait until the condition is true."""
     with anyio.fail_after(LONG):
         while not is_so():  # noqa: ASYNC110 (what is waited for happens in another process)
             await anyio.sleep(0.01)

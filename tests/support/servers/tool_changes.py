@@ -19,8 +19,8 @@ def tool(name: str = "echo", about: str = "Says it again.", schema: Any = ANY, *
 
 
 @dataclass(frozen=True)
-class Changing:
-    """One such server: its file and its log lie in a folder."""
+class ChangingServer:
+    """A server whose tools change between its starts; its configuration and its log are files in a folder."""
 
     folder: Path
     name: str = "it"
@@ -29,8 +29,8 @@ class Changing:
     def args(self) -> tuple[str, str]:
         return (str(self.folder / f"{self.name}.json"), str(self.folder / f"{self.name}.log"))
 
-    def be(self, **config: Any) -> None:
-        """Be this from the next start on."""
+    def write_config(self, **config: Any) -> None:
+        """Write the configuration that the server reads at its next start."""
         Path(self.args[0]).write_text(json.dumps(config))
 
     def entry(self, **settings: Any) -> ServerSettings:
@@ -45,8 +45,8 @@ class Changing:
         return words
 
 
-def changing(folder: Path, name: str = "it", **config: Any) -> Changing:
-    """Make one that is this at first."""
-    made = Changing(folder, name)
-    made.be(**config)
+def build_changing_server(folder: Path, name: str = "it", **config: Any) -> ChangingServer:
+    """Return a server with this first configuration."""
+    made = ChangingServer(folder, name)
+    made.write_config(**config)
     return made
