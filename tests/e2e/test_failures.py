@@ -182,8 +182,8 @@ ROWS: dict[str, Row] = {
         notes("server 'mute' is not available: not ready within 1 seconds; it last said: still thinking"),
         {"mute": entry("Hangs", startupTimeout=1)},
     ),
-    "garbage on the server's stdout": Row(
-        "a server writes garbage to its standard output",
+    "other text on the server's stdout": Row(
+        "a server writes text that is not a message to its standard output",
         after(calls("echo", text="Hi")),
         has('{"text": "Hi"}'),
         {"chatty": entry("Chatty")},
