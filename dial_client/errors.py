@@ -14,8 +14,8 @@ DialError
     ├── ConversationNotFound   there is no conversation with this id
     └── ConversationBusy       another turn of this conversation is running
 
-A failed tool call raises no error: the failure is a result that the model reads. Wrong use raises a
-built-in error: `TypeError`, `ValueError` or `RuntimeError`.
+A failed tool call raises no error: the failure is a result that the model reads. Wrong use raises a built-in error:
+`TypeError`, `ValueError` or `RuntimeError`.
 """
 
 from __future__ import annotations

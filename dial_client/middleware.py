@@ -1,4 +1,4 @@
-"""Middleware: code of the embedding program kind turns, model calls and tool calls.
+"""Middleware: code of the embedding program around turns, model calls and tool calls.
 
 The first middleware of the list is the outermost one. Each method receives a request, and a `call_next` that continues
 with this request or a changed one. Methods that are not overridden are skipped.
@@ -97,7 +97,7 @@ class ToolCall:
 
 
 class Middleware:
-    """Code kind turns, model calls and tool calls. A subclass overrides the methods it needs.
+    """Code around turns, model calls and tool calls. A subclass overrides the methods it needs.
 
     Each method returns the result of `call_next` or a result of its own, or calls `refuse`. If a method raises an
     exception, a tool call fails, and the model reads the error; a model call or a turn ends with a `MiddlewareError`
@@ -259,7 +259,7 @@ class Instruments(Protocol):
     async def around_model_call(
         self, request: ModelRequest, info: ModelInfo, call_next: CallNext[ModelRequest, ModelReply]
     ) -> ModelReply:
-        """Measure a request to a model, excluding the middleware kind it."""
+        """Measure a request to a model, excluding the middleware around it."""
         ...
 
     async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:

@@ -170,8 +170,8 @@ class GrammarToolCallingProvider:
         reply = "".join(text)
         tool = called_tool(reply)
         score = DecisionScore(**completion.echo) if completion.echo else None
-        has_no_answer = score.is_unknown if score is not None and not tool else is_unknown(reply)
-        if has_no_answer:
+        is_unanswerable = score.is_unknown if score is not None and not tool else is_unknown(reply)
+        if is_unanswerable:
             policy.take_unknown(score)
         else:
             policy.take(tool, parse_call(reply) if completion.finish is FinishReason.STOP else None, score)
