@@ -65,8 +65,7 @@ def test_an_interrupt_ends_the_program_and_trusts_nothing(tmp_path: Path) -> Non
 
 def test_early_keys_and_unknown_answers_trust_nothing(tmp_path: Path) -> None:
     found(tmp_path)
-    with terminal(tmp_path, "tools") as screen:
-        screen.type("t\rt\rt\r")
+    with terminal(tmp_path, "tools", typed_before="t\rt\rt\r") as screen:
         screen.until(QUESTION)
         for keys in ("\r", "y\r", "yes\r"):
             screen.type(keys)

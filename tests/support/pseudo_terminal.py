@@ -76,16 +76,29 @@ def plain(raw: str) -> str:
 
 
 @contextmanager
-def terminal(folder: Path, *words: str, **env: str) -> Iterator[Terminal]:
-    """Run dial-chat in a terminal that shows lines only, as the user whose folders lie in `folder`."""
-    with run_in_terminal(folder, words, environment(folder, **(LINES_ONLY | env))) as opened:
+def terminal(folder: Path, *words: str, typed_before: str = "", **env: str) -> Iterator[Terminal]:
+    """Run dial-chat in a terminal that shows lines only, as the user whose folders lie in `folder`.
+
+    Args:
+        folder: The working folder, which also has the user's folders.
+        words: The command line.
+        typed_before: Lines that the terminal has received before the program starts.
+        env: Further environment variables.
+    """
+    variables = environment(folder, **(LINES_ONLY | env))
+    with run_in_terminal(folder, words, variables, typed_before) as opened:
         yield opened
 
 
 @contextmanager
-def run_in_terminal(folder: Path, words: Sequence[str], variables: Mapping[str, str]) -> Iterator[Terminal]:
+def run_in_terminal(
+    folder: Path, words: Sequence[str], variables: Mapping[str, str], typed_before: str = ""
+) -> Iterator[Terminal]:
     """Run dial-chat in a terminal with these environment variables, and kill it at the end."""
     ours, theirs = open_terminal(200, 50)
+    if typed_before:
+        os.write(ours, typed_before.encode())
+        select.select([theirs], [], [], LONG)
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
     process = start_dial_chat(folder, *words, env=variables, **streams, start_new_session=True)
     os.close(theirs)
