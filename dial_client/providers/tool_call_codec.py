@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +12,6 @@ import jiter
 
 from dial_client.messages.message import ToolCallRequest
 from dial_client.text.surrogates import replace_surrogates
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:

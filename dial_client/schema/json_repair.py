@@ -23,7 +23,6 @@ _ESCAPE = re.compile(
 )
 _NUMBER = re.compile(r"[-+]?(\d{1,400}+)?(\.\d{0,400}+)?([eE][-+]?\d{1,3}+)?(?![\w.])")
 _WORD = re.compile(r"[^\W\d][\w.-]{0,127}+")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _PLAIN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": "", "\\": "\\", '"': '"', "'": "'", "/": "/"}
 _CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}

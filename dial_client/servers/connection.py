@@ -141,7 +141,7 @@ class Connection:
     async def wait_for_tools(self) -> None:
         """Wait until `tools` includes the changes the server has announced, at most `FRESH_SECONDS` after each.
 
-        First waits for a restart in progress, as long at most: the server may have other tools afterwards.
+        A restart in progress is waited for before that, also at most `FRESH_SECONDS`: the server may have other tools.
         """
         await self._status.wait_until(lambda: not self._supervisor.is_restarting_now, FRESH_SECONDS)
         if self._supervisor.session is not None:

@@ -124,8 +124,9 @@ class SessionCalls:
                     self._state.end(Exit(ExitKind.UNREACHABLE, message))
                 return CallNotRun(self._server, message)
             case kind if kind is CallFailureKind.CONNECTION_CLOSED or self._state.value.is_breaking:
+                # The session learns from other tasks how the server ended.
                 await self._state.wait_until(lambda state: state.is_announced, FRESH_SECONDS)
-                return self._lost()  # the session knows now how the server ended
+                return self._lost()
             case CallFailureKind.BROKEN_OFF:
                 return ServerGone(self._server, message)
             case _:

@@ -139,9 +139,8 @@ class ToolWatch:
         Returns at the latest `within` seconds after the announcement, so that a server that does not answer delays only
         one model call.
         """
-        if self._read.value != self._announced.value:
-            seconds = self._announced_at + within - anyio.current_time()
-            await self._read.wait_until(lambda count: count == self._announced.value, seconds)
+        seconds = self._announced_at + within - anyio.current_time()
+        await self._read.wait_until(lambda count: count == self._announced.value, seconds)
 
     async def refresh(self, client: Client, set_tools: Callable[[tuple[Tool, ...]], None]) -> None:
         """Read the tools again after each announcement, and pass them to `set_tools`. Runs until it is cancelled."""

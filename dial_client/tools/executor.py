@@ -105,25 +105,20 @@ class ToolExecutor:
         Returns one result for each call, in the order of the calls. Does not raise if a tool fails. At the timeout of
         the turn, running calls are cancelled at their servers, and their results say so.
         """
+        results: dict[int, ToolCallResult] = {}
         # The model requested all calls of a round before it read any of their results.
         taint = self._scope.taint.sources if self._scope.taint is not None else ()
-
-        async def execute(index: int) -> ToolCallResult:
-            is_over_limit = index >= self._limits.max_calls_per_round
-            return await self._execute(calls[index], emit, deadline, taint, is_over_limit=is_over_limit)
-
-        if len(calls) == 1:  # as in most rounds: a single call needs no task of its own
-            return (await execute(0),)
-        results: dict[int, ToolCallResult] = {}
         slots = anyio.CapacityLimiter(self._limits.max_parallel)
 
-        async def run(index: int) -> None:
+        async def run(index: int, call: ToolCallRequest) -> None:
             async with slots:
-                results[index] = await execute(index)
+                is_over_limit = index >= self._limits.max_calls_per_round
+                results[index] = await self._execute(call, emit, deadline, taint, is_over_limit=is_over_limit)
 
+        # A single call has a task of its own too: what a tool sets in its context must not reach later calls.
         async with anyio.create_task_group() as group:
-            for index in range(len(calls)):
-                group.start_soon(run, index)
+            for index, call in enumerate(calls):
+                group.start_soon(run, index, call)
         return tuple(results[index] for index in range(len(calls)))
 
     async def execute(self, call: ToolCallRequest, emit: Emit, deadline: Deadline) -> ToolCallResult:

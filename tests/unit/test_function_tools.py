@@ -7,6 +7,7 @@ import datetime
 import enum
 import sys
 import threading
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Annotated, Any, Literal
@@ -353,3 +354,18 @@ async def cancel_task() -> None:
 def test_function_tools_start_empty_at_revision_0() -> None:
     functions = FunctionTools()
     assert (functions.tools, functions.revision) == ((), 0)
+
+
+async def test_what_a_function_sets_in_its_context_stays_in_its_call() -> None:
+    language = ContextVar("language", default="none")
+
+    async def set_language() -> str:
+        """Set the language, and return the earlier one."""
+        before = language.get()
+        language.set("French")
+        return before
+
+    model = ScriptedProvider([calls("set_language"), calls("set_language"), "Done."])
+    async with DialClient({}, model, tools=[set_language]) as dial:
+        turn = await dial.run("Hello.")
+    assert [record.result.content for record in turn.tool_calls] == ["none", "none"]
