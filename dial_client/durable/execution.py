@@ -47,6 +47,7 @@ class TurnExecution:
         self._started: dict[str, TurnHandle] = {}
         """Turns that have started, and whose workflows have not started yet, by id."""
         self._abandoned: set[str] = set()
+        self._start_locks: dict[str, anyio.Lock] = {}
 
     def add_started(self, turn_id: str, turn: TurnHandle) -> None:
         """Add a turn that has started before its workflow."""
@@ -55,6 +56,7 @@ class TurnExecution:
     def discard(self, turn_id: str) -> None:
         """Drop a turn that has ended, or whose workflow could not be started."""
         self._started.pop(turn_id, None)
+        self._start_locks.pop(turn_id, None)
         self.turn_ids.discard(turn_id)
 
     async def start_turn(self, turn_id: str, conversation_id: str, row: str) -> None:
@@ -63,6 +65,11 @@ class TurnExecution:
         Raises:
             DialError: The message cannot be read, the turn cannot start, or another process has taken the turn over.
         """
+        # DBOS executes a workflow twice in this process if the workflow is resumed before it has run its first line.
+        async with self._start_locks.setdefault(turn_id, anyio.Lock()):
+            await self._start_once(turn_id, conversation_id, row)
+
+    async def _start_once(self, turn_id: str, conversation_id: str, row: str) -> None:
         attempt_id, _ = await self.find_holder(conversation_id)
         if is_attempt_of(turn_id, attempt_id):
             return

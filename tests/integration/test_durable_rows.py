@@ -6,7 +6,7 @@ import base64
 import json
 import pickle
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ DATABASES = [
 PICKLE = "py_pickle"
 PORTABLE = "portable_json"
 QUEUE = "_dbos_internal_queue"
+RESUMED_WITHIN = 3.0
+"""Seconds for which the first step of a workflow waits for a second execution of the workflow."""
 
 
 @pytest.fixture
@@ -220,6 +222,50 @@ async def test_an_unreadable_row_is_an_error_of_its_turn_only(kind: str, tmp_pat
                     await turns.result(turn)
                 assert (await manager.get(made[name])).messages == (), name
             assert (await (await turns.start(good, "And?")).result()).text in ("Hello.", "Here.")
+
+
+class ResumingStore(SQLStore):
+    """A store that resumes a workflow while the first step of the workflow reads the conversation."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+        self.turn_id = ""
+        self._has_read = self._has_read_again = anyio.Event()
+
+    async def read_turn(self, conversation_id: str) -> tuple[str, bool]:
+        from dbos import DBOS
+
+        found = await super().read_turn(conversation_id)
+        if self.turn_id and not self._has_read.is_set():
+            self._has_read.set()
+            self._has_read_again = anyio.Event()
+            await DBOS.resume_workflow_async(self.turn_id)
+            with anyio.move_on_after(RESUMED_WITHIN):
+                await self._has_read_again.wait()
+        else:
+            self._has_read_again.set()
+        return found
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+async def test_a_workflow_that_is_resumed_while_it_starts_starts_one_turn(kind: str, tmp_path: Path) -> None:
+    async with place(kind, tmp_path) as where:
+        store = ResumingStore(where)
+        conversation = (await store.create()).id
+        try:
+            async with (
+                DialClient({}, ScriptedProvider(["Hello.", "Hello again."])) as dial,
+                DurableTurns(dial, store, default_database(store.where)) as turns,
+            ):
+                store.turn_id = new_turn_id(conversation, "resumed")
+                with closing(Rows(store)) as rows:
+                    rows.workflow(store.turn_id, inputs(conversation, HI), NAME)
+                with anyio.fail_after(LONG):
+                    assert (await turns.result(store.turn_id)).text == "Hello."
+                messages = (await turns.manager.get(conversation)).messages
+                assert [message.text for message in messages] == ["Hi", "Hello."]
+        finally:
+            await store.aclose()
 
 
 @pytest.mark.parametrize("kind", DATABASES)
