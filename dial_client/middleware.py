@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from dial_client.errors import DialError, MiddlewareError, ProviderError
+from dial_client.messages.host_results import build_not_run_result
 from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.messages.token_usage import Usage
 from dial_client.model import FinishReason, ModelInfo, ModelRequest
@@ -239,7 +240,7 @@ def _refuse_model_call(reason: str, _request: ModelRequest, _reply: ModelReply |
 
 
 def _refuse_tool_call(reason: str, call: ToolCall, _result: ToolCallResult | None) -> ToolCallResult:
-    return ToolCallResult.failed(call.request.id, Failure.DENIED, f"Not run: {reason}")
+    return build_not_run_result(call.request.id, reason, Failure.DENIED)
 
 
 _TURN = _RequestKind(TurnRequest, Turn, _refuse_turn, runs_once=True)

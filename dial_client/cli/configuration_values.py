@@ -16,7 +16,8 @@ from dial_client.servers.secret_detection import find_secrets, names_secret
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import ConfigFile
-from dial_client.settings.jsonc import Keys, Node, did_you_mean, read
+from dial_client.settings.jsonc import Keys, Node, read
+from dial_client.text.similar_names import did_you_mean
 
 HIDDEN = "***"
 ENTRIES = ("mcpServers", "models", "profiles")

@@ -21,8 +21,8 @@ from dial_client.doctor.tool_sizes import find_window, size_lines
 from dial_client.errors import ConfigError, system_reason
 from dial_client.settings.config_writer import read_text
 from dial_client.settings.configuration import ConfigFile, read_config_file
-from dial_client.settings.jsonc import did_you_mean
 from dial_client.text.safe_text import one_line
+from dial_client.text.similar_names import did_you_mean
 
 MAX_LINE = 500
 FAILED = 1

@@ -22,9 +22,9 @@ from dial_client.servers.oauth.redirect_listener import RedirectListener
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.status import ServerState
 from dial_client.settings import configuration
-from dial_client.settings.jsonc import did_you_mean
 from dial_client.text.counted_nouns import count_noun
 from dial_client.text.safe_text import one_line, safe
+from dial_client.text.similar_names import did_you_mean
 
 LOGIN_SECONDS = 600.0
 """Timeout in seconds for the whole login, including the time that the user needs in the browser."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,19 @@ from dial_client.settings import jsonc
 from dial_client.settings.config_types import ModelSettings, Profile, ServerSettings
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS
 from dial_client.settings.configuration import ConfigFile
+from dial_client.settings.entry_warnings import (
+    OTHER_HOSTS_KEYS,
+    EntryFault,
+    EntryWarning,
+    find_odd_values,
+    find_unknown_keys,
+)
 from dial_client.settings.jsonc import Node
 from dial_client.settings.jsonc_editor import remove_value, set_value
 from dial_client.settings.model_config import read_model
 from dial_client.settings.policy_config import policy
 from dial_client.settings.profile_config import read_profile
-from dial_client.settings.server_config import OTHER_HOSTS_KEYS, SERVER_ALIASES, SERVER_KEYS, read_server
+from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS, read_server
 from dial_client.settings.variables import Variables, variables
 
 
@@ -86,6 +92,11 @@ _CODES_OF_PROBLEMS = {
     "cannot be read": "DC105",
     "unknown key": "DC102",
 }
+_CODES_OF_WARNINGS = {
+    EntryFault.UNKNOWN_KEY: "DC102",
+    EntryFault.SHORT_TIMEOUT: "DC108",
+    EntryFault.BARE_VARIABLE: "DC109",
+}
 
 
 def _server_nodes(top: Mapping[str, Node], unknown: Mapping[str, Node], reading: FileReading) -> dict[str, Node]:
@@ -95,8 +106,7 @@ def _server_nodes(top: Mapping[str, Node], unknown: Mapping[str, Node], reading:
         reading.findings.append(to_finding(error))
     try:
         if keys:
-            for name, node in unknown.items():
-                reading.findings.extend(_unknown_key(name, node, TOP_KEYS))
+            _add_warnings(reading, find_unknown_keys(unknown, TOP_KEYS))
             return top[keys[0]].children()
     except ConfigError as error:
         reading.findings.append(to_finding(error))
@@ -108,10 +118,8 @@ def _read_entry(name: str, node: Node, names: Variables, reading: FileReading) -
     settings = None
     try:
         found, unknown = node.known(SERVER_KEYS, SERVER_ALIASES)
-        for key, child in unknown.items():
-            if key not in OTHER_HOSTS_KEYS:
-                reading.findings.extend(_unknown_key(key, child, (*SERVER_KEYS, *SERVER_ALIASES)))
-        reading.findings.extend(_odd_values(found))
+        _add_warnings(reading, find_unknown_keys(unknown, (*SERVER_KEYS, *SERVER_ALIASES), OTHER_HOSTS_KEYS))
+        _add_warnings(reading, find_odd_values(found))
         settings = read_server(name, node, names, is_selected=reading.is_trusted)
         if not reading.is_trusted:
             settings = replace(settings, enabled=False)
@@ -120,40 +128,20 @@ def _read_entry(name: str, node: Node, names: Variables, reading: FileReading) -
     reading.servers[name] = EntryReading(node, settings)
 
 
-def _unknown_key(key: str, node: Node, known: tuple[str, ...]) -> Iterator[Finding]:
-    if key.startswith(COMMENTS):
-        return
-    matches = get_close_matches(key.lower(), [word.lower() for word in known], 1, 0.7)
-    proper = next((word for word in known if matches and word.lower() == matches[0]), "")
-    error = node.error(
-        "this key is unknown, and has no effect", f'did you mean "{proper}"?' if proper else "", at_name=True
-    )
-    fix = None
-    if proper and node.source.path:
-        old_keys, new_keys = tuple(map(str, node.keys)), (*map(str, node.keys[:-1]), proper)
-        value = node.value
-        fix = Fix(
-            f'rename "{key}" to "{proper}"',
-            node.source.path,
-            lambda text: set_value(remove_value(text, old_keys), new_keys, value),
-        )
-    yield replace(to_finding(error, "DC102"), fix=fix)
+def _add_warnings(reading: FileReading, warnings: Iterable[EntryWarning]) -> None:
+    for warning in warnings:
+        fix = _fix(warning) if warning.replacement and warning.node.source.path else None
+        reading.findings.append(replace(to_finding(warning.to_error(), _CODES_OF_WARNINGS[warning.fault]), fix=fix))
 
 
-def _odd_values(found: Mapping[str, Node]) -> Iterator[Finding]:
-    timeout = found.get("timeout")
-    if timeout is not None and isinstance(timeout.value, int | float) and timeout.value < 1000:
-        hint = "timeout is in milliseconds, toolTimeout in seconds"
-        yield to_finding(timeout.error("less than a second", hint, at_name=True), "DC108")
-    for key in ("env", "headers"):
-        node = found.get(key)
-        for child in node.children().values() if node is not None and isinstance(node.value, Mapping) else ():
-            name = str(child.value)
-            if name.startswith("$") and name[1:].isidentifier():
-                error = child.error("this is not a variable, and is used literally", f"write ${{{name[1:]}}}")
-                keys, value = tuple(map(str, child.keys)), f"${{{name[1:]}}}"
-                fix = Fix(f"write {value}", child.source.path, partial(set_value, keys=keys, value=value))
-                yield replace(to_finding(error, "DC109"), fix=fix)
+def _fix(warning: EntryWarning) -> Fix:
+    keys, value, meant = tuple(map(str, warning.node.keys)), warning.node.value, warning.replacement
+    path = warning.node.source.path
+    if warning.fault is EntryFault.UNKNOWN_KEY:
+        renamed = (*keys[:-1], meant)
+        description = f'rename "{keys[-1]}" to "{meant}"'
+        return Fix(description, path, lambda text: set_value(remove_value(text, keys), renamed, value))
+    return Fix(f"write {meant}", path, partial(set_value, keys=keys, value=meant))
 
 
 def _read_top_level(top: Mapping[str, Node], names: Variables, reading: FileReading) -> None:

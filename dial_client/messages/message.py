@@ -75,10 +75,6 @@ class Failure(StrEnum):
     NOT_RUN = "not_run"
 
 
-NOT_ALLOWED = "The user did not allow this call"
-"""The beginning of the result of a denied call."""
-
-
 @dataclass(frozen=True, slots=True)
 class ToolCallRequest:
     """A tool call that the model requests, with the offered name of the tool."""

@@ -21,7 +21,7 @@ from dial_client.model import FinishReason
 from dial_client.providers.endpoint_profile import is_valid_flag
 from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply
 from dial_client.settings.config_types import Wire
-from dial_client.settings.jsonc import did_you_mean
+from dial_client.text.similar_names import did_you_mean
 
 VERSION = 1
 """The version of the recording format."""

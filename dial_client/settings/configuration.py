@@ -34,7 +34,7 @@ from dial_client.settings.config_types import (
     Wire,
 )
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS
-from dial_client.settings.jsonc import Node, did_you_mean
+from dial_client.settings.jsonc import Node
 from dial_client.settings.jsonc import read as document
 from dial_client.settings.model_config import MODEL_KEYS, QUIRKS, read_model
 from dial_client.settings.policy_config import policy
@@ -48,6 +48,7 @@ from dial_client.settings.profile_config import (
 )
 from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS, read_server
 from dial_client.settings.variables import ReadFile, Variables, read_file, variables
+from dial_client.text.similar_names import did_you_mean
 
 __all__ = [
     "QUIRKS",

@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Any, NoReturn, TypeVar
 
 from dial_client.errors import ConfigError
+from dial_client.text.similar_names import did_you_mean, fold_name
 
 Keys = tuple[str | int, ...]
 """The path from the top level to a value: ``("mcpServers", "time", "args", 0)``."""
@@ -140,11 +141,11 @@ class Node:
 
         Null members count as absent. Letter case, ``_`` and ``-`` are ignored. `aliases` maps further names to `keys`.
         """
-        proper = {_folded(key): key for key in keys} | {_folded(name): key for name, key in aliases.items()}
+        proper = {fold_name(key): key for key in keys} | {fold_name(name): key for name, key in aliases.items()}
         found: dict[str, Node] = {}
         unknown: dict[str, Node] = {}
         for name, child in self.children().items():
-            key = proper.get(_folded(name))
+            key = proper.get(fold_name(name))
             if key is None:
                 unknown[name] = child
             elif child.value is not None and key in found and found[key].value != child.value:
@@ -189,29 +190,16 @@ def quoted(key: str) -> str:
 
 def one_of(meanings: Mapping[str, T]) -> Callable[[Node], T]:
     """Return a reader that maps a word by `meanings`; letter case, ``_`` and ``-`` of the word are ignored."""
-    folded = {_folded(word): meaning for word, meaning in meanings.items()}
+    folded = {fold_name(word): meaning for word, meaning in meanings.items()}
 
     def word(node: Node) -> T:
-        value = _folded(node.scalar())
+        value = fold_name(node.scalar())
         if value not in folded:
             words = ", ".join(f'"{word}"' for word in meanings)
             raise node.error(f"expected one of {words}", did_you_mean(value, meanings))
         return folded[value]
 
     return word
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint that names the nearest known word; empty if no word is similar."""
-    from difflib import get_close_matches
-
-    folded = {_folded(key): key for key in known}
-    matches = get_close_matches(_folded(word[:60]), folded, 1, 0.7)
-    return f'did you mean "{folded[matches[0]]}"?' if matches else ""
-
-
-def _folded(key: str) -> str:
-    return key.lower().replace("_", "").replace("-", "")
 
 
 _LARGEST = 1e300

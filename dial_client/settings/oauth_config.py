@@ -7,7 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings
-from dial_client.settings.jsonc import Node, did_you_mean, one_of
+from dial_client.settings.jsonc import Node, one_of
+from dial_client.text.similar_names import did_you_mean
 
 
 @runtime_checkable

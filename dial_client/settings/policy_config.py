@@ -21,9 +21,10 @@ from typing import Any
 from dial_client.errors import ConfigError, system_reason
 from dial_client.settings.config_locations import FILE_NAME, is_user_config
 from dial_client.settings.config_values import COMMENTS
-from dial_client.settings.jsonc import Node, did_you_mean, quoted, read
+from dial_client.settings.jsonc import Node, quoted, read
 from dial_client.settings.tool_patterns import EVERYTHING
 from dial_client.settings.variables import Variables, variables
+from dial_client.text.similar_names import did_you_mean
 
 
 class Effect(StrEnum):

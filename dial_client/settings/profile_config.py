@@ -13,9 +13,10 @@ from typing import Any
 from dial_client.errors import ConfigError
 from dial_client.settings.config_types import Profile, Settings
 from dial_client.settings.config_values import COMMENTS, check_name
-from dial_client.settings.jsonc import Node, did_you_mean, quoted
+from dial_client.settings.jsonc import Node, quoted
 from dial_client.settings.policy_config import policy
 from dial_client.settings.variables import Variables
+from dial_client.text.similar_names import did_you_mean
 
 
 def read_profile(name: str, node: Node, variables: Variables) -> Profile:

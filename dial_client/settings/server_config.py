@@ -8,11 +8,13 @@ from typing import Any
 
 from dial_client.errors import ConfigError
 from dial_client.settings.config_types import Protocol, ServerSettings, Transport
-from dial_client.settings.config_values import COMMENTS, TOP_KEYS, check_name, read_env, read_headers, read_url
-from dial_client.settings.jsonc import Node, did_you_mean, one_of, quoted
+from dial_client.settings.config_values import TOP_KEYS, check_name, read_env, read_headers, read_url
+from dial_client.settings.entry_warnings import OTHER_HOSTS_KEYS, find_odd_values, find_unknown_keys
+from dial_client.settings.jsonc import Node, one_of, quoted
 from dial_client.settings.oauth_config import oauth
 from dial_client.settings.policy_config import untrusted
 from dial_client.settings.variables import Variables, env_file
+from dial_client.text.similar_names import did_you_mean
 
 
 def read_server(name: str, node: Node, variables: Variables, *, is_selected: bool = True) -> ServerSettings:
@@ -98,18 +100,13 @@ def _merged_env(found: Mapping[str, Node], values: Mapping[str, Any], variables:
 
 
 def _warnings(found: Mapping[str, Node], unknown: Mapping[str, Node]) -> Iterator[str]:
-    odd = [key for key in unknown if key not in OTHER_HOSTS_KEYS and not key.startswith(COMMENTS)]
+    odd = list(find_unknown_keys(unknown, (*SERVER_KEYS, *SERVER_ALIASES), OTHER_HOSTS_KEYS))
     if odd:
-        hints = {key: did_you_mean(key, (*SERVER_KEYS, *SERVER_ALIASES)) for key in odd[:5]}
-        names = ", ".join(quoted(key) + (f" ({hint})" if hint else "") for key, hint in hints.items())
+        named = ((str(warning.node.keys[-1]), warning.hint) for warning in odd[:5])
+        names = ", ".join(quoted(key) + (f" ({hint})" if hint else "") for key, hint in named)
         ending = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
-        yield str(unknown[odd[0]].error(f"unknown keys have no effect: {names}{ending}", at_name=True))
-    if "timeout" in found and found["timeout"].value < 1000:
-        yield str(found["timeout"].error("less than a second", "timeout is in milliseconds, toolTimeout in seconds"))
-    for key in ("env", "headers"):
-        for child in found[key].children().values() if key in found else ():
-            if re.fullmatch(r"\$[A-Za-z_][A-Za-z0-9_]*", str(child.value)):
-                yield str(child.error("this is not a variable, and is used literally", "a variable is written ${NAME}"))
+        yield str(odd[0].node.error(f"unknown keys have no effect: {names}{ending}", at_name=True))
+    yield from (str(warning.to_error()) for warning in find_odd_values(found))
 
 
 def _command(node: Node) -> str:
@@ -158,11 +155,3 @@ _FIELDS = {
 }
 _EXPANDED = frozenset({"command", "args", "env", "envFile", "cwd", "url", "headers", "oauth", "roots"})
 _PATHS = frozenset({"command", "envFile", "cwd", "roots"})
-OTHER_HOSTS_KEYS = frozenset(
-    (
-        *("authProviderType", "description", "dev", "displayName", "gallery", "icon", "iconUrl", "icons", "id"),
-        *("keep_alive", "logoUrl", "metadata", "modernLogLevel", "name", "note", "notes", "protocolEra"),
-        *("sandbox", "sandboxEnabled", "sse_read_timeout", "tags", "title", "tools", "trust", "version"),
-    )
-)
-"""Keys of other hosts that have no effect here, and cause no warning."""

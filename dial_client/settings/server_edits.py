@@ -12,8 +12,9 @@ from typing import Any
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration
 from dial_client.settings.config_values import TOP_KEYS
-from dial_client.settings.jsonc import did_you_mean, read
+from dial_client.settings.jsonc import read
 from dial_client.settings.jsonc_editor import remove_value, set_value
+from dial_client.text.similar_names import did_you_mean
 
 
 def server_names(text: str) -> list[str]:

@@ -17,7 +17,8 @@ from dial_client.audit.call_audit import CallAudit, TurnAudit
 from dial_client.audit.entries import Origin
 from dial_client.callbacks import call_context
 from dial_client.callbacks.call_context import CallContext, Spend
-from dial_client.messages.message import NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.host_results import NOT_ALLOWED, build_not_run_result
+from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.middleware import MiddlewareChain, ToolCall
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
@@ -302,8 +303,7 @@ class ToolExecutor:
 
     def _refuse_over_limit(self, call: ToolCallRequest, route: Route | None) -> _Attempt:
         most = self._limits.max_calls_per_round
-        error = f"Not run: one reply may make {most} calls. Ask again for what is still needed."
-        result = ToolCallResult.failed(call.id, Failure.NOT_RUN, error)
+        result = build_not_run_result(call.id, f"one reply may make {most} calls. Ask again for what is still needed.")
         with self.audit.call(call, route.spec if route else None) as audit:
             audit.record_result(result)
         return _Attempt(result, time.monotonic())

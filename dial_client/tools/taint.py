@@ -13,7 +13,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from dial_client.callbacks.approval_request import quote_name
-from dial_client.messages.message import NOT_ALLOWED, Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.messages.host_results import is_host_result
+from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.servers.connection import Connection
 from dial_client.settings.tool_patterns import any_name
 from dial_client.tools.catalog import Catalog, Route
@@ -81,7 +82,7 @@ def find_taint(
     for message in messages:
         call = called.get(message.tool_call_id or "")
         name = message.name or (call.name if call is not None else "")
-        if message.role is not Role.TOOL or message.taint or name in client_tools or _is_from_host(message):
+        if message.role is not Role.TOOL or message.taint or name in client_tools or is_host_result(message):
             continue
         route = catalog.routes.get(name)
         if route is not None:
@@ -101,11 +102,6 @@ def describe_sources(sources: Sequence[str]) -> str:
     more = f" and {len(sources) - MAX_NAMED} more" if len(sources) > MAX_NAMED else ""
     named = ", ".join(quote_name(source, notes=False) for source in sources[:MAX_NAMED])
     return f"untrusted content from {named}{more}"
-
-
-def _is_from_host(message: Message) -> bool:
-    """Return whether the host wrote a result itself, because the call was not made or has no result."""
-    return message.is_error and message.text.startswith((NOT_ALLOWED, "Not run:", "Interrupted:"))
 
 
 def _untrusted(route: Route, arguments: Mapping[str, Any]) -> str:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from dial_client.errors import MiddlewareError, ProviderError
-from dial_client.messages.message import Failure, Message, Role, TextPart, ToolCallResult
+from dial_client.messages.host_results import build_not_run_result
+from dial_client.messages.message import Message, Role, TextPart
 from dial_client.runtime.logs import get_logger
 from dial_client.turn_data.events import Emit, MessageCompleted, TextDelta
 from dial_client.turn_data.limits import StopReason
@@ -86,10 +87,8 @@ async def _refuse_calls(
     context: ConversationContext, reply: Reply, reason: StopReason, emit: Emit
 ) -> ConversationContext:
     """Return the context with a failed result for each call of the reply."""
-    why = f"Not run: {reason.sentence}. {_ANSWER_NOW}"
-    results = [
-        Message.tool(call, ToolCallResult.failed(call.id, Failure.NOT_RUN, why)) for call in reply.message.tool_calls
-    ]
+    why = f"{reason.sentence}. {_ANSWER_NOW}"
+    results = [Message.tool(call, build_not_run_result(call.id, why)) for call in reply.message.tool_calls]
     for message in results:
         await emit(MessageCompleted(message))
     return context.extend(reply.message, *results)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.messages.host_results import build_interrupted_result, build_not_run_result
+from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.messages.token_usage import Usage
 from dial_client.turn_data.events import (
     Event,
@@ -137,16 +138,14 @@ class TurnRecorder:
     def settle(self, why: str) -> list[Event]:
         """Return the events that close open calls, results without a message and unfinished text."""
         events: list[Event] = []
-        interrupted = f"Interrupted: {why}. It is not known whether the tool did its work."
         ends: dict[str, ToolCallResult] = {}
         for id_, (started, started_at) in self._started.items():
             was_run = id_ not in self.awaiting_approval
             duration = time.monotonic() - started_at if was_run else 0.0
-            ends[id_] = ToolCallResult.failed(id_, Failure.NOT_RUN, interrupted if was_run else f"Not run: {why}.")
+            ends[id_] = build_interrupted_result(id_, why) if was_run else build_not_run_result(id_, f"{why}.")
             events.append(ToolCallFinished(ends[id_], started.server, duration, started.by_endpoint))
         for call, record in self._unanswered():
-            not_run = ToolCallResult.failed(call.id, Failure.NOT_RUN, f"Not run: {why}.")
-            result = record.result if record else ends.get(call.id, not_run)
+            result = record.result if record else ends.get(call.id, build_not_run_result(call.id, f"{why}."))
             events.append(MessageCompleted(Message.tool(call, result)))
         if self.unfinished_text.strip():
             events.append(MessageCompleted(Message.assistant(self.unfinished_text)))

@@ -10,8 +10,8 @@ import pytest
 from dial_client.local.call_policy import MAX_ROUNDS
 from dial_client.local.fixed_replies import NO_TOOL_FITS, NOT_CONNECTED
 from dial_client.local.json_prompt_format import EXAMPLES, conversation
+from dial_client.messages.host_results import NOT_ALLOWED
 from dial_client.messages.message import (
-    NOT_ALLOWED,
     Echo,
     Failure,
     ImagePart,

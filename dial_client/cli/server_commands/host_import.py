@@ -17,7 +17,7 @@ from dial_client.settings import server_edits
 from dial_client.settings.config_writer import read_text
 from dial_client.settings.hosts.host_documents import HostServer, read_host_file
 from dial_client.settings.hosts.host_files import HOSTS, HostName, find_host_files
-from dial_client.settings.jsonc import did_you_mean
+from dial_client.text.similar_names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dial_client.errors import ConfigError
 from dial_client.settings import configuration
 from dial_client.settings.hosts.host_export import write_host_text
 from dial_client.settings.hosts.host_files import HostName
-from dial_client.settings.jsonc import did_you_mean
+from dial_client.text.similar_names import did_you_mean
 
 
 async def export_servers(options: Options, names: Sequence[str], to: str) -> int:

@@ -19,9 +19,9 @@ from dial_client.errors import ConfigError
 from dial_client.messages.message import ToolCallResult, ToolSpec
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.config_types import ServerSettings
-from dial_client.settings.jsonc import did_you_mean
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.text.safe_text import one_line
+from dial_client.text.similar_names import did_you_mean
 
 T = TypeVar("T")
 _WIDTH = 100

@@ -26,6 +26,7 @@ from dial_client.settings.server_sources import bundles
 from dial_client.settings.server_sources.deep_links import is_deep_link, read_deep_link
 from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
 from dial_client.text.safe_text import one_line
+from dial_client.text.similar_names import did_you_mean
 
 BUNDLE_SUFFIXES = (".mcpb", ".dxt")
 
@@ -128,7 +129,7 @@ async def _read_bundle(path: Path, values: Sequence[str], *, is_agreed: bool) ->
     for text in values:
         key, has_value, value = text.partition("=")
         if key not in known or not has_value:
-            hint = jsonc.did_you_mean(key, known) or f"it has {', '.join(sorted(known)) or 'none'}"
+            hint = did_you_mean(key, known) or f"it has {', '.join(sorted(known)) or 'none'}"
             raise ConfigError(f"the bundle has no option {key!r}", hint if has_value else "--set KEY=VALUE")
         earlier = option_values.get(key)
         option_values[key] = (

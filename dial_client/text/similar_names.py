@@ -1,0 +1,25 @@
+"""Finds the known name that was probably meant, for the hint of an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a hint that names the nearest known word; empty if no word is similar."""
+    nearest = find_nearest(word, known)
+    return f'did you mean "{nearest}"?' if nearest else ""
+
+
+def find_nearest(word: str, known: Iterable[str]) -> str:
+    """Return the nearest known word, regardless of letter case, ``_`` and ``-``; empty if no word is similar."""
+    from difflib import get_close_matches
+
+    folded = {fold_name(key): key for key in known}
+    matches = get_close_matches(fold_name(word[:60]), folded, 1, 0.7)
+    return folded[matches[0]] if matches else ""
+
+
+def fold_name(name: str) -> str:
+    """Return the name in lower case, without ``_`` and ``-``."""
+    return name.lower().replace("_", "").replace("-", "")
