@@ -171,6 +171,6 @@ def _restore_error(kind: type[DialError], args: tuple[Any, ...], state: dict[str
     return error
 
 
-def system_reason(error: Exception, otherwise: str = "") -> str:
+def describe_system_error(error: Exception, otherwise: str = "") -> str:
     """Return the operating system's text of an `OSError`. For other errors return `otherwise`, or their own text."""
     return (error.strerror if isinstance(error, OSError) else None) or otherwise or str(error)

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from dial_client import DialClient, Limits, Message, StopReason, ToolSpec, Turn
-from dial_client.messages.message import Failure, text_of
+from dial_client.messages.message import Failure, extract_text
 from dial_client.model import Delta, ModelInfo, ModelRequest, Preparable, Provider
 from evals.matching import is_expected, says
 from evals.tasks import Offer, Task
@@ -86,7 +86,9 @@ class SharedProvider:
 
 def judge(task: Task, turn: Turn, specs: Mapping[str, ToolSpec], tool_format: str, seconds: float) -> Outcome:
     """Judge a turn; `specs` are the offered tools."""
-    calls = [(record.call.name, record.call.arguments, text_of(record.result.content)) for record in turn.tool_calls]
+    calls = [
+        (record.call.name, record.call.arguments, extract_text(record.result.content)) for record in turn.tool_calls
+    ]
     right = _made(task, turn, specs)
     broken = {Failure.UNKNOWN_TOOL, Failure.BAD_ARGUMENTS}
     is_answer = turn.stop_reason is StopReason.ANSWERED and bool(turn.text.strip()) and not _MARKUP.search(turn.text)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import anyio
 import httpx2
 
-from dial_client.local.answer_prompt import SYSTEM, answer_messages
+from dial_client.local.answer_prompt import SYSTEM, build_answer_messages
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.model import ModelRequest, TextChunk
 from dial_client.providers.http.endpoint import Endpoint
@@ -62,7 +62,7 @@ async def _through_host(provider: LocalProvider, question: str, tools: tuple[Too
 
 
 async def _bare(endpoint: Endpoint, question: str) -> AsyncIterator[str]:
-    conversation = (Message.system(SYSTEM), *answer_messages([Message.user(question)]))
+    conversation = (Message.system(SYSTEM), *build_answer_messages([Message.user(question)]))
     messages = [{"role": message.role.value, "content": message.text} for message in conversation]
     body = {"messages": messages, "temperature": 0, "max_tokens": MAX_TOKENS, "stream": True}
     async with (

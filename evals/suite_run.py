@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dial_client import DialClient, Message, StopReason, ToolSpec, Turn
-from dial_client.messages.message import text_of
+from dial_client.messages.message import extract_text
 from dial_client.model import Provider
 from dial_client.turn_data.events import Finished, TextDelta
 from evals.judges import admits, asks_back, connects, faults, instructs, inventions
@@ -110,7 +110,7 @@ async def _play(dial: DialClient, case: Case) -> _Played:
 def judge_case(case: Case, played: _Played, specs: Mapping[str, ToolSpec], tool_format: str) -> Judged:
     """Judge a conversation; `specs` are the offered tools."""
     turn = played.turn
-    calls = tuple((r.call.name, dict(r.call.arguments), text_of(r.result.content)) for r in turn.tool_calls)
+    calls = tuple((r.call.name, dict(r.call.arguments), extract_text(r.result.content)) for r in turn.tool_calls)
     found = [] if turn.stop_reason is StopReason.ANSWERED else ["ended"]
     right_call, needless = False, 0
     invented: list[str] = []

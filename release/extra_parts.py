@@ -96,9 +96,9 @@ async def _store_login() -> None:
 async def _find_price() -> None:
     from dial_client.messages.token_usage import Usage
     from dial_client.model import ModelInfo
-    from dial_client.turns.prices import cost_usd
+    from dial_client.turns.prices import compute_cost
 
-    price = cost_usd(Usage(1_000, 1_000), ModelInfo("openai:gpt-4o", "gpt-4o", "https://api.openai.com/v1"))
+    price = compute_cost(Usage(1_000, 1_000), ModelInfo("openai:gpt-4o", "gpt-4o", "https://api.openai.com/v1"))
     assert price is not None and price > 0, price
 
 

@@ -15,10 +15,10 @@ from dial_client.cli.command_help import (
     USAGE,
     OptionHelp,
     describe_option,
+    group_options,
     is_shown,
-    option_groups,
 )
-from dial_client.cli.manual_page import all_commands
+from dial_client.cli.manual_page import walk_commands
 
 
 def write_commands() -> str:
@@ -35,13 +35,13 @@ def write_commands() -> str:
 def _chat(command: Any) -> Iterator[str]:
     yield from ("# Commands", "", "The text of `--help` and of `man dial-chat`.", "")
     yield from ("## dial-chat", "", DESCRIPTION, "", "```text", *USAGE, "```", "")
-    for heading, options in option_groups(command):
+    for heading, options in group_options(command):
         yield from (f"### {heading}", "", *_options(options))
     yield from ("### Examples", "", "```sh", *EXAMPLES, "```", "")
 
 
 def _commands(group: TyperGroup) -> Iterator[str]:
-    for name, command in sorted(all_commands(group)):
+    for name, command in sorted(walk_commands(group)):
         arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
         words = [argument.metavar or (argument.name or "").upper() for argument in arguments]
         yield from (f"## dial-chat {name}", "", "```text", " ".join(["dial-chat", name, *words]), "```", "")

@@ -27,7 +27,7 @@ def record(recorder: AuditRecorder | None, entry: AuditEntry) -> None:
         log.warning("audit_failed", error=type(error).__name__)
 
 
-def new_id() -> str:
+def create_id() -> str:
     """Return a random id for an entry."""
     return os.urandom(8).hex()
 
@@ -69,7 +69,7 @@ class CallAudit:
     def __enter__(self) -> Self:
         if self._recorder is not None:
             arguments = self._call.arguments if self._call.unreadable is None else self._call.unreadable
-            self._entry = replace(self._entry, id=new_id(), arguments=arguments)
+            self._entry = replace(self._entry, id=create_id(), arguments=arguments)
         return self
 
     def __exit__(
@@ -100,9 +100,9 @@ class CallAudit:
         self._give_up_question()
         match result.failure:
             case None:
-                self._end("ok", size_of(result.content))
+                self._end("ok", measure_size(result.content))
             case Failure.TOOL:
-                self._end("tool_error", size_of(result.content))
+                self._end("tool_error", measure_size(result.content))
             case failure:
                 self._end(failure.value, None)
 
@@ -127,8 +127,8 @@ class CallAudit:
         record(self._recorder, replace(entry, time=datetime.now(UTC)))
 
 
-def size_of(content: Content) -> int:
+def measure_size(content: Content) -> int:
     """Return the size of a result in bytes, with texts in UTF-8 and attachments in base64, as the server sent them."""
     if isinstance(content, str):
         return len(content.encode("utf-8", "surrogatepass"))
-    return sum(size_of(part.text) if isinstance(part, TextPart) else len(part.data) for part in content)
+    return sum(measure_size(part.text) if isinstance(part, TextPart) else len(part.data) for part in content)

@@ -18,7 +18,7 @@ class Origin:
     """The id of the turn; empty for none."""
 
 
-def common_origin(origins: Iterable[Origin]) -> Origin:
+def find_common_origin(origins: Iterable[Origin]) -> Origin:
     """Return the origin that all entries share; an empty origin if they differ or there are none."""
     distinct = set(origins)
     return distinct.pop() if len(distinct) == 1 else Origin()

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from dial_client.audit.entries import AuditEntry
 from dial_client.audit.file_lock import BINARY, NO_FOLLOW, FileLock
-from dial_client.audit.record_format import FORMAT, Mask, fields_of, log_files, next_file, seal, unseal
+from dial_client.audit.record_format import FORMAT, Mask, build_fields, build_next_path, list_log_files, seal, unseal
 from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -108,7 +108,7 @@ class AuditLog:
 
     def record(self, entry: AuditEntry) -> None:
         """Append an entry to the chain."""
-        fields = fields_of(entry, with_arguments=self._with_arguments, mask=self._mask) | self._about
+        fields = build_fields(entry, with_arguments=self._with_arguments, mask=self._mask) | self._about
         with self._threads:
             self._pending.append(fields)
             self._flush()
@@ -161,12 +161,12 @@ class AuditLog:
                 if (found.st_dev, found.st_ino) == end.identity and found.st_size == end.size:
                     return
         self._release()
-        files = log_files(self._folder)
+        files = list_log_files(self._folder)
         if not files:
-            self._begin(next_file(self._folder, None), None)
+            self._begin(build_next_path(self._folder, None), None)
             return
         self._open(files[-1])
-        end, torn = _end_of(files[-1], self._handle)
+        end, torn = _scan_end(files[-1], self._handle)
         if end is None:
             # The process that created this file died before it had written the whole first line.
             before = files[-2] if len(files) > 1 else None
@@ -180,36 +180,36 @@ class AuditLog:
             about = {"torn_bytes": len(torn), "torn_digest": hashlib.sha256(torn).hexdigest()}
             self._append({"event": "torn", **about} | self._about, lead=b"\n")
         if end.is_full:
-            self._begin(next_file(self._folder, end.path), end)
+            self._begin(build_next_path(self._folder, end.path), end)
 
     def _append(self, fields: dict[str, Any], lead: bytes = b"") -> None:
         assert self._end is not None
-        data = lead + self._line(fields, self._end)
+        data = lead + self._build_line(fields, self._end)
         if self._end.size + len(data) > self._max_bytes and not lead:
             self._rotate()
-            data = self._line(fields, self._end)
+            data = self._build_line(fields, self._end)
         self._write(data)
 
-    def _line(self, fields: dict[str, Any], end: _End) -> bytes:
+    def _build_line(self, fields: dict[str, Any], end: _End) -> bytes:
         return seal({"n": end.n + 1, **fields, "previous": end.digest})
 
     def _rotate(self) -> None:
         assert self._end is not None
-        following = next_file(self._folder, self._end.path)
-        self._write(self._line({"event": "end", "next": following.name}, self._end))
+        following = build_next_path(self._folder, self._end.path)
+        self._write(self._build_line({"event": "end", "next": following.name}, self._end))
         self._begin(following, self._end)
-        for path in log_files(self._folder)[: -self._max_files]:
+        for path in list_log_files(self._folder)[: -self._max_files]:
             with suppress(OSError):
                 path.unlink()
 
     def _begin(self, path: Path, before: _End | None) -> None:
         self._open(path)
         n, digest = (before.n, before.digest) if before is not None else (0, "")
-        self._end = _End(path, str(path), _identity(self._handle), 0, n, digest)
+        self._end = _End(path, str(path), _read_identity(self._handle), 0, n, digest)
         fields = {"event": "begin", "format": FORMAT, "file": path.name} | self._about
         if before is not None:
             fields["previous_file"] = before.path.name
-        self._write(self._line(fields, self._end))
+        self._write(self._build_line(fields, self._end))
 
     def _write(self, data: bytes) -> None:
         """Write a line with a single system call.
@@ -240,7 +240,7 @@ class AuditLog:
             os.close(handle)
 
 
-def _identity(handle: int) -> tuple[int, int]:
+def _read_identity(handle: int) -> tuple[int, int]:
     found = os.fstat(handle)
     return found.st_dev, found.st_ino
 
@@ -259,12 +259,12 @@ def _read_end(path: Path | None) -> _End | None:
         return None
     handle = os.open(path, os.O_RDONLY | BINARY)
     try:
-        return _end_of(path, handle)[0]
+        return _scan_end(path, handle)[0]
     finally:
         os.close(handle)
 
 
-def _end_of(path: Path, handle: int) -> tuple[_End | None, bytes]:
+def _scan_end(path: Path, handle: int) -> tuple[_End | None, bytes]:
     """Return the end of a file, and the torn bytes after its last complete line.
 
     The end is None if the file has no complete line. If only the line feed of the last line is missing, the line counts
@@ -281,7 +281,7 @@ def _end_of(path: Path, handle: int) -> tuple[_End | None, bytes]:
         whole, torn = [torn], b"\n"
     if not whole:
         return None, torn
-    line, identity = whole[-1], _identity(handle)
+    line, identity = whole[-1], _read_identity(handle)
     try:
         fields = unseal(line)
     except ValueError:

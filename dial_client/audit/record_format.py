@@ -60,7 +60,7 @@ def unseal(line: bytes) -> dict[str, Any]:
     return fields
 
 
-def digest_of(value: object) -> str:
+def compute_digest(value: object) -> str:
     """Return ``sha256:<hex>`` of a value's canonical JSON (sorted keys, no spaces, ASCII), or ``unknown``.
 
     In Python: ``sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())``.
@@ -72,7 +72,7 @@ def digest_of(value: object) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def fields_of(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> dict[str, Any]:
+def build_fields(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> dict[str, Any]:
     """Return the non-empty fields of an entry, with times in ISO 8601 and durations in seconds to the microsecond."""
     fields: dict[str, Any] = {
         "time": entry.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -85,40 +85,40 @@ def fields_of(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> 
         "tool": entry.tool[:_MAX_NAME],
         "decision": entry.decision,
         "decided_by": entry.decided_by[:_MAX_NAME],
-        "waited_s": _rounded(entry.waited),
+        "waited_s": _round_seconds(entry.waited),
         "outcome": entry.outcome,
-        "duration_s": _rounded(entry.duration),
+        "duration_s": _round_seconds(entry.duration),
         "result_bytes": entry.result_bytes,
     }
     fields = {name: value for name, value in fields.items() if value not in ("", None)}
     if entry.arguments is not None:
-        fields["arguments_digest"] = digest_of(entry.arguments)
-        if with_arguments and (arguments := _recordable(entry.arguments, mask)) is not None:
+        fields["arguments_digest"] = compute_digest(entry.arguments)
+        if with_arguments and (arguments := _prepare_arguments(entry.arguments, mask)) is not None:
             fields["arguments"] = arguments
     return fields
 
 
-def _rounded(seconds: float | None) -> float | None:
+def _round_seconds(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 6)
 
 
-def _recordable(arguments: Mapping[str, Any] | str, mask: Mask | None) -> Any:
+def _prepare_arguments(arguments: Mapping[str, Any] | str, mask: Mask | None) -> Any:
     """Return arguments with known secrets masked; None if they are too long or not JSON."""
     try:
-        value = _masked(arguments, mask) if mask is not None else arguments
+        value = _mask(arguments, mask) if mask is not None else arguments
         return value if len(json.dumps(value, allow_nan=False)) <= MAX_ARGUMENTS else None
     except (TypeError, ValueError, RecursionError):
         return None
 
 
-def _masked(value: Any, mask: Mask) -> Any:
+def _mask(value: Any, mask: Mask) -> Any:
     match value:
         case str():
             return mask(value)
         case Mapping():
-            return {mask(str(name)): _masked(item, mask) for name, item in value.items()}
+            return {mask(str(name)): _mask(item, mask) for name, item in value.items()}
         case list() | tuple():
-            return [_masked(item, mask) for item in value]
+            return [_mask(item, mask) for item in value]
         case _:
             return value
 
@@ -132,7 +132,7 @@ def mask_of(secrets: Iterable[str]) -> Mask:
     return lambda text: pattern.sub("***", text)
 
 
-def log_files(folder: Path) -> list[Path]:
+def list_log_files(folder: Path) -> list[Path]:
     """Return the files of an audit log, the oldest first; empty if the folder does not exist."""
     try:
         found = [(int(match[1]), path) for path in folder.iterdir() if (match := _FILE_NAME.fullmatch(path.name))]
@@ -141,7 +141,7 @@ def log_files(folder: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def next_file(folder: Path, previous: Path | None) -> Path:
+def build_next_path(folder: Path, previous: Path | None) -> Path:
     """Return the path of the file after `previous`; the path of the first file if `previous` is None."""
     match = _FILE_NAME.fullmatch(previous.name) if previous is not None else None
     return folder / f"audit-{int(match[1]) + 1 if match else 1:06}.jsonl"

@@ -12,7 +12,7 @@ from typing import Any
 
 from dial_client.audit.file_lock import FileLock
 from dial_client.audit.log_writer import LOCK_NAME
-from dial_client.audit.record_format import log_files, unseal
+from dial_client.audit.record_format import list_log_files, unseal
 
 _EDITED = "this line was edited or cut off: its bytes do not match its digest"
 _LOCK_PATIENCE = 2.0
@@ -77,7 +77,7 @@ def read_lines(folder: Path) -> Iterator[Line]:
     Raises:
         OSError: A file cannot be read.
     """
-    for path, size in _sizes(folder):
+    for path, size in _read_sizes(folder):
         try:
             file = path.open("rb")
         except FileNotFoundError:
@@ -91,7 +91,7 @@ def read_lines(folder: Path) -> Iterator[Line]:
                 yield Line(path, number, text.removesuffix(b"\n"), text.endswith(b"\n"))
 
 
-def _sizes(folder: Path) -> list[tuple[Path, int]]:
+def _read_sizes(folder: Path) -> list[tuple[Path, int]]:
     """Return the files and their sizes, read under the lock so that no process is writing."""
     with ExitStack() as stack:
         if (folder / LOCK_NAME).exists():
@@ -99,7 +99,7 @@ def _sizes(folder: Path) -> list[tuple[Path, int]]:
             stack.callback(lock.close)
             with suppress(OSError):
                 stack.enter_context(lock.held(_LOCK_PATIENCE))
-        return [(path, path.stat().st_size) for path in log_files(folder)]
+        return [(path, path.stat().st_size) for path in list_log_files(folder)]
 
 
 def verify(folder: Path, head: str = "") -> Verification:

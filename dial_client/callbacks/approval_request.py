@@ -12,7 +12,7 @@ from typing import Any
 
 from dial_client.callbacks.argument_block import format_argument
 from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.text.safe_text import count_unseen, removed_note, visible
+from dial_client.text.safe_text import count_unseen, describe_removed, escape_unseen
 
 MAX_NAME = 100
 """The most characters of a name that are shown in a sentence."""
@@ -34,15 +34,19 @@ def quote_name(name: str, most: int = MAX_NAME, *, notes: bool = True) -> str:
     """
     if _PLAIN_NAME.match(name) and len(name) <= most:
         return name
-    written = visible(name[:most].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t"))
+    written = escape_unseen(
+        name[:most].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    )
     written = _FOREIGN_SPACE.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", written)
     end = "…" if len(name) > most else ""
     quoted = f'"{written}{end}"'
     length = [f"{len(name):,} characters"] if end else []
-    return " ".join([quoted, *(f"({note})" for note in [*length, *_foreign_letters(name)])]) if notes else quoted
+    return (
+        " ".join([quoted, *(f"({note})" for note in [*length, *_describe_foreign_letters(name)])]) if notes else quoted
+    )
 
 
-def _foreign_letters(name: str) -> list[str]:
+def _describe_foreign_letters(name: str) -> list[str]:
     found = dict.fromkeys(char for char in name if not char.isascii() and unicodedata.category(char)[0] in "LMN")
     if not found:
         return []
@@ -74,10 +78,10 @@ _HINTS = {
 
 def describe_claims(tool: ToolSpec) -> list[str]:
     """Return the server's claims as sentences that name the server as their source."""
-    title = " ".join(visible(tool.title or "").split())
+    title = " ".join(escape_unseen(tool.title or "").split())
     sentences = [f"it calls itself: {title}"] if title and title != tool.tool else []
     if tool.description.strip():
-        sentences.append(f"the server says: {visible(tool.description.strip())}")
+        sentences.append(f"the server says: {escape_unseen(tool.description.strip())}")
     hints = [_HINTS[pair] for pair in to_claims(tool)["annotations"].items() if pair in _HINTS]
     return sentences + ([f"the server says {', '.join(hints)}"] if hints else [])
 
@@ -98,7 +102,7 @@ def _count(value: Any, depth: int) -> int:
 
 def describe_invisible(call: ToolCallRequest, tool: ToolSpec) -> list[str]:
     """Return notes on invisible characters that were removed from the server's texts, or escaped in the arguments."""
-    notes = [f"{removed_note(tool.removed_invisible)} from what the server says"] if tool.removed_invisible else []
+    notes = [f"{describe_removed(tool.removed_invisible)} from what the server says"] if tool.removed_invisible else []
     if unseen := count_unseen_arguments(call):
         kind = "invisible character is" if unseen == 1 else "invisible characters are"
         notes.append(f"{unseen:,} {kind} written out in the arguments")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dial_client.text.safe_text import visible
+from dial_client.text.safe_text import escape_unseen
 
 MAX_DEPTH = 20
 """The nesting depth from which on a value is shown as one line of JSON."""
@@ -23,38 +23,38 @@ _NEEDS_QUOTES = re.compile(
 
 def format_argument(name: str, value: Any) -> list[str]:
     """Return the lines that show one argument, with invisible characters escaped."""
-    return [visible(line) for line in _entry(f"{_key(name)}:", value, 0)]
+    return [escape_unseen(line) for line in _format_entry(f"{_format_key(name)}:", value, 0)]
 
 
-def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
+def _format_entry(head: str, value: Any, depth: int) -> Iterator[str]:
     """Yield the lines of a value after its `head`: on the same line, or indented below it."""
     if isinstance(value, str):
-        first, *lines = _text(value)
+        first, *lines = _format_text(value)
         yield f"{head} {first}"
         yield from (f"  {line}" for line in lines)
     elif isinstance(value, Mapping | list) and value and depth < MAX_DEPTH:
         yield head
         pairs = value.items() if isinstance(value, Mapping) else ((None, item) for item in value)
         for key, item in pairs:
-            inner = "-" if key is None else f"{_key(str(key))}:"
-            yield from (f"  {line}" for line in _entry(inner, item, depth + 1))
+            inner = "-" if key is None else f"{_format_key(str(key))}:"
+            yield from (f"  {line}" for line in _format_entry(inner, item, depth + 1))
     else:
-        yield f"{head} {_json(value)}"
+        yield f"{head} {_format_json(value)}"
 
 
-def _text(value: str) -> list[str]:
+def _format_text(value: str) -> list[str]:
     """Return the lines of a text; the lines of a multi-line text follow a line ``|``."""
     text = value.replace("\r\n", "\n")
     if "\n" in text:
         return ["|", *text.removesuffix("\n").split("\n")]
-    return [_json(text) if _NEEDS_QUOTES.match(text) else text]
+    return [_format_json(text) if _NEEDS_QUOTES.match(text) else text]
 
 
-def _key(name: str) -> str:
-    return name if _PLAIN_NAME.match(name) else _json(name)
+def _format_key(name: str) -> str:
+    return name if _PLAIN_NAME.match(name) else _format_json(name)
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.schema.tool_arguments import coerce
-from dial_client.text.safe_text import clean, safe
+from dial_client.text.safe_text import clean, sanitize
 
 _SECRET = re.compile(r"passw|secret|token|api.?key|credential|card.?number|\bpin\b|\bcvv\b|\bssn\b", re.IGNORECASE)
 
@@ -55,7 +55,7 @@ class Form:
         known, required = schema.get("properties"), schema.get("required")
         named = known if isinstance(known, Mapping) else {}
         must = required if isinstance(required, list) else []
-        self.fields = tuple(_field(str(name), about, name in must) for name, about in named.items())
+        self.fields = tuple(_read_field(str(name), about, name in must) for name, about in named.items())
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -69,21 +69,21 @@ class Form:
         """The names of fields that seem to ask for a secret, which MCP forbids ("Elicitation", "Security")."""
         return tuple(field.name for field in self.fields if _SECRET.search(f"{field.name} {field.title}"))
 
-    def filled(self, content: Mapping[str, Any]) -> dict[str, Any]:
+    def fill(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Return the content with defaults for missing fields, and with values converted to the expected types."""
         filled = {name: value for name, value in {**self.defaults, **content}.items() if value is not None}
         return coerce(filled, self._schema)
 
-    def problems(self, content: Mapping[str, Any]) -> list[str]:
+    def find_problems(self, content: Mapping[str, Any]) -> list[str]:
         """Return the problems of a completed form, each with the name of its field; empty for none."""
         known = {field.name for field in self.fields}
         unknown = [f"{name}: the form has no such field" for name in content if name not in known]
-        return [*unknown[:5], *self._check.problems(content)]
+        return [*unknown[:5], *self._check.find_problems(content)]
 
     def find_field_problems(self, name: str, value: Any) -> list[str]:
         """Return the problems of one field's value; empty for none."""
         schema = next(field.schema for field in self.fields if field.name == name)
-        return ArgumentCheck({"properties": {name: schema}}, formats=True).problems({name: value})
+        return ArgumentCheck({"properties": {name: schema}}, formats=True).find_problems({name: value})
 
 
 def clean_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
@@ -93,25 +93,25 @@ def clean_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     """
     removed = 0
 
-    def cleaned(value: Any, *, is_shown: bool) -> Any:
+    def clean_value(value: Any, *, is_shown: bool) -> Any:
         nonlocal removed
         if isinstance(value, str) and is_shown:
             text = clean(value)
             removed += text.removed
             return text.text
         if isinstance(value, list):
-            return [cleaned(part, is_shown=is_shown) for part in value]
+            return [clean_value(part, is_shown=is_shown) for part in value]
         if isinstance(value, Mapping):
-            return {key: cleaned(part, is_shown=key in _SHOWN) for key, part in value.items()}
+            return {key: clean_value(part, is_shown=key in _SHOWN) for key, part in value.items()}
         return value
 
-    return cleaned(schema, is_shown=False), removed
+    return clean_value(schema, is_shown=False), removed
 
 
-def _field(name: str, about: Any, is_required: bool) -> FormField:  # noqa: FBT001 - called in one place
+def _read_field(name: str, about: Any, is_required: bool) -> FormField:  # noqa: FBT001 - called in one place
     schema = about if isinstance(about, Mapping) else {}
     kind, items = schema.get("type"), schema.get("items")
-    choices = _choices(items if kind == "array" and isinstance(items, Mapping) else schema)
+    choices = _read_choices(items if kind == "array" and isinstance(items, Mapping) else schema)
     title, description = schema.get("title"), schema.get("description")
     return FormField(
         name,
@@ -124,7 +124,7 @@ def _field(name: str, about: Any, is_required: bool) -> FormField:  # noqa: FBT0
     )
 
 
-def _choices(schema: Mapping[str, Any]) -> tuple[FieldChoice, ...]:
+def _read_choices(schema: Mapping[str, Any]) -> tuple[FieldChoice, ...]:
     """Return the values of an enumeration, in any of the four forms that the protocol's revisions define."""
     titled = next((schema[key] for key in ("oneOf", "anyOf") if isinstance(schema.get(key), list)), None)
     if titled is not None:
@@ -144,7 +144,7 @@ def is_web_url(url: str) -> bool:
         parts.port  # noqa: B018 - raises if it is not a number
     except ValueError:
         return False
-    is_plain = safe(url) == url and not re.search(r"[\s\\]", url)
+    is_plain = sanitize(url) == url and not re.search(r"[\s\\]", url)
     return parts.scheme in ("http", "https") and bool(parts.hostname) and is_plain
 
 

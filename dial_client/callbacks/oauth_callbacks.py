@@ -37,6 +37,6 @@ class Login(Protocol):
         """
 
 
-def advice(server: str) -> str:
+def build_login_hint(server: str) -> str:
     """Return a hint with the command that logs in to a server."""
     return f"run `dial-chat servers login {shlex.quote(server)}`"

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dial_client.errors import ConfigError, system_reason
-from dial_client.text.safe_text import one_line
+from dial_client.errors import ConfigError, describe_system_error
+from dial_client.text.safe_text import to_one_line
 from dial_client.turn_data.limits import StopReason
 from dial_client.turn_data.turn_result import Turn, output_to_json
 
@@ -27,7 +27,7 @@ def read_schema(path: Path) -> dict[str, Any]:
     try:
         schema = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise ConfigError(f"the schema cannot be read: {system_reason(error)}", path=str(path)) from error
+        raise ConfigError(f"the schema cannot be read: {describe_system_error(error)}", path=str(path)) from error
     except json.JSONDecodeError as error:
         raise ConfigError(
             f"this is not JSON: {error.msg}", path=str(path), line=error.lineno, column=error.colno
@@ -50,7 +50,7 @@ def print_output(turn: Turn) -> None:
     if turn.output is not None or turn.text == "null":
         print(json.dumps(output_to_json(turn.output)), flush=True)
     elif turn.stop_reason is StopReason.INVALID_OUTPUT:
-        print(f"dial-chat: the model answered: {one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
+        print(f"dial-chat: the model answered: {to_one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
     else:
         reason = f"no answer that fits the schema: {turn.stop_reason.sentence}"
-        print(f"dial-chat: {reason}: {one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
+        print(f"dial-chat: {reason}: {to_one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)

@@ -14,10 +14,10 @@ from enum import Enum
 
 from dial_client.callbacks.approval_request import describe_claims, describe_invisible, quote_name
 from dial_client.callbacks.argument_block import format_argument
-from dial_client.cli.cell_width import cell_width
+from dial_client.cli.cell_width import count_cells
 from dial_client.client.sampling import SAMPLING
 from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.text.safe_text import visible
+from dial_client.text.safe_text import escape_unseen
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from dial_client.tools.file_changes import FileChange
 
@@ -103,24 +103,24 @@ def parse_answer(typed: str) -> Approval | PromptAction:
 
 def build_question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]:
     """Return the lines of the question before its last line, and the last line, after which the answer is typed."""
-    named, asker = _names(tool, server, columns)
+    named, asker = _fit_names(tool, server, columns)
     if tool.tool == SAMPLING:
         return _with_keys(f"Let {asker} use your model?", KEYS_FOR_SAMPLING, columns)
     return _with_keys(f"Run {named} of {asker}?", KEYS, columns)
 
 
-def question_for_all(tools: Mapping[int, ToolSpec], columns: int) -> tuple[list[str], str]:
+def build_question_for_all(tools: Mapping[int, ToolSpec], columns: int) -> tuple[list[str], str]:
     """Return the question about several calls, as `build_question` does.
 
     Args:
         tools: The tool of each call, by the number of the call.
         columns: The width of the terminal.
     """
-    names = [f"{at} {_fitting(tool.tool, 30)} of {_fitting(tool.server, 20)}" for at, tool in tools.items()]
+    names = [f"{at} {_fit_name(tool.tool, 30)} of {_fit_name(tool.server, 20)}" for at, tool in tools.items()]
     for most in range(len(names), 0, -1):
         more = f", and {len(names) - most} more" if len(names) > most else ""
         last = f"Run all {len(names)}: {', '.join(names[:most])}{more}?"
-        if cell_width(last) < columns:
+        if count_cells(last) < columns:
             break
     return _with_keys(last, KEYS_FOR_ALL, columns)
 
@@ -138,12 +138,12 @@ def add_call_number(lines: Iterable[str], number: int) -> Iterator[str]:
 
 
 def _with_keys(last: str, keys: str, columns: int) -> tuple[list[str], str]:
-    if cell_width(last) + len(keys) + 4 < columns:
+    if count_cells(last) + len(keys) + 4 < columns:
         return [], f"{last} {keys}: "
     lines = [""]
     for key in keys.split("  "):
         line = f"{lines[-1]}  {key}".lstrip()
-        lines[-1:] = [line] if cell_width(line) < columns else [lines[-1], key]
+        lines[-1:] = [line] if count_cells(line) < columns else [lines[-1], key]
     return lines, f"{last} "
 
 
@@ -166,11 +166,11 @@ def describe_request(
         whole: Show everything, however long.
         changes: Diffs to show in place of the arguments they replace; with `whole`, before these arguments.
     """
-    named, asker = _names(tool, context.server, columns)
+    named, asker = _fit_names(tool, context.server, columns)
     most = None if whole else MAX_LINES
     if context.change:
         yield f"{asker} has changed {named} since it was approved:"
-        yield from add_bars(visible(context.change).splitlines(), columns, None)
+        yield from add_bars(escape_unseen(context.change).splitlines(), columns, None)
     if tool.tool == SAMPLING:
         yield f"{asker} wants to use your model"
     else:
@@ -181,12 +181,16 @@ def describe_request(
         for claim in describe_claims(tool):
             yield from add_bars(claim.splitlines(), columns, most)
     if context.why_asked:
-        yield from _wrapped("  ", [f"reason for asking: {' '.join(visible(context.why_asked).split())}"], columns)
-    yield from _arguments(call, columns, whole=whole, changes=changes)
+        yield from _wrap_lines(
+            "  ", [f"reason for asking: {' '.join(escape_unseen(context.why_asked).split())}"], columns
+        )
+    yield from _format_arguments(call, columns, whole=whole, changes=changes)
     yield from (f"({note})" for note in describe_invisible(call, tool))
 
 
-def _arguments(call: ToolCallRequest, columns: int, *, whole: bool, changes: Sequence[FileChange]) -> Iterator[str]:
+def _format_arguments(
+    call: ToolCallRequest, columns: int, *, whole: bool, changes: Sequence[FileChange]
+) -> Iterator[str]:
     if not call.arguments:
         yield "with no arguments"
         return
@@ -205,29 +209,29 @@ def _arguments(call: ToolCallRequest, columns: int, *, whole: bool, changes: Seq
 
 
 def _diff(change: FileChange, columns: int, most: int | None) -> Iterator[str]:
-    yield from add_bars([f"{visible(change.argument)}: ({change.title})"], columns, None)
+    yield from add_bars([f"{escape_unseen(change.argument)}: ({change.title})"], columns, None)
     yield from add_bars([line[1:] for line in change.lines], columns, most, [line[0] for line in change.lines])
     if change.unchanged and most is not None:
         yield f"  … {change.unchanged:,} unchanged {'line' if change.unchanged == 1 else 'lines'}: [v]iew all"
 
 
-def _names(tool: ToolSpec, server: str, columns: int) -> tuple[str, str]:
+def _fit_names(tool: ToolSpec, server: str, columns: int) -> tuple[str, str]:
     """Return the names of the tool and of the server, shortened to fit into one line."""
     room = max(20, columns - 40)
-    asker = _fitting(server, room // 2)
-    return _fitting(tool.tool, max(10, room - len(asker))), asker
+    asker = _fit_name(server, room // 2)
+    return _fit_name(tool.tool, max(10, room - len(asker))), asker
 
 
-def _fitting(name: str, most: int) -> str:
+def _fit_name(name: str, most: int) -> str:
     """Return a quoted name of at most `most` columns, without its notes if they do not fit."""
     whole = quote_name(name)
-    if cell_width(whole) <= most:
+    if count_cells(whole) <= most:
         return whole
     kept = (quote_name(name, length, notes=False) for length in range(min(most, len(name)), 0, -1))
-    return next((written for written in kept if cell_width(written) <= most), '"…"')
+    return next((written for written in kept if count_cells(written) <= most), '"…"')
 
 
-def width() -> int:
+def measure_terminal_width() -> int:
     """Return the width of the terminal in columns."""
     return max(20, shutil.get_terminal_size().columns)
 
@@ -247,7 +251,7 @@ def add_bars(lines: Iterable[str], columns: int, most: int | None, marks: Sequen
         room = columns - len(BAR) - 1
         # Measure only as much of a very long line as can be shown: one letter with its marks per column.
         end = len(line) if most is None else (most - shown + 1) * max(room, 2) * (MAX_MARKS + 1)
-        for piece, left in _pieces(line[:end], room):
+        for piece, left in _split_line(line[:end], room):
             if shown == most:
                 rest = len(lines) - at - 1
                 chars = len(piece) + left + len(line[end:]) + sum(map(len, lines[at + 1 :]))
@@ -264,25 +268,25 @@ def _escape_marks(line: str) -> str:
         return line
     written, marks = [], 0
     for char in line:
-        marks = 0 if cell_width(char) else marks + 1
+        marks = 0 if count_cells(char) else marks + 1
         written.append(char if marks <= MAX_MARKS else f"\\u{{{ord(char):x}}}")
     return "".join(written)
 
 
-def _wrapped(indent: str, lines: Iterable[str], columns: int) -> Iterator[str]:
-    yield from (f"{indent}{piece}" for line in lines for piece, _ in _pieces(line, columns - len(indent) - 1))
+def _wrap_lines(indent: str, lines: Iterable[str], columns: int) -> Iterator[str]:
+    yield from (f"{indent}{piece}" for line in lines for piece, _ in _split_line(line, columns - len(indent) - 1))
 
 
-def _pieces(line: str, columns: int) -> Iterator[tuple[str, int]]:
+def _split_line(line: str, columns: int) -> Iterator[tuple[str, int]]:
     """Yield a line in pieces no wider than `columns`, each with the number of characters after it."""
     line = _escape_marks(line.expandtabs(4))
     start = used = space = 0
     for at, char in enumerate(line):
-        cells = cell_width(char)
+        cells = count_cells(char)
         if used + cells > max(columns, 2):
             end = space if space > start and at - space < columns // 3 else at
             yield line[start:end], len(line) - end
-            start, used = end, cell_width(line[end:at])
+            start, used = end, count_cells(line[end:at])
         if char == " ":
             space = at + 1
         used += cells

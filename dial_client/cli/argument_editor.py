@@ -14,7 +14,7 @@ from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.input import editor
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.schema.argument_check import ArgumentCheck
-from dial_client.text.safe_text import one_line, visible
+from dial_client.text.safe_text import escape_unseen, to_one_line
 
 MAX_INLINE = 200
 """The maximum characters of a value that is edited in the prompt; longer and multi-line values open the editor."""
@@ -24,7 +24,7 @@ Suspended = Callable[[], AbstractAsyncContextManager[None]]
 
 
 @asynccontextmanager
-async def nothing_suspended() -> AsyncGenerator[None, None]:
+async def suspend_nothing() -> AsyncGenerator[None, None]:
     """Leave the terminal as it is."""
     yield
 
@@ -55,9 +55,9 @@ async def edit_arguments(
     while (edited := await _edit(name, text, screen, suspended)) is not None:
         text = edited
         arguments, problem = _replace(call.arguments, name, text, is_text=is_text)
-        if not (problems := [problem] if problem else check.problems(arguments)):
+        if not (problems := [problem] if problem else check.find_problems(arguments)):
             return replace(call, arguments=arguments)
-        lines = [f"The arguments do not fit: {one_line('; '.join(problems), 500)}"]
+        lines = [f"The arguments do not fit: {to_one_line('; '.join(problems), 500)}"]
         keys = {"e": "edit again", "d": "drop the change"}
         key = await screen.ask_key(lines, "[e]dit again  [d]rop the change:", keys)
         if key == "d":
@@ -79,21 +79,21 @@ async def _choose(call: ToolCallRequest, screen: CommandScreen) -> str | None:
     if len(names) <= 1:
         return names[0] if names else None
     keys = {str(at): name for at, name in enumerate(names[:MAX_KEYS], 1)}
-    shown = "  ".join(f"[{key}] {one_line(visible(name), 30)}" for key, name in keys.items())
-    meanings = {key: one_line(name, 30) for key, name in keys.items()}
+    shown = "  ".join(f"[{key}] {to_one_line(escape_unseen(name), 30)}" for key, name in keys.items())
+    meanings = {key: to_one_line(name, 30) for key, name in keys.items()}
     return keys[await screen.ask_key([shown], "Which argument?", meanings)]
 
 
 async def _edit(name: str, text: str, screen: CommandScreen, suspended: Suspended) -> str | None:
     """Return the text as the user edited it; None if the editor failed."""
-    if len(text) <= MAX_INLINE and text == visible(text).strip() and "\n" not in text:
-        return await screen.ask_line(f"{one_line(visible(name), 30)}:", default=text)
+    if len(text) <= MAX_INLINE and text == escape_unseen(text).strip() and "\n" not in text:
+        return await screen.ask_line(f"{to_one_line(escape_unseen(name), 30)}:", default=text)
     async with suspended():
         edited = await anyio.to_thread.run_sync(editor.edit, text)
     # `edit` removes the line break that editors add at the end: restore it if the text ended with one.
     return f"{edited}\n" if edited is not None and text.endswith("\n") else edited
 
 
-def changed_arguments(requested: ToolCallRequest, changed: ToolCallRequest) -> Mapping[str, Any] | None:
+def find_changed_arguments(requested: ToolCallRequest, changed: ToolCallRequest) -> Mapping[str, Any] | None:
     """Return the arguments of a changed call; None if they equal the requested arguments."""
     return None if requested.arguments == changed.arguments else changed.arguments

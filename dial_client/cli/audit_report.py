@@ -15,14 +15,14 @@ from typing import Any
 
 import anyio
 
-from dial_client.audit.record_format import log_files
+from dial_client.audit.record_format import list_log_files
 from dial_client.audit.verification import Line, read_lines, verify
-from dial_client.cli.audit_setup import audit_folder
+from dial_client.cli.audit_setup import find_audit_folder
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.options import ExitCode
 from dial_client.errors import ConfigError
 from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 _LOOK_EVERY = 0.2
 """Seconds between two checks for new lines."""
@@ -47,7 +47,7 @@ class Filters:
     _earliest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_earliest", _time_of(self.since))
+        object.__setattr__(self, "_earliest", _parse_time(self.since))
 
     def match(self, fields: dict[str, Any]) -> bool:
         """Return True if an entry is selected."""
@@ -62,14 +62,14 @@ class Filters:
 
 async def show(folder: Path | None, filters: Filters, *, as_json: bool) -> int:
     """Print all selected entries, the oldest first."""
-    for fields in _entries(_existing(folder), filters):
+    for fields in _read_entries(_find_log_folder(folder), filters):
         _print(fields, as_json=as_json)
     return ExitCode.ANSWERED
 
 
 async def tail(folder: Path | None, filters: Filters, lines: int, *, follow: bool, as_json: bool) -> int:
     """Print the last selected entries, and with `follow` new entries until the program is interrupted."""
-    log_folder = folder or audit_folder() if follow else _existing(folder)
+    log_folder = folder or find_audit_folder() if follow else _find_log_folder(folder)
     reader = _Reader(log_folder)
     for fields in deque(filter(filters.match, reader.read()), maxlen=lines):
         _print(fields, as_json=as_json)
@@ -83,7 +83,7 @@ async def tail(folder: Path | None, filters: Filters, lines: int, *, follow: boo
 
 async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
     """Verify the hash chain of the log, print the result, and return 1 if it is broken or lacks the digest `head`."""
-    log_folder = _existing(folder)
+    log_folder = _find_log_folder(folder)
     result = verify(log_folder, head.removeprefix("sha256:"))
     if as_json:
         print(json.dumps(asdict(result) | {"intact": result.is_intact}, indent=2))
@@ -103,7 +103,7 @@ async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
     return ExitCode.ANSWERED if result.is_intact else ExitCode.UNEXPECTED
 
 
-def _time_of(since: str) -> str:
+def _parse_time(since: str) -> str:
     """Return a time in the format of the log; an empty text for an empty `since`."""
     if not since:
         return ""
@@ -117,14 +117,14 @@ def _time_of(since: str) -> str:
     return f"{begin:%Y-%m-%dT%H:%M:%S}.{begin.microsecond // 1000:03}Z"
 
 
-def _existing(folder: Path | None) -> Path:
-    log_folder = folder or audit_folder()
-    if not log_files(log_folder):
+def _find_log_folder(folder: Path | None) -> Path:
+    log_folder = folder or find_audit_folder()
+    if not list_log_files(log_folder):
         warn(f"there is no audit log in {log_folder}")
     return log_folder
 
 
-def _entries(folder: Path, filters: Filters) -> Iterator[dict[str, Any]]:
+def _read_entries(folder: Path, filters: Filters) -> Iterator[dict[str, Any]]:
     for line in read_lines(folder):
         fields = line.fields
         if fields is not None and filters.match(fields):
@@ -141,13 +141,13 @@ class _Reader:
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the new records; an incomplete last line is left for a later read."""
-        for path in log_files(self._folder):
+        for path in list_log_files(self._folder):
             if path.name > self._file:
                 self._file, self._offset = path.name, 0
             if path.name == self._file:
-                yield from self._rest_of(path)
+                yield from self._read_rest(path)
 
-    def _rest_of(self, path: Path) -> Iterator[dict[str, Any]]:
+    def _read_rest(self, path: Path) -> Iterator[dict[str, Any]]:
         with path.open("rb") as file:
             file.seek(self._offset)
             for text in file:
@@ -162,22 +162,22 @@ def _print(fields: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(fields))
         return
-    server, tool = (one_line(str(fields.get(name, "")), _MAX_NAME) for name in ("server", "tool"))
+    server, tool = (to_one_line(str(fields.get(name, "")), _MAX_NAME) for name in ("server", "tool"))
     words = [
-        one_line(str(fields.get("time", "")), 30),
-        _verdict(fields),
+        to_one_line(str(fields.get("time", "")), 30),
+        _format_verdict(fields),
         f"{server or 'host'}/{tool}",
-        *([f"by {one_line(str(fields['decided_by']), 200)}"] if "decided_by" in fields else []),
+        *([f"by {to_one_line(str(fields['decided_by']), 200)}"] if "decided_by" in fields else []),
         *([f"{fields['duration_s']} s"] if "duration_s" in fields else []),
         *([f"{fields['result_bytes']} bytes"] if "result_bytes" in fields else []),
-        *([f"conversation {one_line(str(fields['conversation']), 60)}"] if "conversation" in fields else []),
+        *([f"conversation {to_one_line(str(fields['conversation']), 60)}"] if "conversation" in fields else []),
     ]
     print("  ".join(words))
     if "arguments" in fields:
-        print(f"    {safe(json.dumps(fields['arguments']))}")
+        print(f"    {sanitize(json.dumps(fields['arguments']))}")
 
 
-def _verdict(fields: dict[str, Any]) -> str:
-    event = one_line(str(fields.get("event")), 20)
-    verdict = one_line(str(fields.get("decision") or fields.get("outcome") or "?"), 20)
+def _format_verdict(fields: dict[str, Any]) -> str:
+    event = to_one_line(str(fields.get("event")), 20)
+    verdict = to_one_line(str(fields.get("decision") or fields.get("outcome") or "?"), 20)
     return f"{event:<8} {verdict:<10}"

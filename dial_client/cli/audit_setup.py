@@ -25,7 +25,7 @@ servers.json has no such key, because a project must not be able to switch the l
 _KEY_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
-def audit_folder() -> Path:
+def find_audit_folder() -> Path:
     """Return the folder of the user's audit log."""
     return Path(platformdirs.user_state_dir("dial-client"), "audit")
 
@@ -43,15 +43,15 @@ def open_audit_log(options: Options, settings: configuration.Settings) -> AuditL
     if AuditMode.OFF in modes:
         return None
     return AuditLog(
-        audit_folder(),
+        find_audit_folder(),
         program=options.command,
         with_arguments=AuditMode.ARGUMENTS in modes,
-        mask=mask_of(_secrets(settings)),
+        mask=mask_of(_collect_secrets(settings)),
         on_problem=warn,
     )
 
 
-def _secrets(settings: configuration.Settings) -> Iterator[str]:
+def _collect_secrets(settings: configuration.Settings) -> Iterator[str]:
     """Yield the known secrets: those in the entries of servers, and keys, tokens and passwords of the environment."""
     for server in settings.servers.values():
         yield from find_secrets(server)

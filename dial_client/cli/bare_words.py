@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from dial_client.cli.command_line import find_prompt_words
-from dial_client.cli.typer_apps import command_names
+from dial_client.cli.typer_apps import list_command_names
 
 _CUTOFF = 0.75
 """The minimum similarity, from 0 to 1, for a word to count as a mistyped command."""
@@ -60,7 +60,7 @@ def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
 
 def find_near_command(word: str) -> str | None:
     """Return the arguments of the command that a word resembles; None if it resembles none."""
-    commands = command_names()
+    commands = list_command_names()
     if word.lower() in commands:
         return word.lower()
     if word.lower() in _ALIASES:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from dial_client.cli.configuration_files import ask_for_files, describe_sources, profile_name
+from dial_client.cli.configuration_files import ask_for_files, describe_sources, find_profile_name
 from dial_client.cli.options import Options
 from dial_client.cli.printed_streams import PrintedStream
 from dial_client.cli.word_wrap import print_to_stderr
@@ -20,7 +20,7 @@ from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.providers.recording_detection import is_recording_name
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 
 async def read_settings(
@@ -40,15 +40,15 @@ async def read_settings(
     if not files:
         advice = "there are no tools; dial-chat init writes the file"
         warn_once(f"no {FILE_NAME} here or in your configuration folder: {advice}")
-    settings = configuration.combine(files, profile_name(options), only_server)
+    settings = configuration.combine(files, find_profile_name(options), only_server)
     if options.verbose:
-        warn_once(f"configuration: {config_name(settings)}")
+        warn_once(f"configuration: {describe_config_files(settings)}")
     for warning in settings.warnings:
         warn_once(warning)
     return settings
 
 
-def config_name(settings: configuration.Settings) -> str:
+def describe_config_files(settings: configuration.Settings) -> str:
     """Return the absolute paths of the files in use, or "none"."""
     return describe_sources(settings.sources)
 
@@ -59,7 +59,7 @@ def open_model(options: Options, settings: configuration.Settings) -> Provider:
     Raises:
         ConfigError: The model's name or key is wrong; or no model is named, and no key or embedded model was found.
     """
-    name = options.model or settings.default_model or _fallback()
+    name = options.model or settings.default_model or _detect_model()
     fallbacks = options.fallback_model or settings.find_fallback_models(name)
     return open_provider(
         name,
@@ -70,7 +70,7 @@ def open_model(options: Options, settings: configuration.Settings) -> Provider:
     )
 
 
-def _fallback() -> str:
+def _detect_model() -> str:
     for variable, model in MODELS_OF_KEYS.items():
         if os.environ.get(variable):
             warn_once(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
@@ -92,7 +92,7 @@ def say_notes(notes: Iterable[str]) -> None:
 
 def warn(text: str) -> None:
     """Print one line on standard error."""
-    print_to_stderr(f"dial-chat: {one_line(text, 600)}")
+    print_to_stderr(f"dial-chat: {to_one_line(text, 600)}")
 
 
 @cache
@@ -126,9 +126,9 @@ class _Progress:
         if self._bar is None:
             columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task(safe(what), total=total)
+            self._task = self._bar.add_task(sanitize(what), total=total)
             self._bar.start()
-        self._bar.update(self._task, completed=done, total=total, description=safe(what))
+        self._bar.update(self._task, completed=done, total=total, description=sanitize(what))
         if done >= total:
             self._bar.stop()
             self._bar = None

@@ -19,14 +19,14 @@ from dial_client.doctor.check_registry import inspect
 from dial_client.doctor.findings import Finding
 from dial_client.doctor.server_run import ServerOutcome
 from dial_client.doctor.subject import DoctorTarget, Subject
-from dial_client.doctor.tool_sizes import tokens_of_servers
-from dial_client.errors import ConfigError, system_reason
+from dial_client.doctor.tool_sizes import estimate_server_tokens
+from dial_client.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
 from dial_client.servers.secret_detection import find_secrets
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 PACKAGES = ("mcp", "openai", "anthropic", "anyio", "httpx2", "pydantic", "xllamacpp", "dbos", "asyncpg", "trio")
 """Packages whose versions are reported, if they are installed."""
@@ -46,17 +46,17 @@ async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> i
     target = build_target(options)
     subject = Subject(target)
     findings = await inspect(subject)
-    text = safe(mask(subject, "\n".join(_lines(target, findings, await subject.run.outcome()))))
+    text = sanitize(mask(subject, "\n".join(_format_lines(target, findings, await subject.run.wait_for_outcome()))))
     print(text)
     if not is_confirmed and not can_ask_user():
         raise ConfigError("nothing was written: there is no terminal to ask at", "--yes writes the file")
-    if not is_confirmed and not await _agrees(path):
+    if not is_confirmed and not await _ask_to_write(path):
         print("Nothing was written.", file=sys.stderr)
         return ExitCode.ANSWERED
     try:
         await to_thread.run_sync(write_private, path, text.encode())
     except OSError as error:
-        raise ConfigError(f"cannot be written: {system_reason(error)}", path=str(path)) from None
+        raise ConfigError(f"cannot be written: {describe_system_error(error)}", path=str(path)) from None
     print(f"Written to {path}. Read it before you send it.", file=sys.stderr)
     return ExitCode.ANSWERED
 
@@ -76,14 +76,17 @@ def mask(subject: Subject, text: str) -> str:
     return text.replace(home, "~") if len(home) > 1 else text
 
 
-async def _agrees(path: Path) -> bool:
+async def _ask_to_write(path: Path) -> bool:
     try:
-        return (await ask_for_line(f"Write this to {one_line(str(path), 300)}? [y]es, [n]o: ")).lower() in ("y", "yes")
+        return (await ask_for_line(f"Write this to {to_one_line(str(path), 300)}? [y]es, [n]o: ")).lower() in (
+            "y",
+            "yes",
+        )
     except Unanswered:
         return False
 
 
-def _lines(target: DoctorTarget, findings: list[Finding], outcome: ServerOutcome) -> Iterator[str]:
+def _format_lines(target: DoctorTarget, findings: list[Finding], outcome: ServerOutcome) -> Iterator[str]:
     yield "# Report of dial-chat\n\n## Versions\n"
     yield f"- dial-client {__version__}, Python {platform.python_version()}, {platform.platform()}"
     for package in PACKAGES:
@@ -96,11 +99,11 @@ def _lines(target: DoctorTarget, findings: list[Finding], outcome: ServerOutcome
     yield "\n".join(f"- {found.place} {found.level} {found.code}: {found.text}" for found in findings) or "none"
     yield f"\n## Configuration\n\n- files: {', '.join(file.path for file in target.files) or 'none'}"
     yield f"- model: {target.model or 'as in the files'}\n\n## Servers\n"
-    tokens = tokens_of_servers(outcome)
+    tokens = estimate_server_tokens(outcome)
     for name, status in outcome.statuses.items():
         version = f"{status.server_name or '?'} {status.server_version or '?'}, MCP {status.protocol_version or '?'}"
         seconds = f", ready after {outcome.seconds[name]:.1f} s" if name in outcome.seconds else ""
         size = f"{count_noun(len(status.tools), 'tool')}, about {tokens.get(name, 0):,} tokens"
-        yield f"- {one_line(name, 60)}: {status.state.value}, {version}, {size}{seconds}"
+        yield f"- {to_one_line(name, 60)}: {status.state.value}, {version}, {size}{seconds}"
         for line in status.stderr[-STDERR_LINES:]:
-            yield f"      {one_line(line, 300)}"
+            yield f"      {to_one_line(line, 300)}"

@@ -19,7 +19,7 @@ from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import find_user_config
 from dial_client.settings.config_types import ModelSettings
-from dial_client.settings.policy_config import Policy, policy_from
+from dial_client.settings.policy_config import Policy, load_policy
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 from dial_client.turn_data.limits import Limits
 
@@ -40,12 +40,12 @@ async def open_client(
         {} if is_recording(provider) else settings.servers,
         provider,
         tool_format=options.tool_format or (profile.tool_format if profile else None),
-        limits=_limits(options),
+        limits=_build_limits(options),
         approve=_allow_all if options.yes else approve,
         approval=ApprovalPolicy(
             allow=options.allow,
             deny=options.deny,
-            rules=policy_of(options, settings),
+            rules=combine_rules(options, settings),
             grants=True,
             tool_pins=not options.yes and "*" not in options.allow,  # without approvals, none to pin
             concurrent=True,
@@ -73,10 +73,10 @@ def set_profiles(dial: DialClient, options: Options, settings: configuration.Set
     name = options.model or settings.default_model or ""
     if (profile := settings.models.get(name)) is not None:
         dial.model.set_context_window(profile.context_window)
-    dial.model.set_profiles(profiles_of(options, settings), name, options.base_url)
+    dial.model.set_profiles(build_profiles(options, settings), name, options.base_url)
 
 
-def profiles_of(options: Options, settings: configuration.Settings) -> Mapping[str, ModelSettings]:
+def build_profiles(options: Options, settings: configuration.Settings) -> Mapping[str, ModelSettings]:
     """Return the model profiles of a configuration. The client's model gets the fallback models in effect."""
     name = options.model or settings.default_model or ""
     if (profile := settings.models.get(name)) is None:
@@ -85,7 +85,7 @@ def profiles_of(options: Options, settings: configuration.Settings) -> Mapping[s
     return {**settings.models, name: replace(profile, fallback_models=fallbacks)}
 
 
-def policy_of(options: Options, settings: configuration.Settings) -> Policy:
+def combine_rules(options: Options, settings: configuration.Settings) -> Policy:
     """Return all approval rules in effect: of ``--policy``, of the user's own configuration, and of the files in use.
 
     Raises:
@@ -93,7 +93,7 @@ def policy_of(options: Options, settings: configuration.Settings) -> Policy:
     """
     own = find_user_config()
     is_in_use = own is None or own.absolute() in [path.absolute() for path in settings.sources]
-    return (*policy_from(options.policy), *(() if is_in_use else policy_from(own)), *settings.policy)
+    return (*load_policy(options.policy), *(() if is_in_use else load_policy(own)), *settings.policy)
 
 
 async def _allow_all(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG001 - an approver
@@ -101,7 +101,7 @@ async def _allow_all(call: ToolCallRequest, tool: ToolSpec, context: ApprovalCon
     return Approval(Decision.ONCE, decided_by="--yes")
 
 
-def _limits(options: Options) -> Limits:
+def _build_limits(options: Options) -> Limits:
     values = {"max_depth": options.max_depth, "timeout": options.timeout, "tool_timeout": options.tool_timeout}
     try:
         return replace(Limits(), **{name: value for name, value in values.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type

@@ -69,7 +69,7 @@ class OptionHelp:
         return self.text.partition(". ")[0].rstrip(".")
 
 
-def option_groups(command: Any) -> Iterator[tuple[str, list[OptionHelp]]]:
+def group_options(command: Any) -> Iterator[tuple[str, list[OptionHelp]]]:
     """Yield the groups of the options of a chat that are not empty, with their headings."""
     options = {option.name: describe_option(option) for option in command.params if is_shown(option)}
     for heading, names in GROUPS:
@@ -91,20 +91,20 @@ def describe_option(option: Any) -> OptionHelp:
     return OptionHelp(flags if option.is_flag else f"{flags} {value}", option.help or "")
 
 
-def chat_help(command: Any, commands: Iterable[str], width: int) -> str:
+def format_chat_help(command: Any, commands: Iterable[str], width: int) -> str:
     """Return the text of ``dial-chat --help``."""
     lines = [f"{'Usage:' if usage is USAGE[0] else '':<6} {usage}" for usage in USAGE]
     lines += ["", *textwrap.wrap(DESCRIPTION, width)]
-    for heading, options in option_groups(command):
-        lines += ["", f"{heading}:", *(line for option in options for line in _option_lines(option, width))]
+    for heading, options in group_options(command):
+        lines += ["", f"{heading}:", *(line for option in options for line in _format_option(option, width))]
     codes = ", ".join(f"{code} {word}" for code, word, _ in EXIT_CODES)
-    lines += ["", *_paragraph(f"Commands, each with its own --help: {', '.join(commands)}.", width)]
-    lines += _paragraph(f"Exit codes: {codes}.", width)
+    lines += ["", *_wrap_paragraph(f"Commands, each with its own --help: {', '.join(commands)}.", width)]
+    lines += _wrap_paragraph(f"Exit codes: {codes}.", width)
     lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES)]
     return "\n".join(lines)
 
 
-def _option_lines(option: OptionHelp, width: int) -> list[str]:
+def _format_option(option: OptionHelp, width: int) -> list[str]:
     text = textwrap.wrap(option.first_sentence, width - _COLUMN - 2)
     left = f"  {option.flags}"
     first = [left, text.pop(0)] if len(left) <= _COLUMN else [left]
@@ -112,7 +112,7 @@ def _option_lines(option: OptionHelp, width: int) -> list[str]:
     return lines + [" " * (_COLUMN + 2) + line for line in text]
 
 
-def _paragraph(text: str, width: int) -> list[str]:
+def _wrap_paragraph(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
@@ -121,6 +121,6 @@ class ChatTyperCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the signature of Typer
         """Write the help into the formatter."""
-        from dial_client.cli.typer_apps import command_names
+        from dial_client.cli.typer_apps import list_command_names
 
-        formatter.write(chat_help(self, sorted(command_names()), formatter.width) + "\n")
+        formatter.write(format_chat_help(self, sorted(list_command_names()), formatter.width) + "\n")

@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 
 from typer.core import TyperOption
 
-from dial_client.cli.typer_apps import build_chat, command_names, group_commands
+from dial_client.cli.typer_apps import build_chat, list_command_names, list_group_commands
 
 DEFAULT_COMMAND = "list"
 """The command that a group runs if the command line names none."""
@@ -18,21 +18,21 @@ def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
 
     The command is None for a prompt. A command of a group is returned with the group's name: ``servers login``.
     """
-    command, rest = named_command(words)
-    commands = group_commands(command or "")
+    command, rest = find_command(words)
+    commands = list_group_commands(command or "")
     if not commands or DEFAULT_COMMAND not in commands or find_prompt_words(rest) or {"-h", "--help"} & {*rest}:
         return command, rest  # the group itself shows its help, or reports an unknown command
     return f"{command} {DEFAULT_COMMAND}", rest
 
 
-def named_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
+def find_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the command that the arguments name, or a group if they name none of its commands, and the other words."""
-    command, rest = _taken(words, command_names())
-    subcommand, arguments = _taken(rest, group_commands(command or ""))
+    command, rest = _take_command(words, list_command_names())
+    subcommand, arguments = _take_command(rest, list_group_commands(command or ""))
     return (command, rest) if subcommand is None else (f"{command} {subcommand}", arguments)
 
 
-def _taken(words: Sequence[str], names: Container[str]) -> tuple[str | None, list[str]]:
+def _take_command(words: Sequence[str], names: Container[str]) -> tuple[str | None, list[str]]:
     places = find_prompt_words(words)
     if places and words[places[0]] in names:
         return words[places[0]], [*words[: places[0]], *words[places[0] + 1 :]]
@@ -71,7 +71,7 @@ def is_bare_word(words: Sequence[str]) -> bool:
     )
 
 
-def name_choice(words: Sequence[str]) -> list[str]:
+def normalize_resume(words: Sequence[str]) -> list[str]:
     """Return the words; ``--resume`` without an id becomes ``--resume=``, which lets the user choose a conversation."""
     return [
         "--resume=" if word == "--resume" and (at + 1 == len(words) or words[at + 1].startswith("-")) else word

@@ -20,7 +20,7 @@ from dial_client.cli import (  # noqa: F401 - they register commands
 )
 from dial_client.cli import options as o
 from dial_client.cli.command_help import ChatTyperCommand
-from dial_client.cli.command_line import is_bare_word, name_choice, split_command
+from dial_client.cli.command_line import is_bare_word, normalize_resume, split_command
 from dial_client.cli.plain_values import build_command
 from dial_client.cli.typer_apps import SETTINGS, chat_app, command_app, run_command
 
@@ -71,7 +71,7 @@ def chat(
         return
     options = o.Options.of_command(locals())
     if install_completion or show_completion:
-        run_command(lambda: _completion(prompt, is_installed=install_completion), options)
+        run_command(lambda: _choose_completion(prompt, is_installed=install_completion), options)
     run_command(lambda: _chat(options, prompt, prompt_file), options)
 
 
@@ -94,7 +94,7 @@ def _chat(options: o.Options, prompt: str | None, prompt_file: Path | None) -> C
     return lambda: answer(options, question, "" if prompt in (None, "-") else prompt)
 
 
-def _completion(shell: str | None, *, is_installed: bool) -> Callable[[], Awaitable[int]]:
+def _choose_completion(shell: str | None, *, is_installed: bool) -> Callable[[], Awaitable[int]]:
     from dial_client.cli.completion.shell_script import SCRIPTS, choose_shell, install
 
     chosen = choose_shell(shell)
@@ -254,7 +254,7 @@ def serve(
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command of these arguments, and return its exit code."""
-    command, words = split_command(name_choice(arguments))
+    command, words = split_command(normalize_resume(arguments))
     if not command and is_bare_word(words):
         from dial_client.cli.bare_words import resolve_bare_word
 

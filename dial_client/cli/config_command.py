@@ -53,15 +53,15 @@ def _choose(request: ConfigRequest, options: o.Options) -> Callable[[], Awaitabl
     shape = {"as_json": request.as_json}
     match request.action:
         case "path":
-            return _done(lambda: listing.print_paths(options, **shape))
+            return _make_async(lambda: listing.print_paths(options, **shape))
         case "show" if request.has_origins:
-            return _done(lambda: listing.print_origins(options, request.key, **shape))
+            return _make_async(lambda: listing.print_origins(options, request.key, **shape))
         case "show" if request.key is None:
-            return _done(lambda: listing.print_values(options, **shape))
+            return _make_async(lambda: listing.print_values(options, **shape))
         case "get" | "show":
-            return _done(lambda: listing.print_value(options, request.key))
+            return _make_async(lambda: listing.print_value(options, request.key))
         case "schema":
-            return _done(listing.print_schema)
+            return _make_async(listing.print_schema)
         case _:
             return _choose_edit(request, options)
 
@@ -73,16 +73,18 @@ def _choose_edit(request: ConfigRequest, options: o.Options) -> Callable[[], Awa
 
     match request.action:
         case "set":
-            return _done(lambda: edits.set_key(options, request.key, request.value, in_user_file=request.in_user_file))
+            return _make_async(
+                lambda: edits.set_key(options, request.key, request.value, in_user_file=request.in_user_file)
+            )
         case "unset":
-            return _done(lambda: edits.unset_key(options, request.key, in_user_file=request.in_user_file))
+            return _make_async(lambda: edits.unset_key(options, request.key, in_user_file=request.in_user_file))
         case "edit":
             return lambda: edits.edit_file(options, in_user_file=request.in_user_file)
     hint = did_you_mean(request.action, ACTIONS) or f"one of {', '.join(ACTIONS)}"
     raise ConfigError(f"there is no command config {request.action}", hint=hint)
 
 
-def _done(work: Callable[[], int]) -> Callable[[], Awaitable[int]]:
+def _make_async(work: Callable[[], int]) -> Callable[[], Awaitable[int]]:
     async def run() -> int:
         return work()
 

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dial_client.cli.cell_width import cell_width
+from dial_client.cli.cell_width import count_cells
 from dial_client.errors import ConfigError
 from dial_client.settings.config_outline import Outline, OutlineEntry, is_enabled
 from dial_client.settings.config_trust import EnvFiles
 from dial_client.settings.jsonc import Node
-from dial_client.settings.variables import env_file, references
-from dial_client.text.safe_text import safe
+from dial_client.settings.variables import find_references, parse_env_file
+from dial_client.text.safe_text import sanitize
 
 _LABEL = 24
 _MARK = "> "
@@ -42,19 +42,19 @@ def build_rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[
         folder: The folder that relative paths start from.
     """
     if outline.default_model is not None:
-        yield SummaryRow("Model, unless -m is given", _shown(outline.default_model.value))
+        yield SummaryRow("Model, unless -m is given", _format_value(outline.default_model.value))
     for name, entry in outline.models.items():
-        yield SummaryRow(f"Model {_quoted(name)}")
-        yield from _model_rows(entry)
+        yield SummaryRow(f"Model {_quote(name)}")
+        yield from _build_model_rows(entry)
     for name, entry in outline.servers.items():
-        yield SummaryRow(f"Server {_quoted(name)}{'' if is_enabled(entry) else ' (disabled: not used)'}")
-        yield from _server_rows(entry, env_files, folder)
+        yield SummaryRow(f"Server {_quote(name)}{'' if is_enabled(entry) else ' (disabled: not used)'}")
+        yield from _build_server_rows(entry, env_files, folder)
     for key, node in outline.unknown.items():
         if key == "policy":
-            yield from _listed("Decides calls by rules", _parts(node.value))
+            yield from _build_list_rows("Decides calls by rules", _format_parts(node.value))
             continue
-        yield SummaryRow(f"Key {_quoted(key)}")
-        yield SummaryRow("  says", _shown(node.value))
+        yield SummaryRow(f"Key {_quote(key)}")
+        yield SummaryRow("  says", _format_value(node.value))
     if not outline.servers and not outline.models:
         yield SummaryRow("It names no server and no model.")
 
@@ -76,7 +76,7 @@ def summarize_counts(outline: Outline) -> str:
 
 def render_rows(lines: Iterable[SummaryRow], width: int | None) -> str:
     """Return the rows as text, no line wider than `width` cells; None for any width."""
-    return "\n".join(line for row in lines for line in _wrapped(row, width))
+    return "\n".join(line for row in lines for line in _wrap_row(row, width))
 
 
 def number_lines(text: str, width: int | None) -> str:
@@ -87,131 +87,138 @@ def number_lines(text: str, width: int | None) -> str:
 
 def escape_line(text: str) -> str:
     """Return a line with tabs as spaces, and with unprintable and unsafe characters escaped."""
-    return "".join(map(_escaped, text.replace("\t", "    ")))
+    return "".join(map(_escape_character, text.replace("\t", "    ")))
 
 
-def _escaped(character: str) -> str:
-    if character.isprintable() and safe(character) == character:
+def _escape_character(character: str) -> str:
+    if character.isprintable() and sanitize(character) == character:
         return character
     point = ord(character)
     return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return escape_line(json.dumps(text, ensure_ascii=False))
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return escape_line(json.dumps(value, ensure_ascii=False))
 
 
-def _hidden(value: Any) -> str:
+def _hide_value(value: Any) -> str:
     """Return the part of a possibly secret value that may be shown: the names of its variables."""
     if value is None:
         return "unset"
-    names = references(value) if isinstance(value, str) else []
+    names = find_references(value) if isinstance(value, str) else []
     expanded = ", ".join(f"${{{escape_line(name)}}}" for name in names)
     if isinstance(value, str) and re.fullmatch(r"\$\{[^{}]*\}", value):
         return f"= {expanded or '***'}"
     return f"= *** with {expanded}" if expanded else "= ***"
 
 
-def _server_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
+def _build_server_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
     words = [entry[key] for key in ("command", "args") if key in entry]
-    yield from _listed("  runs", (part for node in words for part in _parts(node.value)))
-    if _fetches_the_newest([word for node in words for word in _strings(node.value)]):
+    yield from _build_list_rows("  runs", (part for node in words for part in _format_parts(node.value)))
+    if _has_unpinned_package([word for node in words for word in _select_strings(node.value)]):
         yield SummaryRow("", "(!) the program is downloaded from a package registry, in its newest version")
     if "url" in entry:
-        yield SummaryRow("  connects to", _shown(entry["url"].value))
+        yield SummaryRow("  connects to", _format_value(entry["url"].value))
     if "cwd" in entry:
-        yield SummaryRow("  in the folder", _shown(entry["cwd"].value))
-    yield from _variable_rows(entry, env_files, folder)
-    yield from _hidden_rows("  sends the header", entry.get("headers"))
-    yield from _login_rows(entry.get("oauth"))
+        yield SummaryRow("  in the folder", _format_value(entry["cwd"].value))
+    yield from _build_variable_rows(entry, env_files, folder)
+    yield from _build_hidden_rows("  sends the header", entry.get("headers"))
+    yield from _build_login_rows(entry.get("oauth"))
     if "autoApprove" in entry:
-        yield from _listed("  runs without asking", _parts(entry["autoApprove"].value))
+        yield from _build_list_rows("  runs without asking", _format_parts(entry["autoApprove"].value))
     if "trusted" in entry and entry["trusted"].value is not False:
         yield SummaryRow("  is believed", "when it declares tools read-only, or safe to repeat")
     if "instructions" not in entry or entry["instructions"].value is not False:
         yield SummaryRow("  tells the model", "its instructions")
-    yield from _further_rows(entry, _SHOWN_KEYS)
-    names = sorted({name for key, node in entry.items() for name in _references(node.value)})
-    yield from _listed("  reads the variable", (escape_line(name) for name in names))
+    yield from _build_further_rows(entry, _SHOWN_KEYS)
+    names = sorted({name for key, node in entry.items() for name in _find_references(node.value)})
+    yield from _build_list_rows("  reads the variable", (escape_line(name) for name in names))
 
 
-def _variable_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
-    yield from _hidden_rows("  sets the variable", entry.get("env"), warn=True)
+def _build_variable_rows(entry: OutlineEntry, env_files: EnvFiles, folder: Path) -> Iterator[SummaryRow]:
+    yield from _build_hidden_rows("  sets the variable", entry.get("env"), warn=True)
     if "envFile" not in entry:
         return
     node = entry["envFile"]
-    yield SummaryRow("  sets variables from", _shown(node.value))
+    yield SummaryRow("  sets variables from", _format_value(node.value))
     data = env_files.peek(node.value, folder) if isinstance(node.value, str) else None
     try:
-        names = env_file(node, data)
+        names = parse_env_file(node, data)
     except ConfigError:
         yield SummaryRow("", "(the names are not known: the file is outside of the folder, missing or invalid)")
         return
-    yield from (SummaryRow("", f"{_quoted(name)} = ***{_danger(name)}") for name in names)
+    yield from (SummaryRow("", f"{_quote(name)} = ***{_describe_danger(name)}") for name in names)
 
 
-def _hidden_rows(label: str, node: Node | None, *, warn: bool = False) -> Iterator[SummaryRow]:
+def _build_hidden_rows(label: str, node: Node | None, *, warn: bool = False) -> Iterator[SummaryRow]:
     if node is None:
         return
     if not isinstance(node.value, dict):
         yield SummaryRow(label, "***")
         return
-    values = (f"{_quoted(name)} {_hidden(value)}{_danger(name) if warn else ''}" for name, value in node.value.items())
-    yield from _listed(label, values)
+    values = (
+        f"{_quote(name)} {_hide_value(value)}{_describe_danger(name) if warn else ''}"
+        for name, value in node.value.items()
+    )
+    yield from _build_list_rows(label, values)
 
 
-def _login_rows(node: Node | None) -> Iterator[SummaryRow]:
+def _build_login_rows(node: Node | None) -> Iterator[SummaryRow]:
     """Yield the login settings of the server: URLs and names in full, possible secrets hidden."""
     if node is None:
         return
     if not isinstance(node.value, dict):
-        yield SummaryRow("  logs in with", _shown(node.value))
+        yield SummaryRow("  logs in with", _format_value(node.value))
         return
     values = (
-        f"{_quoted(name)} {_hidden(value)}" if _SECRET.search(name) else f"{_quoted(name)} = {_shown(value)}"
+        f"{_quote(name)} {_hide_value(value)}" if _SECRET.search(name) else f"{_quote(name)} = {_format_value(value)}"
         for name, value in node.value.items()
     )
-    yield from _listed("  logs in with", values)
+    yield from _build_list_rows("  logs in with", values)
 
 
-def _model_rows(entry: OutlineEntry) -> Iterator[SummaryRow]:
-    address = _shown(entry["base_url"].value) if "base_url" in entry else "its usual address"
+def _build_model_rows(entry: OutlineEntry) -> Iterator[SummaryRow]:
+    address = _format_value(entry["base_url"].value) if "base_url" in entry else "its usual address"
     yield SummaryRow("  is asked at", address)
     key = entry["api_key"].value if "api_key" in entry else None
     if key is None:
         yield SummaryRow("  sends there", "no key from the file; a vendor's own address gets your key for that vendor")
-    elif isinstance(key, str) and references(key):
-        yield from _listed("  sends there", (f"your key ${{{escape_line(name)}}}" for name in references(key)))
+    elif isinstance(key, str) and find_references(key):
+        yield from _build_list_rows(
+            "  sends there", (f"your key ${{{escape_line(name)}}}" for name in find_references(key))
+        )
     else:
         yield SummaryRow("  sends there", "a key that is written in the file")
-    yield from _hidden_rows("  sends the header", entry.get("headers"))
-    yield from _further_rows(entry, {"base_url", "api_key", "headers"})
-    names = sorted({name for node in entry.values() for name in _references(node.value)})
-    yield from _listed("  reads the variable", (escape_line(name) for name in names))
+    yield from _build_hidden_rows("  sends the header", entry.get("headers"))
+    yield from _build_further_rows(entry, {"base_url", "api_key", "headers"})
+    names = sorted({name for node in entry.values() for name in _find_references(node.value)})
+    yield from _build_list_rows("  reads the variable", (escape_line(name) for name in names))
 
 
-def _further_rows(entry: OutlineEntry, shown: set[str]) -> Iterator[SummaryRow]:
-    yield from (SummaryRow(f"  {_quoted(key)}", _shown(node.value)) for key, node in entry.items() if key not in shown)
+def _build_further_rows(entry: OutlineEntry, shown: set[str]) -> Iterator[SummaryRow]:
+    yield from (
+        SummaryRow(f"  {_quote(key)}", _format_value(node.value)) for key, node in entry.items() if key not in shown
+    )
 
 
-def _listed(label: str, values: Iterable[str]) -> Iterator[SummaryRow]:
+def _build_list_rows(label: str, values: Iterable[str]) -> Iterator[SummaryRow]:
     for number, value in enumerate(values):
         yield SummaryRow("" if number else label, value)
 
 
-def _parts(value: Any) -> list[str]:
-    return [_shown(part) for part in (value if isinstance(value, list) else [value])]
+def _format_parts(value: Any) -> list[str]:
+    return [_format_value(part) for part in (value if isinstance(value, list) else [value])]
 
 
-def _strings(value: Any) -> list[str]:
+def _select_strings(value: Any) -> list[str]:
     return [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, str)]
 
 
-def _fetches_the_newest(words: list[str]) -> bool:
+def _has_unpinned_package(words: list[str]) -> bool:
     """Return True if a command line runs a package runner, such as npx, with a package but no version."""
     if not words or not _RUNNER.fullmatch(words[0]):
         return False
@@ -219,19 +226,19 @@ def _fetches_the_newest(words: list[str]) -> bool:
     return not re.search(r".@v?[0-9]|==|[/\\].*[/\\]", package)
 
 
-def _references(value: Any) -> Iterator[str]:
+def _find_references(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        yield from references(value)
+        yield from find_references(value)
     elif isinstance(value, list | dict):
         for part in value.values() if isinstance(value, dict) else value:
-            yield from _references(part)
+            yield from _find_references(part)
 
 
-def _danger(name: str) -> str:
+def _describe_danger(name: str) -> str:
     return "  (!) it changes which code programs run, or which hosts they trust" if _DANGEROUS.fullmatch(name) else ""
 
 
-def _wrapped(row: SummaryRow, width: int | None) -> Iterator[str]:
+def _wrap_row(row: SummaryRow, width: int | None) -> Iterator[str]:
     label = f"{row.label:<{_LABEL}}" if row.value and row.label[:1].strip() == "" else row.label
     text = f"{label} {row.value}".rstrip()
     if width is None:
@@ -241,7 +248,7 @@ def _wrapped(row: SummaryRow, width: int | None) -> Iterator[str]:
     indent = " " * min(len(label) + 1, width // 2) + _MARK
     line, cells = "", 0
     for character in text:
-        size = cell_width(character)
+        size = count_cells(character)
         if cells + size > width:
             yield line
             line, cells = indent, len(indent)

@@ -18,11 +18,11 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.server_commands.changed_config import change_config, find_file, is_file_trusted, renew_trust
 from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.errors import ConfigError, system_reason
+from dial_client.errors import ConfigError, describe_system_error
 from dial_client.settings.config_writer import ConfigText, find_problem, read_text, write_text
 from dial_client.settings.jsonc import read
 from dial_client.settings.jsonc_editor import remove_value, set_value
-from dial_client.settings.server_edits import servers_path
+from dial_client.settings.server_edits import find_servers_path
 
 
 def set_key(options: Options, key: str | None, value: str | None, *, in_user_file: bool) -> int:
@@ -33,10 +33,10 @@ def set_key(options: Options, key: str | None, value: str | None, *, in_user_fil
     """
     if not key or value is None:
         raise ConfigError("which value?", hint="dial-chat config set KEY VALUE, such as defaultModel local")
-    path = _target(options, in_user_file=in_user_file)
+    path = _find_target(options, in_user_file=in_user_file)
     before = read_text(path)
-    keys = _keys(before, key)
-    change_config(before, lambda text: set_value(text, keys, _parsed(value)), f"set {escape_line(key)}")
+    keys = _find_keys(before, key)
+    change_config(before, lambda text: set_value(text, keys, _parse_value(value)), f"set {escape_line(key)}")
     return ExitCode.ANSWERED
 
 
@@ -48,9 +48,9 @@ def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
     """
     if not key:
         raise ConfigError("which value?", hint="dial-chat config unset KEY")
-    path = _target(options, in_user_file=in_user_file)
+    path = _find_target(options, in_user_file=in_user_file)
     before = read_text(path)
-    keys = _keys(before, key)
+    keys = _find_keys(before, key)
 
     def edit(text: str) -> str:
         try:
@@ -68,7 +68,7 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
     Raises:
         ConfigError: There is no editor, or no terminal.
     """
-    path = _target(options, in_user_file=in_user_file)
+    path = _find_target(options, in_user_file=in_user_file)
     editor = find_editor()
     if not can_ask_user():
         raise ConfigError("there is no terminal for the editor", hint="`config set KEY VALUE` changes one value")
@@ -100,7 +100,7 @@ def _run(command: Sequence[str]) -> None:
     try:
         subprocess.run(command, check=False)
     except OSError as error:
-        problem = f"the editor {escape_line(command[0])} cannot be started: {system_reason(error)}"
+        problem = f"the editor {escape_line(command[0])} cannot be started: {describe_system_error(error)}"
         raise ConfigError(problem, "set VISUAL or EDITOR to another program") from None
 
 
@@ -111,7 +111,7 @@ async def _is_edited_again() -> bool:
         return False
 
 
-def _target(options: Options, *, in_user_file: bool) -> Path:
+def _find_target(options: Options, *, in_user_file: bool) -> Path:
     """Return the file to change: that of ``-c`` or ``--user``, else ./servers.json if it exists, else the user's file.
 
     Raises:
@@ -120,7 +120,7 @@ def _target(options: Options, *, in_user_file: bool) -> Path:
     return find_file(ConfigChoice(user=in_user_file, file=options.config))
 
 
-def _keys(before: ConfigText, dotted: str) -> list[str]:
+def _find_keys(before: ConfigText, dotted: str) -> list[str]:
     """Return the path of keys to a value. The path of a server begins with the key that the file uses for servers.
 
     Raises:
@@ -130,7 +130,7 @@ def _keys(before: ConfigText, dotted: str) -> list[str]:
     keys = _split(top, dotted)
     if keys[0] not in ("mcpServers", "servers"):
         return keys
-    path = servers_path(before.text)
+    path = find_servers_path(before.text)
     if not path and len(keys) == 1:
         raise ConfigError("the servers are top-level keys of this file", "name a single server", str(before.path))
     return [*path, *_split(top.get(path[0]) if path else top, dotted[len(keys[0]) + 1 :])]
@@ -148,7 +148,7 @@ def _split(value: Any, dotted: str) -> list[str]:
     return keys
 
 
-def _parsed(value: str) -> Any:
+def _parse_value(value: str) -> Any:
     """Parse a value as JSON; any other text is a string. NaN and Infinity are not JSON."""
     try:
         parsed = json.loads(value)

@@ -15,7 +15,7 @@ PROFILE_VARIABLE = "DIAL_PROFILE"
 """The environment variable that names a profile if ``--profile`` is not given."""
 
 
-def profile_name(options: Options) -> str | None:
+def find_profile_name(options: Options) -> str | None:
     """Return the name of the profile in use; None if there is none."""
     return options.profile or os.environ.get(PROFILE_VARIABLE) or None
 
@@ -42,11 +42,11 @@ def read_trusted_files(config: str | None) -> list[ConfigFile]:
     files = [read_config_file(own)] if own is not None else []
     folder_file = find_folder_config()
     if folder_file is not None:
-        from dial_client.cli.trust_prompt import changes_since
+        from dial_client.cli.trust_prompt import find_changes_since
 
         found, env_files = read_found(folder_file), EnvFiles()
         trusted = TrustStore().find(found.location)
-        if trusted is not None and not changes_since(trusted, found, env_files):
+        if trusted is not None and not find_changes_since(trusted, found, env_files):
             files.append(ConfigFile(found.data, str(folder_file), read=env_files.read))
     return files
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import anyio
 
 from dial_client.cli.bootstrap import open_model
-from dial_client.cli.client_start import policy_of, profiles_of, set_profiles
+from dial_client.cli.client_start import build_profiles, combine_rules, set_profiles
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import DialError
@@ -41,7 +41,7 @@ def compare(options: Options, before: Settings, after: Settings) -> Configuratio
         tuple(name for name in new if name in old and old[name] != new[name]),
         tuple(name for name in old if name not in new),
         tuple(name for name in new if name in old and old[name] == new[name]),
-        _models_of(options, before) != _models_of(options, after),
+        _list_models(options, before) != _list_models(options, after),
     )
 
 
@@ -64,11 +64,11 @@ async def apply_configuration(
     Raises:
         ConfigError: The model cannot be opened, or a file of rules is wrong; nothing was changed.
     """
-    changes, policy = compare(options, before, after), policy_of(options, after)
+    changes, policy = compare(options, before, after), combine_rules(options, after)
     if changes.is_model_changed:
         await _switch_model(dial, options, after)
     elif before.models != after.models:
-        dial.model.set_profiles(profiles_of(options, after))
+        dial.model.set_profiles(build_profiles(options, after))
     dial.approvals.set_policy(policy)  # before servers start: their tools can be called at once
     for name in (*changes.removed, *changes.changed):
         if name in dial.servers:
@@ -106,7 +106,7 @@ async def _switch_model(dial: DialClient, options: Options, settings: Settings) 
     set_profiles(dial, options, settings)
 
 
-def _models_of(options: Options, settings: Settings) -> list[tuple[str | None, ModelSettings | None]]:
+def _list_models(options: Options, settings: Settings) -> list[tuple[str | None, ModelSettings | None]]:
     """Return the names of the model and of its fallback models, each with its entry in ``models``."""
     name = options.model or settings.default_model
     fallbacks = options.fallback_model or settings.find_fallback_models(name)

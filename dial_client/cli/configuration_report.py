@@ -13,14 +13,14 @@ from dial_client.cli.config_summary import escape_line
 from dial_client.cli.configuration_files import (
     PROFILE_VARIABLE,
     find_folder_config,
-    profile_name,
+    find_profile_name,
     read_trusted_files,
 )
-from dial_client.cli.configuration_values import as_text, find_value, to_document, written_values
+from dial_client.cli.configuration_values import as_text, find_value, list_written_values, to_document
 from dial_client.cli.options import ExitCode, Options
 from dial_client.errors import ConfigError
 from dial_client.providers.presets import MODELS_OF_KEYS
-from dial_client.settings.config_locations import FILE_NAME, find_user_config, user_config_path
+from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, find_user_config
 from dial_client.settings.config_trust import TrustStore, read_found
 from dial_client.settings.configuration import ConfigFile
 
@@ -29,8 +29,8 @@ SCHEMA_FILE = "servers.schema.json"
 
 def print_paths(options: Options, *, as_json: bool) -> int:
     """Print which configuration files are read, and the folders of the program."""
-    files = _config_files(options)
-    folders = _folders()
+    files = _list_config_files(options)
+    folders = _list_folders()
     if as_json:
         rows = [{"file": str(path), "kind": kind, "state": state} for kind, path, state in files]
         print(json.dumps({"files": rows, "folders": {name: str(path) for name, path in folders.items()}}, indent=2))
@@ -42,14 +42,17 @@ def print_paths(options: Options, *, as_json: bool) -> int:
     return ExitCode.ANSWERED
 
 
-def _config_files(options: Options) -> list[tuple[str, Path, str]]:
+def _list_config_files(options: Options) -> list[tuple[str, Path, str]]:
     """Return kind, path and state of each file that is looked for."""
     if options.config is not None:
         return [("named", options.config.absolute(), "in use" if options.config.exists() else "does not exist")]
     own, folder_file = find_user_config(), find_folder_config()
     folder_path = Path(FILE_NAME).absolute()
     folder_state = "does not exist" if folder_file is None else _trust_state(folder_file)
-    return [("user", user_config_path(), "in use" if own else "does not exist"), ("folder", folder_path, folder_state)]
+    return [
+        ("user", build_user_config_path(), "in use" if own else "does not exist"),
+        ("folder", folder_path, folder_state),
+    ]
 
 
 def _trust_state(path: Path) -> str:
@@ -63,7 +66,7 @@ def _trust_state(path: Path) -> str:
     return "in use" if trusted.matches(found) else "changed since you trusted it, not in use: dial-chat trust"
 
 
-def _folders() -> dict[str, Path]:
+def _list_folders() -> dict[str, Path]:
     import platformdirs
 
     return {
@@ -79,7 +82,7 @@ def print_values(options: Options, *, as_json: bool) -> int:
     Raises:
         ConfigError: A file is not JSON.
     """
-    document = json.dumps(to_document(written_values(_files(options))), ensure_ascii=as_json, indent=2)
+    document = json.dumps(to_document(list_written_values(_read_files(options))), ensure_ascii=as_json, indent=2)
     print("\n".join(map(escape_line, document.splitlines())))
     return ExitCode.ANSWERED
 
@@ -90,7 +93,7 @@ def print_origins(options: Options, key: str | None, *, as_json: bool) -> int:
     Raises:
         ConfigError: A file is not JSON, or there is no value at the path.
     """
-    values = written_values(_files(options))
+    values = list_written_values(_read_files(options))
     rows = [(".".join(value.keys), value.value, str(value.origin)) for value in values]
     if key:
         at_key = find_value(to_document(values), key)
@@ -98,7 +101,7 @@ def print_origins(options: Options, key: str | None, *, as_json: bool) -> int:
         # A path may lead into a value, such as an item of a list: print the place of the whole value.
         rows = below or [(key, at_key, origin) for name, _, origin in rows if key.startswith(f"{name}.")]
     else:
-        rows += _choices(options)
+        rows += _list_choices(options)
     if as_json:
         print(json.dumps([{"key": name, "value": value, "origin": origin} for name, value, origin in rows], indent=2))
     else:
@@ -115,7 +118,7 @@ def print_value(options: Options, key: str | None) -> int:
     """
     if not key:
         raise ConfigError("which value?", hint="dial-chat config get KEY, such as defaultModel or mcpServers.time.args")
-    text = as_text(find_value(to_document(written_values(_files(options))), key))
+    text = as_text(find_value(to_document(list_written_values(_read_files(options))), key))
     print("\n".join(map(escape_line, text.split("\n"))) if sys.stdout.isatty() else text)
     return ExitCode.ANSWERED
 
@@ -131,7 +134,7 @@ def read_schema() -> str:
     return resources.files("dial_client.settings").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
 
 
-def _files(options: Options) -> list[ConfigFile]:
+def _read_files(options: Options) -> list[ConfigFile]:
     """Return the files that may be shown: the files in use, and with ``--trust`` also ./servers.json."""
     files = read_trusted_files(None if options.config is None else str(options.config))
     folder_file = find_folder_config()
@@ -141,9 +144,9 @@ def _files(options: Options) -> list[ConfigFile]:
     return files
 
 
-def _choices(options: Options) -> list[tuple[str, Any, str]]:
+def _list_choices(options: Options) -> list[tuple[str, Any, str]]:
     """Return the values that options or environment variables set, each with its key and origin."""
-    profile = profile_name(options)
+    profile = find_profile_name(options)
     found: list[tuple[str, Any, str]] = []
     if profile is not None:
         found.append(("profile", profile, "--profile" if options.profile else f"environment {PROFILE_VARIABLE}"))

@@ -49,7 +49,7 @@ class WrittenValue:
     origin: ValuePlace
 
 
-def written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
+def list_written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
     """Return the values in effect, with secrets hidden; approval rules are last.
 
     Args:
@@ -62,13 +62,16 @@ def written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
     rules: list[WrittenValue] = []
     for file in files:
         root = read(file.text, file.path)
-        entries = list(_entries(root))
+        entries = list(_list_entries(root))
         if any(keys == ("defaultModel",) and node.value is not None for keys, node in entries):
             found.pop(("fallbackModels",), None)  # fallback models belong to the default model of their file
         for keys, node in entries:
             if node.value is None and (keys in found or keys == ("policy",)):
                 continue  # null counts as absent
-            values = [WrittenValue(path, _masked(path, part.value), _place(part)) for path, part in _parts(keys, node)]
+            values = [
+                WrittenValue(path, _mask(path, part.value), _find_place(part))
+                for path, part in _list_members(keys, node)
+            ]
             rules += [value for value in values if _are_rules(value.keys)]
             plain = [value for value in values if not _are_rules(value.keys)]
             if keys[0] == "profiles":  # profiles of one name are merged value by value
@@ -107,7 +110,7 @@ def find_value(document: Any, dotted: str) -> Any:
     """
     value, rest, passed = document, dotted, ""
     while rest:
-        key, child = _next(value, rest)
+        key, child = _find_longest_key(value, rest)
         if key is None:
             keys = [f"{passed}{name}" for name in value] if isinstance(value, Mapping) else []
             hint = did_you_mean(dotted, keys) or (f"there are {', '.join(keys[:20])}" if keys else "")
@@ -116,7 +119,7 @@ def find_value(document: Any, dotted: str) -> Any:
     return value
 
 
-def _next(value: Any, rest: str) -> tuple[str | None, Any]:
+def _find_longest_key(value: Any, rest: str) -> tuple[str | None, Any]:
     """Return the longest key that `rest` begins with, and its value; None for both if no key matches."""
     if isinstance(value, list):
         index = rest.partition(".")[0]
@@ -126,46 +129,46 @@ def _next(value: Any, rest: str) -> tuple[str | None, Any]:
     return (key := max(fitting, key=len), value[key]) if fitting else (None, None)
 
 
-def _entries(root: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
+def _list_entries(root: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
     """Yield the path and the node of each entry under a key of `ENTRIES`, and of each other top-level value."""
-    top = root.children()
+    top = root.read_members()
     has_servers = any(name in top for name in _SERVERS)
     for key, node in top.items():
         name = "mcpServers" if key in _SERVERS else key
         if name in ENTRIES and isinstance(node.value, Mapping):
-            yield from (((name, entry), child) for entry, child in node.children().items())
+            yield from (((name, entry), child) for entry, child in node.read_members().items())
         elif not has_servers and isinstance(node.value, Mapping) and {"command", "url"} & node.value.keys():
             yield ("mcpServers", name), node
         else:
             yield (name,), node
 
 
-def _parts(keys: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
+def _list_members(keys: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
     """Yield the path and the node of each member of an entry; yield any other value unchanged."""
     if len(keys) == 2 and isinstance(node.value, Mapping) and node.value:
-        yield from (((*keys, name), child) for name, child in node.children().items())
+        yield from (((*keys, name), child) for name, child in node.read_members().items())
     else:
         yield keys, node
 
 
-def _place(node: Node) -> ValuePlace:
+def _find_place(node: Node) -> ValuePlace:
     keys: Keys = node.keys
-    return ValuePlace(node.source.path, *node.source.place(keys, at_name=True))
+    return ValuePlace(node.source.path, *node.source.find_place(keys, at_name=True))
 
 
-def _masked(keys: tuple[str, ...], value: Any) -> Any:
+def _mask(keys: tuple[str, ...], value: Any) -> Any:
     """Return a value with its secrets hidden; references to variables remain visible."""
     name = keys[-1]
-    return _replaced(value, sorted(_secrets(name, value), key=len, reverse=True))
+    return _replace_secrets(value, sorted(_collect_secrets(name, value), key=len, reverse=True))
 
 
-def _secrets(name: str, value: Any) -> Iterator[str]:
+def _collect_secrets(name: str, value: Any) -> Iterator[str]:
     match value:
         case str():
             yield from find_secrets(_as_settings(env={name: value}))
         case Mapping():
             for key, child in value.items():
-                yield from _secrets(str(key), child)
+                yield from _collect_secrets(str(key), child)
         case int() | float() if not isinstance(value, bool) and names_secret(name):
             yield str(value)
         case list():
@@ -173,29 +176,29 @@ def _secrets(name: str, value: Any) -> Iterator[str]:
             yield from find_secrets(_as_settings(args=words))
             for child in value:
                 if not isinstance(child, str) or names_secret(name):
-                    yield from _secrets(name, child)
+                    yield from _collect_secrets(name, child)
 
 
 def _as_settings(*, env: Mapping[str, str] | None = None, args: tuple[str, ...] = ()) -> ServerSettings:
     return ServerSettings("", Transport.STDIO, env=env or {}, args=args)
 
 
-def _replaced(value: Any, secrets: Sequence[str]) -> Any:
+def _replace_secrets(value: Any, secrets: Sequence[str]) -> Any:
     match value:
         case str():
             for secret in secrets:
-                value = value.replace(secret, _hidden(secret))
+                value = value.replace(secret, _hide_secret(secret))
             whole = [secret for secret in secrets if not _REFERENCE.search(secret)]
             return SecretMask("", *whole).mask_text(value).replace(SecretMask.build_replacement(""), HIDDEN)
         case Mapping():
-            return {key: _replaced(child, secrets) for key, child in value.items()}
+            return {key: _replace_secrets(child, secrets) for key, child in value.items()}
         case list():
-            return [_replaced(child, secrets) for child in value]
+            return [_replace_secrets(child, secrets) for child in value]
         case _:
             return HIDDEN if not isinstance(value, bool) and str(value) in secrets else value
 
 
-def _hidden(secret: str) -> str:
+def _hide_secret(secret: str) -> str:
     """Return the part of a secret that may be shown: the names of its variables, without their defaults."""
     parts = _REFERENCE.split(secret)
     return "".join(_without_default(part) if part.startswith("${") else HIDDEN * bool(part.strip()) for part in parts)

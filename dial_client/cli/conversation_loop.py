@@ -10,17 +10,17 @@ import anyio
 from dial_client.cli import elicitation_prompt, process_runner
 from dial_client.cli.bootstrap import warn, warn_once
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
-from dial_client.cli.chat_commands.command_registry import command_arguments, command_descriptions, run_command
+from dial_client.cli.chat_commands.command_registry import describe_commands, list_command_arguments, run_command
 from dial_client.cli.chat_commands.conversation_commands import show_last_exchange
 from dial_client.cli.client_start import open_client
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.shell_command import ShellCommands
-from dial_client.cli.input.tab_completion import completer
+from dial_client.cli.input.tab_completion import build_completer
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.start_up import StartUp, do_nothing
 from dial_client.cli.terminal.console import Console
-from dial_client.cli.terminal_approver import approver
+from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.turn_sink import TurnSink
 from dial_client.errors import ConfigError, DialError
 from dial_client.messages.message import Message
@@ -41,12 +41,12 @@ async def run_loop(
     during_answer: StartUp = do_nothing,
 ) -> int:
     """Open the client and the conversation, and answer input until the user leaves."""
-    callbacks = elicitation_prompt.callbacks(options, sink)
+    callbacks = elicitation_prompt.build_callbacks(options, sink)
     async with (
-        open_client(options, settings, provider, approver(sink, console, settings.servers), callbacks) as dial,
+        open_client(options, settings, provider, build_approver(sink, console, settings.servers), callbacks) as dial,
         open_session(options, settings, dial, console) as chat,
     ):
-        console.complete_with(completer(dial, command_descriptions(), command_arguments(chat)))
+        console.complete_with(build_completer(dial, describe_commands(), list_command_arguments(chat)))
         chat.render, chat.set_theme, chat.add_usage = console.render, console.set_theme, sink.add_usage
         if options.continue_latest or options.resume is not None:
             await show_last_exchange(chat)
@@ -67,7 +67,7 @@ class ConversationLoop:
 
     def __init__(self, chat: ChatSession, console: Console, sink: TurnSink, during_answer: StartUp) -> None:
         self._chat, self._console, self._sink, self._during_answer = chat, console, sink, during_answer
-        self._shell = ShellCommands(console.suspended)
+        self._shell = ShellCommands(console.suspend)
         self._is_answering = False
         self._will_leave = False
         console.set_interrupt(self._interrupt)
@@ -76,10 +76,10 @@ class ConversationLoop:
         """Answer input until the user leaves; `start_up` reports on the start of the servers meanwhile."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._start, start_up)
-            while (user_input := await self._console.next_input()) is not None:
+            while (user_input := await self._console.read_input()) is not None:
                 self._will_leave = False
                 self._console.echo(user_input)
-                result = await self._result(user_input)
+                result = await self._run_input(user_input)
                 if result.quit:
                     break
                 if result.draft is not None:
@@ -101,7 +101,7 @@ class ConversationLoop:
         with scope:
             await self._during_answer(self._chat.dial)
 
-    async def _result(self, user_input: UserInput) -> CommandResult:
+    async def _run_input(self, user_input: UserInput) -> CommandResult:
         """Run the input if it is a command; return its result, or the question to send to the model."""
         if user_input.shown.startswith("!"):
             self._console.print_prose(await self._shell.run(user_input.text))

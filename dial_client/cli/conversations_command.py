@@ -13,10 +13,10 @@ from dial_client.cli.bootstrap import say_notes, warn
 from dial_client.cli.options import ExitCode
 from dial_client.conversations import export
 from dial_client.conversations.history import repair_conversation, repair_history
-from dial_client.errors import ConfigError, system_reason
+from dial_client.errors import ConfigError, describe_system_error
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 from dial_client.stores.sql_store import SQLStore
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 _MOST = 100
 """The default size of a page of the list."""
@@ -64,15 +64,15 @@ async def _list(store: SQLStore, query: ConversationQuery) -> None:
         raise ConfigError("--limit is at least 1")
     found = await store.list(query.limit, cursor=query.cursor, search=query.search)
     if query.as_json:
-        print(json.dumps([_summary(summary) for summary in found], indent=2))
+        print(json.dumps([_encode_summary(summary) for summary in found], indent=2))
     else:
         for summary in found:
-            print(f"{summary.id}  {summary.updated_at:%Y-%m-%d %H:%M}  {one_line(summary.title, 80)}")
+            print(f"{summary.id}  {summary.updated_at:%Y-%m-%d %H:%M}  {to_one_line(summary.title, 80)}")
     if found.cursor is not None:
         warn(f"there are more: --cursor {found.cursor}")
 
 
-def _summary(summary: ConversationSummary) -> dict[str, Any]:
+def _encode_summary(summary: ConversationSummary) -> dict[str, Any]:
     return {
         "id": summary.id,
         "title": summary.title,
@@ -90,7 +90,7 @@ async def _show(store: SQLStore, conversation_id: str, query: ConversationQuery)
         return
     for message in conversation.messages:
         calls = "".join(f"\n→ {call.name}({json.dumps(dict(call.arguments))})" for call in message.tool_calls)
-        print(f"{message.role.value}: {safe(message.text)}{safe(calls)}")
+        print(f"{message.role.value}: {sanitize(message.text)}{sanitize(calls)}")
 
 
 async def _export(store: SQLStore, conversation_id: str, query: ConversationQuery) -> None:
@@ -101,12 +101,12 @@ async def _export(store: SQLStore, conversation_id: str, query: ConversationQuer
 
 
 async def _import(store: SQLStore, name: str, query: ConversationQuery) -> None:
-    title, messages = export.from_json(_text_of(name))
+    title, messages = export.from_json(_read_text(name))
     made = await store.create(title, repair_history(messages))
     print(json.dumps({"id": made.id, "title": made.title}) if query.as_json else made.id)
 
 
-def _text_of(name: str) -> str:
+def _read_text(name: str) -> str:
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
             data = file.read(MAX_IMPORT + 1)
@@ -114,7 +114,7 @@ def _text_of(name: str) -> str:
             raise ConfigError(f"this is larger than {MAX_IMPORT // 1024**2} MiB", path=name)
         return data.decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {system_reason(error)}", path=name) from None
+        raise ConfigError(f"cannot be read: {describe_system_error(error)}", path=name) from None
 
 
 async def _delete(store: SQLStore, conversation_id: str, _: ConversationQuery) -> None:

@@ -16,7 +16,7 @@ MAX_BYTES = 4096
 """The maximum size of a line in bytes, which POSIX terminals enforce."""
 
 
-def moves_cursor() -> bool:
+def can_move_cursor() -> bool:
     """Return False for a terminal that cannot move its cursor, such as one inside an editor."""
     return sys.platform == "win32" or os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 

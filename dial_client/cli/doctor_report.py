@@ -9,19 +9,19 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from dial_client.cli.configuration_files import find_folder_config, profile_name, read_trusted_files
-from dial_client.cli.cooked_line import moves_cursor
+from dial_client.cli.configuration_files import find_folder_config, find_profile_name, read_trusted_files
+from dial_client.cli.cooked_line import can_move_cursor
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.doctor.check_registry import inspect
 from dial_client.doctor.finding_codes import Level
 from dial_client.doctor.findings import Finding, Fix, Group
 from dial_client.doctor.subject import DoctorTarget, Subject
-from dial_client.doctor.tool_sizes import find_window, size_lines
-from dial_client.errors import ConfigError, system_reason
+from dial_client.doctor.tool_sizes import find_window, format_size_lines
+from dial_client.errors import ConfigError, describe_system_error
 from dial_client.settings.config_writer import read_text
 from dial_client.settings.configuration import ConfigFile, read_config_file
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 from dial_client.text.similar_names import did_you_mean
 
 MAX_LINE = 500
@@ -52,10 +52,10 @@ async def diagnose(options: Options, groups: Collection[Group], *, with_fixes: b
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
     else:
         for finding in findings:
-            print_lines(_lines(finding))
+            print_lines(_format_lines(finding))
         if sizes:
             print_lines(sizes)
-        print_lines([_summary(findings, with_fixes=with_fixes)])
+        print_lines([_format_summary(findings, with_fixes=with_fixes)])
     return FAILED if any(finding.level is Level.ERROR for finding in findings) else ExitCode.ANSWERED
 
 
@@ -70,7 +70,7 @@ async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -
     except ConfigError as error:
         return [Finding("DC105", error.problem, error.hint, error.path)], []
     subject = Subject(target)
-    is_terminal = sys.stderr.isatty() and moves_cursor()
+    is_terminal = sys.stderr.isatty() and can_move_cursor()
 
     def show_progress(done: int, total: int, name: str) -> None:
         if is_terminal:
@@ -83,7 +83,7 @@ async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     if Group.TOOLS not in groups:
         return findings, []
-    return findings, size_lines(await subject.run.outcome(), await find_window(subject))
+    return findings, format_size_lines(await subject.run.wait_for_outcome(), await find_window(subject))
 
 
 def build_target(options: Options) -> DoctorTarget:
@@ -110,7 +110,7 @@ def build_target(options: Options) -> DoctorTarget:
         tuple(untrusted),
         options.model,
         options.base_url,
-        profile_name(options),
+        find_profile_name(options),
         database,
         (data, cache, state),
         state / "approved-tools",
@@ -135,28 +135,31 @@ def apply_fixes(fixes: Sequence[Fix]) -> None:
         try:
             change_config(read_text(Path(path)), edit, "; ".join(fix.description for fix in edits))
         except (ConfigError, KeyError) as error:
-            print(f"dial-chat: not changed: {one_line(str(error), MAX_LINE)}", file=sys.stderr)
+            print(f"dial-chat: not changed: {to_one_line(str(error), MAX_LINE)}", file=sys.stderr)
     for fix in fixes:
         if fix.mode is not None:
             try:
                 Path(fix.path).chmod(fix.mode)
             except OSError as error:
-                print(f"dial-chat: not changed: {one_line(fix.path, 300)}: {system_reason(error)}", file=sys.stderr)
+                print(
+                    f"dial-chat: not changed: {to_one_line(fix.path, 300)}: {describe_system_error(error)}",
+                    file=sys.stderr,
+                )
             else:
-                print(f"{fix.description} {one_line(fix.path, 300)}")
+                print(f"{fix.description} {to_one_line(fix.path, 300)}")
 
 
-def _lines(finding: Finding) -> list[str]:
-    place = f"{one_line(finding.place, 300)}: " if finding.place else ""
-    lines = [f"{place}{finding.level} {finding.code}: {one_line(finding.text, MAX_LINE)}"]
+def _format_lines(finding: Finding) -> list[str]:
+    place = f"{to_one_line(finding.place, 300)}: " if finding.place else ""
+    lines = [f"{place}{finding.level} {finding.code}: {to_one_line(finding.text, MAX_LINE)}"]
     if finding.hint:
-        lines.append(f"    {one_line(finding.hint, MAX_LINE)}")
+        lines.append(f"    {to_one_line(finding.hint, MAX_LINE)}")
     if finding.fix is not None:
-        lines.append(f"    --fix: {one_line(finding.fix.description, MAX_LINE)}")
+        lines.append(f"    --fix: {to_one_line(finding.fix.description, MAX_LINE)}")
     return lines
 
 
-def _summary(findings: Sequence[Finding], *, with_fixes: bool) -> str:
+def _format_summary(findings: Sequence[Finding], *, with_fixes: bool) -> str:
     if not findings:
         return "Nothing is wrong."
     counts = [(sum(finding.level is level for finding in findings), level.value) for level in Level]

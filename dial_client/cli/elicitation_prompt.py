@@ -9,12 +9,12 @@ from typing import Any
 from dial_client.callbacks.approval_request import quote_name
 from dial_client.callbacks.elicitation_form import Form, FormField
 from dial_client.callbacks.server_callbacks import Callbacks, Elicit, Elicitation, ElicitationAction, ElicitationAnswer
-from dial_client.cli.approval_prompt import BAR, add_bars, width
+from dial_client.cli.approval_prompt import BAR, add_bars, measure_terminal_width
 from dial_client.cli.bootstrap import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.turn_sink import TurnSink
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 MAX_MESSAGE = 4_000
 """The maximum characters of a server's message that are shown."""
@@ -25,16 +25,16 @@ _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _BOOLEANS = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
 
 
-def callbacks(options: Options, sink: TurnSink) -> Callbacks:
+def build_callbacks(options: Options, sink: TurnSink) -> Callbacks:
     """Return the callbacks of ``dial-chat`` for elicitation, sampling and log messages of servers."""
     return Callbacks(
-        elicit=elicitor(sink),
+        elicit=build_elicitor(sink),
         sample="model" if options.sampling else None,
         on_log=sink.log if options.verbose else None,
     )
 
 
-def elicitor(sink: TurnSink) -> Elicit:
+def build_elicitor(sink: TurnSink) -> Elicit:
     """Return the callback that asks the user at the terminal.
 
     Without a terminal, or while no tool of the server runs, it declines the request and prints a warning.
@@ -57,7 +57,7 @@ def elicitor(sink: TurnSink) -> Elicit:
 
 
 async def _decline(question: Elicitation) -> ElicitationAnswer:
-    request = f"to open {question.url}" if question.url else one_line(question.message, 200)
+    request = f"to open {question.url}" if question.url else to_one_line(question.message, 200)
     warn_once(f"{question.server} asks: {request}; declined, because there is no terminal to ask at")
     return ElicitationAnswer(ElicitationAction.DECLINE)
 
@@ -66,11 +66,11 @@ async def _open(question: Elicitation) -> ElicitationAnswer:
     _introduce(question, "wants you to open an address")
     _say_foreign([question.url or ""])
     _say("open it yourself if you trust it")
-    is_agreed = await _answered(f"Agree to {_asker(question)}? [y]es  [n]o: ", {**_ANSWERS, "": False})
+    is_agreed = await _ask_for_answer(f"Agree to {_format_asker(question)}? [y]es  [n]o: ", {**_ANSWERS, "": False})
     return ElicitationAnswer(ElicitationAction.ACCEPT if is_agreed else ElicitationAction.DECLINE)
 
 
-async def _answered(question: str, answers: Mapping[str, Any]) -> Any:
+async def _ask_for_answer(question: str, answers: Mapping[str, Any]) -> Any:
     """Ask until the answer is a key of `answers`, and return its value."""
     while (answer := (await ask_for_line(question)).lower()) not in answers:
         _say(f"one of: {', '.join(filter(None, answers))}; Enter alone is no")
@@ -89,12 +89,14 @@ async def _fill_in(question: Elicitation) -> ElicitationAnswer:
             await _ask_for(field, form, content)
         if form.fields:
             _say(f"{quote_name(question.server)} would get:")
-            _say_foreign(_shown(form, content))
+            _say_foreign(_format_content(form, content))
         else:
             _say("there is nothing to fill in")
         again = {"a": "again", "again": "again"} if form.fields else {}
         keys = "[y]es  [n]o  [a]gain" if form.fields else "[y]es  [n]o"
-        is_sent = await _answered(f"Send it to {_asker(question)}? {keys}: ", {**_ANSWERS, **again, "": False})
+        is_sent = await _ask_for_answer(
+            f"Send it to {_format_asker(question)}? {keys}: ", {**_ANSWERS, **again, "": False}
+        )
         if is_sent is True:
             # A field that the user left empty must stay empty, even if the form has a default for it.
             left_out = {field.name: None for field in form.fields if field.name not in content}
@@ -106,34 +108,34 @@ async def _fill_in(question: Elicitation) -> ElicitationAnswer:
 async def _ask_for(field: FormField, form: Form, content: dict[str, Any]) -> None:
     """Ask until the answer is valid; an empty answer keeps the current value."""
     if field.description:
-        _say_foreign([one_line(field.description, MAX_LABEL)])
+        _say_foreign([to_one_line(field.description, MAX_LABEL)])
     if len(field.title) > MAX_TITLE:
-        _say_foreign([one_line(field.title, MAX_LABEL)])
-    _say_foreign(f"  {at}. {one_line(choice.title, MAX_LABEL)}" for at, choice in enumerate(field.choices, 1))
+        _say_foreign([to_one_line(field.title, MAX_LABEL)])
+    _say_foreign(f"  {at}. {to_one_line(choice.title, MAX_LABEL)}" for at, choice in enumerate(field.choices, 1))
     hidden = field.name in form.secrets
     while True:
-        text = await ask_for_line(f"{BAR}{_label(field, content, hidden=hidden)}: ", hidden=hidden)
+        text = await ask_for_line(f"{BAR}{_format_label(field, content, hidden=hidden)}: ", hidden=hidden)
         if not text and (field.name in content or not field.is_required):
             return
-        value = form.filled({field.name: _parsed_value(field, text)}).get(field.name)
+        value = form.fill({field.name: _parse_value(field, text)}).get(field.name)
         problems = form.find_field_problems(field.name, value) if text else ["a value is required"]
         if not problems:
             content[field.name] = value
             return
-        _say(f"  invalid: {one_line('; '.join(problems), MAX_LABEL)}")
+        _say(f"  invalid: {to_one_line('; '.join(problems), MAX_LABEL)}")
 
 
-def _label(field: FormField, content: Mapping[str, Any], *, hidden: bool) -> str:
+def _format_label(field: FormField, content: Mapping[str, Any], *, hidden: bool) -> str:
     kinds = {"boolean": "yes or no", "integer": "a whole number", "number": "a number", "array": "separated by commas"}
     kind = "one of them" if field.choices and field.kind == "string" else kinds.get(field.kind, "")
     need = "" if not field.is_required else "required"
-    about = ", ".join(word for word in (kind, one_line(str(field.schema.get("format") or ""), 20), need) if word)
-    value = one_line(_value(content[field.name], hidden=hidden), MAX_TITLE) if field.name in content else ""
+    about = ", ".join(word for word in (kind, to_one_line(str(field.schema.get("format") or ""), 20), need) if word)
+    value = to_one_line(_format_value(content[field.name], hidden=hidden), MAX_TITLE) if field.name in content else ""
     known = f" [{value}]" if field.name in content else ""
-    return f"{one_line(field.title, MAX_TITLE)}{f' ({about})' if about else ''}{known}"
+    return f"{to_one_line(field.title, MAX_TITLE)}{f' ({about})' if about else ''}{known}"
 
 
-def _parsed_value(field: FormField, text: str) -> Any:
+def _parse_value(field: FormField, text: str) -> Any:
     """Convert a typed text to the type of the field; a choice may be typed as its number."""
     if field.kind == "boolean":
         return _BOOLEANS.get(text.lower(), text)
@@ -146,13 +148,13 @@ def _parsed_value(field: FormField, text: str) -> Any:
     return known.get(text.lower(), text)
 
 
-def _shown(form: Form, content: Mapping[str, Any]) -> list[str]:
+def _format_content(form: Form, content: Mapping[str, Any]) -> list[str]:
     known = [(field, content[field.name]) for field in form.fields if field.name in content]
-    lines = (f"{field.title} = {_value(value, hidden=field.name in form.secrets)}" for field, value in known)
-    return [one_line(line, MAX_MESSAGE) for line in lines] or ["nothing"]
+    lines = (f"{field.title} = {_format_value(value, hidden=field.name in form.secrets)}" for field, value in known)
+    return [to_one_line(line, MAX_MESSAGE) for line in lines] or ["nothing"]
 
 
-def _value(value: Any, *, hidden: bool) -> str:
+def _format_value(value: Any, *, hidden: bool) -> str:
     if hidden:
         return "•••"
     if isinstance(value, bool):
@@ -164,20 +166,20 @@ def _introduce(question: Elicitation, what: str) -> None:
     """Print which server asks, and its message. No line of the message can look like a line of the program."""
     tools = ", ".join(quote_name(tool, MAX_TITLE) for tool in question.tools[:3])
     _say(f"{quote_name(question.server)} {what}, while it runs {tools}:")
-    _say_foreign(safe(question.message)[:MAX_MESSAGE].splitlines())
+    _say_foreign(sanitize(question.message)[:MAX_MESSAGE].splitlines())
     if len(question.message) > MAX_MESSAGE:
         _say(f"  … {len(question.message) - MAX_MESSAGE:,} more characters are not shown")
     for warning in question.warnings:
-        _say(f"  warning: {one_line(warning, MAX_LABEL)}")
+        _say(f"  warning: {to_one_line(warning, MAX_LABEL)}")
 
 
-def _asker(question: Elicitation) -> str:
+def _format_asker(question: Elicitation) -> str:
     """Return the name of the server, and the first tool on whose behalf it asks."""
     return f"{quote_name(question.server, MAX_TITLE)} ({quote_name(question.tools[0], MAX_TITLE)})"
 
 
 def _say_foreign(lines: Iterable[str]) -> None:
-    for line in add_bars(lines, width(), None):
+    for line in add_bars(lines, measure_terminal_width(), None):
         _say(line)
 
 

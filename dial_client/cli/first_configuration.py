@@ -20,11 +20,11 @@ from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.errors import ConfigError, DialError
 from dial_client.servers.status import ServerState
 from dial_client.settings import configuration
-from dial_client.settings.config_locations import FILE_NAME, user_config_path
+from dial_client.settings.config_locations import FILE_NAME, build_user_config_path
 from dial_client.settings.config_trust import EnvFiles, read_found
 from dial_client.settings.config_writer import ConfigText, write_text
 from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 QUESTION = "What time is it in Tokyo?"
 _HEADER = "  // Written by dial-chat init. docs/configuration.md of dial-client lists every key."
@@ -60,8 +60,8 @@ async def write_first_configuration(choice: InitChoice) -> int:
     _write(path, format_configuration(servers, model))
     for server in servers:
         for warning in find_entry_warnings(server.entry):
-            warn(f"{one_line(server.name, 60)}: {warning}")
-    if path != user_config_path():
+            warn(f"{to_one_line(server.name, 60)}: {warning}")
+    if path != build_user_config_path():
         trust_now(read_found(path), EnvFiles())
     _print_summary(path, model, servers)
     if asks:
@@ -77,7 +77,7 @@ async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposa
     if model is None:
         models = await find_models()
         model = await init_questions.ask_for_model(models) if asks else next(iter(models), None)
-    usual = find_proposals(_folder(), in_user_folder=bool(in_user_folder))
+    usual = find_proposals(_find_folder(), in_user_folder=bool(in_user_folder))
     if choice.servers:
         servers = choose_by_name(choice.servers, [*usual, *find_host_proposals()])
     elif asks:
@@ -90,13 +90,15 @@ async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposa
             hint="pip install 'dial-client[demo]', then dial-chat init",
         )
     if in_user_folder is None:
-        in_user_folder = await init_questions.ask_for_place(str(_folder() / FILE_NAME), str(user_config_path()))
+        in_user_folder = await init_questions.ask_for_place(
+            str(_find_folder() / FILE_NAME), str(build_user_config_path())
+        )
     if not in_user_folder:
         return Path(FILE_NAME), model, servers
     for server in servers:
         if server.needs_folder:
             print(f"   {server.name} is left out: it serves a single folder.")
-    return user_config_path(), model, [server for server in servers if not server.needs_folder]
+    return build_user_config_path(), model, [server for server in servers if not server.needs_folder]
 
 
 def _find_place(choice: InitChoice, *, asks: bool) -> bool | None:
@@ -105,7 +107,7 @@ def _find_place(choice: InitChoice, *, asks: bool) -> bool | None:
     Raises:
         ConfigError: The file exists already.
     """
-    places = {False: _folder() / FILE_NAME, True: user_config_path()}
+    places = {False: _find_folder() / FILE_NAME, True: build_user_config_path()}
     if choice.in_user_folder is not None or not asks:
         places = {bool(choice.in_user_folder): places[bool(choice.in_user_folder)]}
     free = [in_user_folder for in_user_folder, place in places.items() if not place.exists()]
@@ -115,7 +117,7 @@ def _find_place(choice: InitChoice, *, asks: bool) -> bool | None:
     return free[0] if len(free) == 1 else None
 
 
-def _folder() -> Path:
+def _find_folder() -> Path:
     return Path.cwd()
 
 
@@ -137,7 +139,7 @@ def format_configuration(servers: Sequence[ServerProposal], model: ModelProposal
             profile = json.dumps({model.name: dict(model.profile)}, ensure_ascii=False)
             parts.append(f'  "models": {profile}')
     entries = [
-        f"    // {one_line(server.about, 100)}\n"
+        f"    // {to_one_line(server.about, 100)}\n"
         f"    {json.dumps(server.name, ensure_ascii=False)}: {json.dumps(dict(server.entry), ensure_ascii=False)}"
         for server in servers
     ]
@@ -168,7 +170,7 @@ async def _try(path: Path, model: ModelProposal | None, servers: Sequence[Server
             for status in dial.servers.values():
                 is_ready = status.state is ServerState.READY
                 problem = f"{status.state.value}: {status.error or ''}"
-                shown = count_noun(len(status.tools), "tool") if is_ready else one_line(problem, 200)
+                shown = count_noun(len(status.tools), "tool") if is_ready else to_one_line(problem, 200)
                 print(f"  {escape_line(status.name)}: {shown}")
     except DialError as error:
         warn(str(error))

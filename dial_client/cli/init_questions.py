@@ -30,7 +30,7 @@ async def ask_for_model(proposals: Sequence[ModelProposal]) -> ModelProposal | N
             return proposals[0] if proposals else None
         if answer.isdecimal() and 0 < int(answer) <= len(proposals):
             return proposals[int(answer) - 1]
-        chosen = _model_of(answer)
+        chosen = _find_model(answer)
         if chosen is not None:
             return chosen
 
@@ -93,7 +93,7 @@ def _print_choices(choices: Sequence[tuple[str, str]]) -> None:
         print_lines([label + escape_line(about)], len(label))
 
 
-def _model_of(name: str) -> ModelProposal | None:
+def _find_model(name: str) -> ModelProposal | None:
     """Return the model of a typed name; if there is no such model, print the reason and return None."""
     from dial_client.errors import ConfigError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from dial_client.cli.trust_prompt import terminal_width
+from dial_client.cli.trust_prompt import find_terminal_width
 from dial_client.cli.word_wrap import break_line
 
 INDENT = 4
@@ -27,6 +27,6 @@ def wrap_line(line: str, columns: int | None, indent: int | None = None) -> str:
 
 def print_lines(lines: Iterable[str], indent: int | None = None) -> None:
     """Print lines, each broken for the terminal as `wrap_line` does."""
-    columns = terminal_width(sys.stdout)
+    columns = find_terminal_width(sys.stdout)
     for line in lines:
         print(wrap_line(line, columns, indent))

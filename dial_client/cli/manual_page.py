@@ -17,8 +17,8 @@ from dial_client.cli.command_help import (
     USAGE,
     OptionHelp,
     describe_option,
+    group_options,
     is_shown,
-    option_groups,
 )
 
 _FILES = (
@@ -39,7 +39,7 @@ _ENVIRONMENT = (
 )
 
 
-def manual_page(chat: Any, commands: TyperGroup) -> str:
+def build_manual_page(chat: Any, commands: TyperGroup) -> str:
     """Return the manual page in roff, for section 1."""
     lines = [
         '.TH DIAL-CHAT 1 "" "dial-chat" "User Commands"',
@@ -50,44 +50,44 @@ def manual_page(chat: Any, commands: TyperGroup) -> str:
         ".SH DESCRIPTION",
         _escape(DESCRIPTION),
     ]
-    for heading, options in option_groups(chat):
-        lines += [f".SH {heading.upper()} OPTIONS", *(line for option in options for line in _term_of(option))]
+    for heading, options in group_options(chat):
+        lines += [f".SH {heading.upper()} OPTIONS", *(line for option in options for line in _format_option(option))]
     lines.append(".SH COMMANDS")
-    for name, command in sorted(all_commands(commands)):
-        lines += _command(name, command)
-    lines += [".SH EXIT STATUS", *(line for code, _, text in EXIT_CODES for line in _term(str(code), text))]
-    lines += [".SH ENVIRONMENT", *(line for name, text in _ENVIRONMENT for line in _term(name, text))]
-    lines += [".SH FILES", *(line for name, text in _FILES for line in _term(name, text))]
+    for name, command in sorted(walk_commands(commands)):
+        lines += _format_command(name, command)
+    lines += [".SH EXIT STATUS", *(line for code, _, text in EXIT_CODES for line in _format_term(str(code), text))]
+    lines += [".SH ENVIRONMENT", *(line for name, text in _ENVIRONMENT for line in _format_term(name, text))]
+    lines += [".SH FILES", *(line for name, text in _FILES for line in _format_term(name, text))]
     lines += [".SH EXAMPLES", *(f".PP\n.nf\n{_escape(example)}\n.fi" for example in EXAMPLES)]
     return "\n".join(lines) + "\n"
 
 
-def all_commands(group: TyperGroup, name: str = "") -> Iterator[tuple[str, Any]]:
+def walk_commands(group: TyperGroup, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each command of a group and its subgroups, after its full name, such as ``servers add``."""
     for word, command in group.commands.items():
         if isinstance(command, TyperGroup):
-            yield from all_commands(command, f"{name}{word} ")
+            yield from walk_commands(command, f"{name}{word} ")
         else:
             yield f"{name}{word}", command
 
 
-def _command(name: str, command: Any) -> Iterator[str]:
+def _format_command(name: str, command: Any) -> Iterator[str]:
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     usage = " ".join([name, *(argument.metavar or (argument.name or "").upper() for argument in arguments)])
     yield f".SS dial\\-chat {_escape(usage)}"
     yield _escape(command.help or "")
     for argument in arguments:
         if argument.help:
-            yield from _term(argument.metavar or (argument.name or "").upper(), argument.help)
+            yield from _format_term(argument.metavar or (argument.name or "").upper(), argument.help)
     for option in filter(is_shown, command.params):
-        yield from _term_of(describe_option(option))
+        yield from _format_option(describe_option(option))
 
 
-def _term_of(option: OptionHelp) -> list[str]:
-    return _term(option.flags, option.text)
+def _format_option(option: OptionHelp) -> list[str]:
+    return _format_term(option.flags, option.text)
 
 
-def _term(term: str, text: str) -> list[str]:
+def _format_term(term: str, text: str) -> list[str]:
     return [".TP", f"\\fB{_escape(term)}\\fR", _escape(text) or "\\&"]
 
 
@@ -105,7 +105,7 @@ def main() -> None:
     load_groups()
     commands = get_command(command_app)
     assert isinstance(commands, TyperGroup)
-    sys.stdout.write(manual_page(get_command(chat_app), commands))
+    sys.stdout.write(build_manual_page(get_command(chat_app), commands))
 
 
 if __name__ == "__main__":

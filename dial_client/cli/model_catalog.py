@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from dial_client.cli.model_list_cache import fresh_ids, store_lists
+from dial_client.cli.model_list_cache import read_fresh_ids, store_lists
 from dial_client.doctor.endpoint_probe import fetch_models
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider
@@ -66,7 +66,7 @@ async def list_endpoints(endpoints: Sequence[ModelEndpoint], *, is_refreshed: bo
         endpoints: The endpoints to list.
         is_refreshed: Request all lists again, even if they are cached.
     """
-    cache = {} if is_refreshed else fresh_ids()
+    cache = {} if is_refreshed else read_fresh_ids()
     results: dict[int, EndpointModels] = {}
 
     async def ask(number: int, model_endpoint: ModelEndpoint) -> None:

@@ -17,13 +17,13 @@ MAX_BYTES = 4 * 1024 * 1024
 """The maximum size of the file in bytes; a larger file is ignored."""
 
 
-def fresh_ids() -> dict[str, tuple[str, ...]]:
+def read_fresh_ids() -> dict[str, tuple[str, ...]]:
     """Return the model ids of lists cached in the last day, by the URL of their endpoint."""
     now = time.time()
     return {url: tuple(entry["ids"]) for url, entry in _read().items() if 0 <= now - entry["at"] < FRESH_SECONDS}
 
 
-def cached_names() -> list[str]:
+def read_cached_names() -> list[str]:
     """Return the names for -m of all cached models, whatever their age."""
     return [f"{entry['prefix']}{model}" for entry in _read().values() if entry["prefix"] for model in entry["ids"]]
 
@@ -39,10 +39,10 @@ def store_lists(lists: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
     now = time.time()
     new = {url: {"at": now, "prefix": prefix, "ids": list(ids)} for url, (prefix, ids) in lists.items()}
     with suppress(OSError):
-        write_private(_path(), json.dumps(_read() | new).encode())
+        write_private(_find_path(), json.dumps(_read() | new).encode())
 
 
-def _path() -> Path:
+def _find_path() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("dial-client"), "endpoint-models.json")
@@ -51,7 +51,7 @@ def _path() -> Path:
 def _read() -> dict[str, dict[str, Any]]:
     """Return the cached entries by the URL of their endpoint; none if the file cannot be read."""
     try:
-        with _path().open("rb") as file:
+        with _find_path().open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         value = json.loads(data) if len(data) <= MAX_BYTES else {}
     except (OSError, ValueError, RecursionError):

@@ -19,17 +19,17 @@ PREFIXES = {
 """The prefixes of model names, before the model's id, with descriptions."""
 
 
-def known_model_names(profiles: Iterable[str]) -> dict[str, str]:
+def list_known_models(profiles: Iterable[str]) -> dict[str, str]:
     """Return the names of models that are known without a request, with descriptions.
 
     Args:
         profiles: The names of the configuration's models.
     """
-    from dial_client.cli.model_list_cache import cached_names
-    from dial_client.local.inventory import local_models
-    from dial_client.local.weights import cache_folder
+    from dial_client.cli.model_list_cache import read_cached_names
+    from dial_client.local.inventory import list_local_models
+    from dial_client.local.weights import find_cache_folder
 
-    local = {model.name: "on this machine" for model in local_models(cache_folder()) if model.installed}
+    local = {model.name: "on this machine" for model in list_local_models(find_cache_folder()) if model.installed}
     own = dict.fromkeys(profiles, "of your configuration")
-    listed = dict.fromkeys(cached_names(), "of your endpoint")
+    listed = dict.fromkeys(read_cached_names(), "of your endpoint")
     return own | {"local": "the embedded model"} | local | listed | PREFIXES

@@ -43,7 +43,7 @@ class LocalServer:
     """The base URL of its API, up to ``/v1``."""
 
 
-def local_servers(environ: Mapping[str, str] = os.environ) -> tuple[LocalServer, ...]:
+def list_local_servers(environ: Mapping[str, str] = os.environ) -> tuple[LocalServer, ...]:
     """Return the programs that serve models, at their usual addresses."""
     servers = [
         LocalServer(title, preset, PRESETS[preset].url)
@@ -70,10 +70,10 @@ async def find_models(
         if environ.get(variable)
     ]
     answers: dict[int, list[ModelProposal]] = {}
-    chosen_servers = local_servers(environ) if servers is None else servers
+    chosen_servers = list_local_servers(environ) if servers is None else servers
 
     async def ask(number: int, server: LocalServer) -> None:
-        answers[number] = await _models_of(server)
+        answers[number] = await _list_models(server)
 
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as group:
@@ -84,17 +84,17 @@ async def find_models(
     return [*by_key, *served, *embedded]
 
 
-async def _models_of(server: LocalServer) -> list[ModelProposal]:
+async def _list_models(server: LocalServer) -> list[ModelProposal]:
     """Return the models that a local server lists; an empty list if the server does not answer."""
     try:
         listing = await fetch_models(Endpoint(server.url))
     except ProviderError:
         return []
     names = [name for name in listing.ids if name.isprintable()]
-    return [_proposal(server, name) for name in names[:_MAX_LISTED] if "embed" not in name]
+    return [_build_proposal(server, name) for name in names[:_MAX_LISTED] if "embed" not in name]
 
 
-def _proposal(server: LocalServer, model: str) -> ModelProposal:
+def _build_proposal(server: LocalServer, model: str) -> ModelProposal:
     about = f"{server.title} on this machine"
     if server.preset == "ollama":
         return ModelProposal(f"ollama:{model}", about)

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from dial_client.cli.bootstrap import warn
-from dial_client.cli.configuration_files import ask_for_files, find_folder_config, profile_name, read_trusted_files
+from dial_client.cli.configuration_files import ask_for_files, find_folder_config, find_profile_name, read_trusted_files
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.model_catalog import EndpointModels, find_endpoints, list_endpoints
 from dial_client.cli.options import ExitCode, Options
-from dial_client.local.inventory import LocalModel, local_models, memory_bytes
-from dial_client.local.weights import cache_folder
+from dial_client.local.inventory import LocalModel, list_local_models, measure_memory
+from dial_client.local.weights import find_cache_folder
 from dial_client.messages.token_usage import Usage
 from dial_client.model import ModelInfo
 from dial_client.settings import configuration
@@ -20,7 +20,7 @@ from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import Settings
 from dial_client.settings.configuration import ConfigFile
 from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 from dial_client.turns import prices
 
 MAX_SHOWN = 12
@@ -41,16 +41,16 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
         ConfigError: The configuration is wrong.
     """
     files = await ask_for_files(options, warn) if options.trust or options.config else _read_files()
-    settings = configuration.combine(files, profile_name(options))
+    settings = configuration.combine(files, find_profile_name(options))
     listed = await list_endpoints(await find_endpoints(settings), is_refreshed=is_refreshed)
-    local, memory = local_models(cache_folder()), memory_bytes()
+    local, memory = list_local_models(find_cache_folder()), measure_memory()
     prices.preload()
     if as_json:
         print(json.dumps(_as_json(settings, listed, local, memory), indent=2))
         return ExitCode.ANSWERED
     for name, profile in settings.models.items():
         if word in name:
-            print_lines([f"{one_line(name, 60)}: {one_line(profile.model or name, 80)}, of your configuration"])
+            print_lines([f"{to_one_line(name, 60)}: {to_one_line(profile.model or name, 80)}, of your configuration"])
     for models in listed:
         _print_endpoint(models, word)
     _print_local([model for model in local if word in model.name], memory)
@@ -74,23 +74,23 @@ def _read_files() -> list[ConfigFile]:
 
 def _print_endpoint(models: EndpointModels, word: str) -> None:
     if models.problem:
-        print_lines([f"{models.host}: {one_line(models.problem, 200)}"])
+        print_lines([f"{models.host}: {to_one_line(models.problem, 200)}"])
         return
     found = [model for model in models.ids if word in f"{models.prefix}{model}"]
     shown = found if word else found[:MAX_SHOWN]
     count = f"{len(found)} of {count_noun(len(models.ids), 'model')}" if word else count_noun(len(found), "model")
     print(f"{models.host}: {count}" + ("" if models.prefix else ', each for the "model" of a profile'))
     width = max((len(models.prefix) + len(model) for model in shown), default=0)
-    rows = (f"  {f'{models.prefix}{model}':<{width}}  {_about(models.url, model)}".rstrip() for model in shown)
+    rows = (f"  {f'{models.prefix}{model}':<{width}}  {_describe_model(models.url, model)}".rstrip() for model in shown)
     print_lines(rows, width + 4)
     if len(found) > len(shown):
         more = len(found) - len(shown)
         print_lines([f"  … and {more} more: dial-chat models list WORD shows those with WORD in their name"])
 
 
-def _about(url: str, model: str) -> str:
+def _describe_model(url: str, model: str) -> str:
     """Return context window and price of a model in one line, if they are known."""
-    known = _known(url, model)
+    known = _find_window_and_price(url, model)
     window, price = known["context_window"], known["usd_per_million_tokens"]
     parts = [
         f"{window:,} tokens" if window else "",
@@ -99,9 +99,11 @@ def _about(url: str, model: str) -> str:
     return "  ".join(filter(None, parts))
 
 
-def _known(url: str, model: str) -> dict[str, Any]:
+def _find_window_and_price(url: str, model: str) -> dict[str, Any]:
     info = ModelInfo(model, model, url)
-    price = [prices.cost_usd(usage, info) for usage in (Usage(input_tokens=_MILLION), Usage(output_tokens=_MILLION))]
+    price = [
+        prices.compute_cost(usage, info) for usage in (Usage(input_tokens=_MILLION), Usage(output_tokens=_MILLION))
+    ]
     return {
         "context_window": prices.find_context_window(info),
         "usd_per_million_tokens": None if None in price else price,
@@ -128,7 +130,9 @@ def _as_json(
         {
             "host": models.host,
             "problem": models.problem or None,
-            "models": [{"name": f"{models.prefix}{model}"} | _known(models.url, model) for model in models.ids],
+            "models": [
+                {"name": f"{models.prefix}{model}"} | _find_window_and_price(models.url, model) for model in models.ids
+            ],
         }
         for models in listed
     ]

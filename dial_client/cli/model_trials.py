@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dial_client.cli.bootstrap import open_model, warn
-from dial_client.cli.configuration_files import ask_for_files, profile_name
+from dial_client.cli.configuration_files import ask_for_files, find_profile_name
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import DialError, OutputError, ProviderError
@@ -24,7 +24,7 @@ from dial_client.messages.message import ImagePart, Message, Role, TextPart
 from dial_client.messages.token_usage import Usage
 from dial_client.model import StructuredOutput
 from dial_client.settings import configuration
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 from dial_client.turn_data.events import Finished, TextDelta
 from dial_client.turn_data.limits import Limits
 from dial_client.turn_data.turn_result import Turn
@@ -69,7 +69,7 @@ async def test_model(options: Options, name: str, *, as_json: bool) -> int:
         ProviderError: The model cannot be reached, or refuses a plain question.
     """
     chosen = replace(options, model=name)
-    settings = configuration.combine(await ask_for_files(chosen, warn), profile_name(chosen))
+    settings = configuration.combine(await ask_for_files(chosen, warn), find_profile_name(chosen))
     provider = open_model(chosen, settings)
     profile = settings.models.get(name)
     tool_format = options.tool_format or (profile.tool_format if profile is not None else None)
@@ -98,15 +98,15 @@ async def _run(name: str, trial: _Trial, dial: DialClient) -> TrialResult:
     except DialError as error:
         if isinstance(error, ProviderError) and trial is _answer_in_text:
             raise
-        return _failed(name, error, began)
+        return _build_failure(name, error, began)
     turn = outcome.turn
     return TrialResult(
-        name, outcome.works, one_line(outcome.detail, 100), time.monotonic() - began, turn.usage, turn.cost_usd
+        name, outcome.works, to_one_line(outcome.detail, 100), time.monotonic() - began, turn.usage, turn.cost_usd
     )
 
 
-def _failed(name: str, error: DialError, began: float) -> TrialResult:
-    problem = one_line(str(error), 200)
+def _build_failure(name: str, error: DialError, began: float) -> TrialResult:
+    problem = to_one_line(str(error), 200)
     return TrialResult(name, works=False, detail=problem, seconds=time.monotonic() - began, usage=Usage())
 
 
@@ -164,14 +164,14 @@ async def _answer_in_a_schema(dial: DialClient) -> _Outcome:
     except OutputError as error:
         return _Outcome(works=False, detail=f"no answer that fits the schema: {error}", turn=error.turn)
     ways = {StructuredOutput.WITH_TOOLS: "enforced by the endpoint", StructuredOutput.WITHOUT_TOOLS: "by a tool"}
-    structured = dial.model.required().info.structured_output
+    structured = dial.model.require().info.structured_output
     way = ways.get(structured, "checked by dial-chat")
     return _Outcome(works=True, detail=f"{turn.text} ({way})", turn=turn)
 
 
 async def _see_an_image(dial: DialClient) -> _Outcome:
     question = "This image has three stripes. Name their colors from left to right, and nothing else."
-    turn = await dial.run(Message(Role.USER, (TextPart(question), ImagePart(_striped_png(), "image/png"))))
+    turn = await dial.run(Message(Role.USER, (TextPart(question), ImagePart(_build_striped_png(), "image/png"))))
     text = turn.text.lower()
     places = [text.find(color) for color in _STRIPES]
     right = -1 not in places and places == sorted(places)
@@ -182,7 +182,7 @@ _STRIPES = {"yellow": b"\xff\xff\0", "blue": b"\0\0\xff", "red": b"\xff\0\0"}
 """The colors of the image, in order; a model that cannot see the image is unlikely to guess them."""
 
 
-def _striped_png() -> str:
+def _build_striped_png() -> str:
     """Return an image of vertical stripes, each of 32 pixels, as a PNG file in base64."""
     size = 32
     row = b"\0" + b"".join(color * size for color in _STRIPES.values())

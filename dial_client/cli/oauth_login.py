@@ -23,7 +23,7 @@ from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.status import ServerState
 from dial_client.settings import configuration
 from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 from dial_client.text.similar_names import did_you_mean
 
 LOGIN_SECONDS = 600.0
@@ -45,34 +45,35 @@ class TerminalLogin:
         """Print the login URL, and wait for the browser, or for a pasted URL."""
         scopes = f", which asks for: {', '.join(request.scopes)}" if request.scopes else ""
         print(
-            f"{safe(request.server)} wants you to log in at {request.origin}{one_line(scopes, 1000)}", file=sys.stderr
+            f"{sanitize(request.server)} wants you to log in at {request.origin}{to_one_line(scopes, 1000)}",
+            file=sys.stderr,
         )
         print(f"Open this address in a browser:\n\n{request.url}\n", file=sys.stderr, flush=True)
         if self._browser and _has_browser():
             with anyio.move_on_after(_BROWSER_SECONDS):
                 await to_thread.run_sync(webbrowser.open, request.url, abandon_on_cancel=True)
         state = parse_qs(urlsplit(request.url).query)["state"][0]
-        return await self._first_answer(state, needs_whole=request.needs_issuer)
+        return await self._wait_for_answer(state, needs_whole=request.needs_issuer)
 
-    async def _first_answer(self, state: str, *, needs_whole: bool) -> str:
+    async def _wait_for_answer(self, state: str, *, needs_whole: bool) -> str:
         answers: list[str] = []
         print("Waiting for the browser;", end=" ", file=sys.stderr, flush=True)
         async with anyio.create_task_group() as group:
 
-            async def received() -> None:
+            async def wait_for_redirect() -> None:
                 answers.append(await self._loopback.answer(state))
                 group.cancel_scope.cancel()
 
-            group.start_soon(received)
+            group.start_soon(wait_for_redirect)
             if can_ask_user():
-                answers.append(await self._pasted(state, needs_whole=needs_whole))
+                answers.append(await self._ask_for_redirect(state, needs_whole=needs_whole))
                 group.cancel_scope.cancel()
         print(file=sys.stderr)
         if not answers[0]:
             raise LoginFailed("no login took place")
         return answers[0]
 
-    async def _pasted(self, state: str, *, needs_whole: bool) -> str:
+    async def _ask_for_redirect(self, state: str, *, needs_whole: bool) -> str:
         """Return the pasted URL, a URL built from a pasted code, or an empty text if there was no answer.
 
         A code alone does not name its issuer. If the issuer is required (`needs_whole`), the user is asked again.
@@ -96,7 +97,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
     Raises:
         ConfigError: There is no such server, or it has no URL.
     """
-    server = await _server(options, name)
+    server = await _find_server(options, name)
     port = server.oauth.callback_port if server.oauth is not None else None
     try:
         async with RedirectListener(port or await _find_registered_port(server)) as loopback:
@@ -110,7 +111,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
     if status.state is not ServerState.READY:
         warn(f"{name}: {status.error or status.state.value}")
         return ExitCode.UNEXPECTED
-    print(f"{safe(name)}: ready, {count_noun(len(status.tools), 'tool')}")
+    print(f"{sanitize(name)}: ready, {count_noun(len(status.tools), 'tool')}")
     return ExitCode.ANSWERED
 
 
@@ -120,12 +121,12 @@ async def log_out(options: Options, name: str) -> int:
     Raises:
         ConfigError: There is no such server, or it has no URL.
     """
-    was_there = await TokenStorage(await _server(options, name)).forget()
-    print(f"{safe(name)}: " + ("logged out: its tokens are deleted here" if was_there else "there was no login"))
+    was_there = await TokenStorage(await _find_server(options, name)).forget()
+    print(f"{sanitize(name)}: " + ("logged out: its tokens are deleted here" if was_there else "there was no login"))
     return ExitCode.ANSWERED
 
 
-async def _server(options: Options, name: str) -> configuration.ServerSettings:
+async def _find_server(options: Options, name: str) -> configuration.ServerSettings:
     servers = (await read_settings(options)).servers
     if name not in servers:
         raise ConfigError(f"there is no server {name!r}", hint=did_you_mean(name, servers))

@@ -24,7 +24,7 @@ from dial_client.cli.plain_screen import PlainScreen
 from dial_client.cli.start_up import StartUp, wait_for_servers, wait_for_servers_in_lines
 from dial_client.cli.terminal.ability import can_draw
 from dial_client.cli.terminal.turn_view import open_screen
-from dial_client.cli.terminal_approver import approver
+from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.turn_sink import TurnSink
 from dial_client.errors import DialError
 from dial_client.model import Provider
@@ -72,8 +72,8 @@ class OneShot:
     async def answer(self, question: UserInput) -> int:
         """Answer a question, and return the exit code."""
         options, sink = self.options, self.sink
-        callbacks = elicitation_prompt.callbacks(options, sink)
-        approve = approver(sink, self.screen, self.settings.servers)
+        callbacks = elicitation_prompt.build_callbacks(options, sink)
+        approve = build_approver(sink, self.screen, self.settings.servers)
         async with (
             open_client(options, self.settings, self.provider, approve, callbacks) as dial,
             open_session(options, self.settings, dial, self.screen) as session,
@@ -94,7 +94,7 @@ async def _print(events: AsyncGenerator[Event, None], options: Options, sink: Tu
         async for event in events:
             _show(event, options, sink)
             if isinstance(event, Finished):
-                code = exit_code(event.turn)
+                code = choose_exit_code(event.turn)
                 say_notes(event.turn.notes)
     except DialError as error:
         if options.output is Output.JSONL:
@@ -121,22 +121,22 @@ def _show(event: Event, options: Options, sink: TurnSink) -> None:
 async def _print_sse(events: AsyncGenerator[Event, None], model: str) -> int:
     code: int = ExitCode.MODEL
 
-    async def watched() -> AsyncGenerator[Event, None]:
+    async def watch_events() -> AsyncGenerator[Event, None]:
         nonlocal code
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, Finished):
-                    code = exit_code(event.turn)
+                    code = choose_exit_code(event.turn)
                 yield event
 
-    async with aclosing(sse_encoder.encode(watched(), model=model)) as lines:
+    async with aclosing(sse_encoder.encode(watch_events(), model=model)) as lines:
         async for line in lines:
             sys.stdout.write(line)
             sys.stdout.flush()
     return code
 
 
-def exit_code(turn: Turn) -> ExitCode:
+def choose_exit_code(turn: Turn) -> ExitCode:
     """Return the exit code of a finished turn."""
     match turn.stop_reason:
         case StopReason.ANSWERED:

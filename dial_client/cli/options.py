@@ -109,18 +109,23 @@ class Options:
         values: dict[str, Any] = {name: value for name, value in parameters.items() if name in own}
         patterns = {name: tuple(values.get(name) or ()) for name in ("allow", "deny", "fallback_model")}
         stream, save = (not parameters.get(name, False) for name in ("no_stream", "no_save"))
-        chosen = {"stream": stream, "save": save, "audit": _audit_mode(parameters), "logs": _logs(parameters)}
+        chosen = {
+            "stream": stream,
+            "save": save,
+            "audit": _read_audit_mode(parameters),
+            "logs": _choose_logs(parameters),
+        }
         return cls(**(values | patterns | chosen | fixed))
 
 
-def _logs(parameters: Mapping[str, Any]) -> Logs:
+def _choose_logs(parameters: Mapping[str, Any]) -> Logs:
     """Return the destination of the log; a command that has no ``--debug`` writes the log with ``-v``."""
     if "debug" in parameters:
         return Logs.FILE if parameters["debug"] else Logs.NONE
     return Logs.STDERR if parameters.get("verbose", False) else Logs.NONE
 
 
-def _audit_mode(parameters: Mapping[str, Any]) -> AuditMode:
+def _read_audit_mode(parameters: Mapping[str, Any]) -> AuditMode:
     if parameters.get("no_audit", False):
         return AuditMode.OFF
     return AuditMode.ARGUMENTS if parameters.get("audit_arguments", False) else AuditMode.ON

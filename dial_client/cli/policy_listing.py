@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dial_client.cli.bootstrap import read_settings, warn
-from dial_client.cli.client_start import policy_of
+from dial_client.cli.client_start import combine_rules
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import parse_arguments
 from dial_client.client.client_setup import CACHE, open_cache, open_grants
@@ -20,7 +20,7 @@ from dial_client.servers.server_cache import ServerCache
 from dial_client.settings.configuration import ServerSettings, Settings
 from dial_client.settings.policy_config import Effect, PolicyRule
 from dial_client.settings.tool_patterns import matches
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 from dial_client.tools import pattern_warnings
 from dial_client.tools.approval import find_reason_to_ask
 from dial_client.tools.catalog import assign_names, build_tool_spec
@@ -50,17 +50,19 @@ class _ApprovalState:
 async def _read_approval_state(options: Options) -> _ApprovalState:
     settings = await read_settings(options)
     approved = {name: entry.auto_approve for name, entry in settings.servers.items()}
-    rules = PolicyRules(options.allow, options.deny, approved, policy_of(options, settings))
+    rules = PolicyRules(options.allow, options.deny, approved, combine_rules(options, settings))
     cache = open_cache(True, CACHE)  # noqa: FBT003 - the user's own
     enabled = {name: entry for name, entry in settings.servers.items() if entry.enabled}
-    return _ApprovalState(settings, rules, {name: ServerCache(entry, cache).tools() for name, entry in enabled.items()})
+    return _ApprovalState(
+        settings, rules, {name: ServerCache(entry, cache).read_tools() for name, entry in enabled.items()}
+    )
 
 
 async def list_rules(options: Options, *, as_json: bool) -> int:
     """Print all rules in order, other sources of approval, and warnings about patterns that match nothing."""
     known = await _read_approval_state(options)
     names = {name: None if tools is None else tuple(tool.name for tool in tools) for name, tools in known.tools.items()}
-    warnings = list(pattern_warnings.notes(known.rules, names, known.enabled, all_servers=True))
+    warnings = list(pattern_warnings.check_patterns(known.rules, names, known.enabled, all_servers=True))
     if as_json:
         listed = {
             "policy": [rule.to_dict() for rule in known.rules.policy],
@@ -73,27 +75,27 @@ async def list_rules(options: Options, *, as_json: bool) -> int:
         print(json.dumps(listed, indent=2))
         return ExitCode.ANSWERED
     for rule in known.rules.policy:
-        print(_line(rule))
+        print(_format_rule(rule))
     for effect, patterns in (("deny", known.rules.deny), ("allow", known.rules.allow)):
         for pattern in patterns:
-            print(one_line(f"{effect} {pattern} (--{effect})", 400))
+            print(to_one_line(f"{effect} {pattern} (--{effect})", 400))
     for name, entry in known.enabled.items():
         if entry.auto_approve:
-            print(one_line(f"allow {', '.join(f'{name}/{tool}' for tool in entry.auto_approve)} (autoApprove)", 400))
+            print(to_one_line(f"allow {', '.join(f'{name}/{tool}' for tool in entry.auto_approve)} (autoApprove)", 400))
         if entry.untrusted:
-            print(one_line(f"taint {', '.join(f'{name}/{tool}' for tool in entry.untrusted)} (untrusted)", 400))
+            print(to_one_line(f"taint {', '.join(f'{name}/{tool}' for tool in entry.untrusted)} (untrusted)", 400))
     print("ask everything else")
     for warning in warnings:
         warn(warning)
     return ExitCode.ANSWERED
 
 
-def _line(rule: PolicyRule) -> str:
+def _format_rule(rule: PolicyRule) -> str:
     written = rule.to_dict()
     conditions = {key: value for key, value in written.items() if key not in ("rule", rule.effect.value, "reason")}
     conditions_text = f"  {json.dumps(conditions, ensure_ascii=False)}" if conditions else ""
     why = f"  {rule.reason}" if rule.reason else ""
-    return one_line(f"{rule.effect.value} {', '.join(rule.tools)}{conditions_text}{why}  ({rule.name})", 400)
+    return to_one_line(f"{rule.effect.value} {', '.join(rule.tools)}{conditions_text}{why}  ({rule.name})", 400)
 
 
 async def test_call(options: Options, name: str, arguments: str, *, is_tainted: bool, as_json: bool) -> int:
@@ -104,26 +106,26 @@ async def test_call(options: Options, name: str, arguments: str, *, is_tainted: 
     """
     call_arguments = parse_arguments(arguments)
     known = await _read_approval_state(options)
-    server, tool = _resolved(name, known)
+    server, tool = _resolve_tool(name, known)
     entry = known.settings.servers[server]
     found = next((spec for spec in known.tools.get(server) or () if spec.name == tool), None)
     call = ProposedCall(_spec(server, tool, found), call_arguments, entry, _TAINTED if is_tainted else ())
-    effect, decided_by, reason = _decision(call, known.rules.verdict(call))
+    effect, decided_by, reason = _decide(call, known.rules.find_verdict(call))
     decision: dict[str, Any] = {"decision": effect.value, "decided_by": decided_by, "reason": reason}
     decision |= {"server": server, "tool": tool, "is_known": found is not None}
     if as_json:
         print(json.dumps(decision, indent=2))
     else:
-        print(one_line(f"{effect.value} {server}/{tool}: {decided_by}{f': {reason}' if reason else ''}", 600))
+        print(to_one_line(f"{effect.value} {server}/{tool}: {decided_by}{f': {reason}' if reason else ''}", 600))
         for rule in known.rules.policy:
             if decided_by == f"policy {rule.name}":
-                print(_line(rule))
+                print(_format_rule(rule))
         if found is None:
             warn(f"the annotations of this tool are not known: `dial-chat tools` asks {server} for them")
     return _CODES[effect]
 
 
-def _decision(call: ProposedCall, verdict: Verdict | None) -> tuple[Effect, str, str]:
+def _decide(call: ProposedCall, verdict: Verdict | None) -> tuple[Effect, str, str]:
     if verdict is not None and verdict.effect is Effect.DENY:
         return Effect.DENY, verdict.decided_by, verdict.reason
     if why := find_reason_to_ask(call, verdict):
@@ -136,7 +138,7 @@ def _decision(call: ProposedCall, verdict: Verdict | None) -> tuple[Effect, str,
     return (Effect.ALLOW, f"grant {grant.id}", "") if grant else (Effect.ASK, "no rule", "nothing allows it")
 
 
-def _resolved(name: str, known: _ApprovalState) -> tuple[str, str]:
+def _resolve_tool(name: str, known: _ApprovalState) -> tuple[str, str]:
     """Return server and tool of ``server/tool``, or of the name under which a tool was offered at the last run."""
     server, slash, tool = name.partition("/")
     if slash:
@@ -166,21 +168,23 @@ async def manage_grants(revoked: str | None, *, as_json: bool) -> int:
     """
     store = open_grants(True)  # noqa: FBT003 - the user's own
     assert store is not None
-    found = store.all() if revoked is None else _revoked(store, revoked)
+    found = store.list_grants() if revoked is None else _revoke_grants(store, revoked)
     if as_json:
         print(json.dumps([grant.to_dict() for grant in found], indent=2))
         return ExitCode.ANSWERED
     for grant in found:
         target = f"{grant.reached} in {grant.cwd}" if grant.cwd else grant.reached
-        print(one_line(f"{grant.id}  {grant.server}/{grant.tool}  since {grant.since}: {target}", 400))
+        print(to_one_line(f"{grant.id}  {grant.server}/{grant.tool}  since {grant.since}: {target}", 400))
     if not found:
         warn("no grants")
     return ExitCode.ANSWERED
 
 
-def _revoked(store: GrantStore, which: str) -> tuple[Grant, ...]:
+def _revoke_grants(store: GrantStore, which: str) -> tuple[Grant, ...]:
     grants = [
-        grant for grant in store.all() if which in ("--all", grant.id) or matches(which, grant.server, grant.tool)
+        grant
+        for grant in store.list_grants()
+        if which in ("--all", grant.id) or matches(which, grant.server, grant.tool)
     ]
     if not grants and which != "--all":
         raise ConfigError(f"there is no grant {which!r}", "`dial-chat grants` lists them")

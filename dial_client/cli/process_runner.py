@@ -17,7 +17,7 @@ import anyio
 from dial_client.cli.options import ExitCode, Logs
 from dial_client.cli.word_wrap import print_to_stderr
 from dial_client.errors import ConfigError, ConversationNotFound, DialError, ProviderError
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 from dial_client.turns.turn_handle import TurnHandle
 
 
@@ -151,11 +151,11 @@ def _discard(stream: TextIO) -> None:
 def complain(error: Exception) -> int:
     """Print an error in one line on standard error, and return its exit code."""
     error = _find_missing_folder(error) or error
-    code = _code(error)
+    code = _find_exit_code(error)
     problem = str(error) if isinstance(error, DialError) else f"unexpected error: {type(error).__name__}: {error}"
     is_defect = code is ExitCode.UNEXPECTED and not isinstance(error, DialError)
     hint = " (dial-chat bug-report collects what a report needs)" if is_defect else ""
-    print_to_stderr(f"dial-chat: {safe(' '.join(problem.split()))}{hint}")
+    print_to_stderr(f"dial-chat: {sanitize(' '.join(problem.split()))}{hint}")
     return code
 
 
@@ -172,7 +172,7 @@ def _find_missing_folder(error: Exception) -> ConfigError | None:
     return None
 
 
-def _code(error: Exception) -> ExitCode:
+def _find_exit_code(error: Exception) -> ExitCode:
     match error:
         case ConfigError() | ConversationNotFound():
             return ExitCode.USAGE
@@ -213,7 +213,7 @@ def _configure_logging(logs: Logs) -> None:
 
     stream = sys.stderr
     if logs is Logs.FILE and sys.stderr.isatty():
-        path = _log_path()
+        path = _build_log_path()
         stream = path.open("a", encoding="utf-8", errors="replace", buffering=1)
         print(f"dial-chat: the log goes to {path}", file=sys.stderr, flush=True)
     logging.basicConfig(stream=stream, level=logging.WARNING, format="%(message)s")
@@ -227,7 +227,7 @@ def _configure_logging(logs: Logs) -> None:
     )
 
 
-def _log_path() -> Path:
+def _build_log_path() -> Path:
     """Return the path of the log file, which only the user can read. Each run appends to it."""
     import platformdirs
 

@@ -30,7 +30,7 @@ def read(prompt: str | None, file: Path | None = None) -> str | None:
         is_required = True
     else:
         in_terminal = sys.stdin is not None and sys.stdin.isatty()
-        piped = "" if in_terminal else _piped(wait=prompt is None and file is None).strip()
+        piped = "" if in_terminal else _read_pipe(wait=prompt is None and file is None).strip()
         is_required = not in_terminal or prompt is not None or file is not None
     written = _read_file(file) if file is not None else ""
     question = "\n\n".join(part for part in (prompt or "", written, piped) if part.strip())
@@ -46,7 +46,7 @@ def _read_file(file: Path) -> str:
         raise ConfigError(f"the prompt cannot be read: {error.strerror}", path=str(file)) from None
 
 
-def _piped(*, wait: bool) -> str:
+def _read_pipe(*, wait: bool) -> str:
     if sys.stdin is None:
         return ""
     descriptor = sys.stdin.fileno()

@@ -7,7 +7,7 @@ from functools import partial
 
 from anyio import to_thread
 
-from dial_client.cli.bootstrap import config_name, open_model, read_settings, warn_once
+from dial_client.cli.bootstrap import describe_config_files, open_model, read_settings, warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.ability import can_draw
@@ -31,8 +31,8 @@ async def run_conversation(options: Options) -> int:
 async def _talk_in_lines(options: Options, settings: Settings, provider: Provider) -> int:
     console, sink = LineConsole(), TerminalSink(reasoning=options.verbose, usage=options.verbose or not options.quiet)
     if not options.quiet:
-        print_to_stderr(banner.program_line(provider.info.name, banner.UNCUT))
-        print_to_stderr(banner.folder_line(config_name(settings), banner.UNCUT))
+        print_to_stderr(banner.format_program_line(provider.info.name, banner.UNCUT))
+        print_to_stderr(banner.format_folder_line(describe_config_files(settings), banner.UNCUT))
     from dial_client.cli.conversation_loop import run_loop
     from dial_client.cli.start_up import announce_servers_in_lines, skip_on_enter_in_lines
 
@@ -53,8 +53,8 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
 async def _talk_on_screen(options: Options, settings: Settings, provider: Provider) -> int:
     screen, view = open_screen(options)
     if not options.quiet:
-        screen.print_faint(banner.program_line(provider.info.name, screen.columns))
-        screen.print_faint(banner.folder_line(config_name(settings), screen.columns))
+        screen.print_faint(banner.format_program_line(provider.info.name, screen.columns))
+        screen.print_faint(banner.format_folder_line(describe_config_files(settings), screen.columns))
 
     async def work() -> int:
         # In a thread, so that the prompt is shown and accepts keys meanwhile.

@@ -16,7 +16,7 @@ import anyio
 
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli import process_runner
-from dial_client.cli.audit_setup import audit_folder
+from dial_client.cli.audit_setup import find_audit_folder
 from dial_client.cli.bootstrap import open_model, read_settings, say_notes, warn
 from dial_client.cli.client_start import open_client
 from dial_client.cli.configuration_reload import apply_configuration
@@ -87,13 +87,13 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
         ConfigError: An option is wrong, or the address is in use.
         ServerStartError: A server marked ``required`` did not start.
     """
-    token, token_source = _token(serve_options)
+    token, token_source = _choose_token(serve_options)
     locked = serve_options.locked_settings
     settings = await read_settings(options)
     provider = open_model(options, settings)
     turns = TurnRegistry(serve_options.max_turns, hand_over=serve_options.durable)
     store = _store(options, serve_options)
-    model = ServedModel(_name_model(options, settings, provider))
+    model = ServedModel(_choose_model_name(options, settings, provider))
     peers = PeerBus(store, turns, model)
     human_input = HumanInputBroker(turns, peers, servers=settings.servers, stores_grants=True, report=warn)
     listener = open_socket(serve_options.host, serve_options.port)
@@ -105,7 +105,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
             if isinstance(store, SQLStore):
                 await store.open()
                 durable = (
-                    await stack.enter_async_context(_durable(dial, store, turns, locked))
+                    await stack.enter_async_context(_build_durable_turns(dial, store, turns, locked))
                     if serve_options.durable
                     else None
                 )
@@ -114,13 +114,13 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
             context = AppContext(
                 *(dial, store, human_input, turns, model, durable),
                 peers=peers,
-                audit_folder=audit_folder(),
+                audit_folder=find_audit_folder(),
                 administration=ConfigAdministration(options, reload.request) if serve_options.allows_admin else None,
                 logins=logins,
                 locked_settings=locked,
             )
             app = build_application(context, build_policy(serve_options.host, token, serve_options.allowed_hosts))
-            shown = _shown(listener.getsockname(), token, token_source)
+            shown = _format_url(listener.getsockname(), token, token_source)
             tasks = (peers.run, reload.run, logins.run)
             return await _serve(HttpServer(app, listener, turns), dial, shown, reload, tasks)
     finally:
@@ -129,11 +129,13 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
             await store.aclose()
 
 
-def _name_model(options: Options, settings: Settings, provider: Provider) -> str:
+def _choose_model_name(options: Options, settings: Settings, provider: Provider) -> str:
     return options.model or settings.default_model or provider.info.model or provider.info.name
 
 
-def _durable(dial: DialClient, store: SQLStore, turns: TurnRegistry, locked: frozenset[str]) -> DurableTurns:
+def _build_durable_turns(
+    dial: DialClient, store: SQLStore, turns: TurnRegistry, locked: frozenset[str]
+) -> DurableTurns:
     return DurableTurns(
         dial,
         store,
@@ -193,7 +195,7 @@ class ConfigurationReload:
             warn(f"the configuration was not reloaded, the old one stays in effect: {error}")
         else:
             self._settings = settings
-            self._model.name = _name_model(self._options, settings, self._dial.model.required())
+            self._model.name = _choose_model_name(self._options, settings, self._dial.model.require())
             warn(f"the configuration was reloaded. {changes}")
 
 
@@ -239,7 +241,7 @@ async def _serve(
     return code
 
 
-def _token(serve_options: ServeOptions) -> tuple[str | None, str]:
+def _choose_token(serve_options: ServeOptions) -> tuple[str | None, str]:
     """Return the token of clients and its source. The source is empty for a generated token, or for no token.
 
     Raises:
@@ -276,7 +278,7 @@ def _store(options: Options, serve_options: ServeOptions) -> SQLStore | MemorySt
     return SQLStore(serve_options.store if "://" in serve_options.store else Path(serve_options.store))
 
 
-def _shown(bound_address: tuple[str, int], token: str | None, token_source: str) -> str:
+def _format_url(bound_address: tuple[str, int], token: str | None, token_source: str) -> str:
     """Return the URL to print, with a generated token in its fragment, which browsers do not send.
 
     A token that the user set is not printed, because standard error may be the log of a service manager.

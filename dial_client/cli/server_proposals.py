@@ -103,7 +103,7 @@ def find_proposals(folder: Path, *, in_user_folder: bool) -> list[ServerProposal
         folder: The working folder.
         in_user_folder: Leave out servers that serve a single folder, for a configuration of every folder.
     """
-    return list(_startable(folder, in_user_folder=in_user_folder))
+    return list(_find_startable(folder, in_user_folder=in_user_folder))
 
 
 def find_host_proposals() -> list[ServerProposal]:
@@ -143,7 +143,7 @@ def choose_by_name(names: Sequence[str], proposals: Sequence[ServerProposal]) ->
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def _startable(folder: Path, *, in_user_folder: bool) -> Iterator[ServerProposal]:
+def _find_startable(folder: Path, *, in_user_folder: bool) -> Iterator[ServerProposal]:
     for kind in _KINDS:
         if kind.needs_folder and (in_user_folder or (kind.name == "git" and not (folder / ".git").exists())):
             continue

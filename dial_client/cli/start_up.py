@@ -17,7 +17,7 @@ from dial_client.cli.terminal.screen import Screen
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import DialError
 from dial_client.servers.status import ServerState
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 PATIENCE = 1.0
 """Seconds before a line names the servers that are still starting, if there is no live area."""
@@ -72,7 +72,7 @@ async def announce_servers_in_lines(
     console.on_enter = dial.skip_starting
     await announce_servers(dial, say=say)
     if say_servers is not None:
-        say_servers(banner.servers_line(dial.servers, len(dial.tools), banner.UNCUT))
+        say_servers(banner.format_servers_line(dial.servers, len(dial.tools), banner.UNCUT))
 
 
 def _describe_awaited(dial: DialClient) -> str:
@@ -88,9 +88,9 @@ async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None
         ServerStartError: A required server did not start.
     """
     screen.on_enter = dial.skip_starting
-    await _show_starting(dial, screen, lambda: _names_of_starting(dial))
+    await _show_starting(dial, screen, lambda: _list_starting(dial))
     if not quiet:
-        screen.print_faint(banner.servers_line(dial.servers, len(dial.tools), screen.columns))
+        screen.print_faint(banner.format_servers_line(dial.servers, len(dial.tools), screen.columns))
     await announce_servers(dial)
 
 
@@ -170,10 +170,10 @@ async def skip_on_enter_in_lines(dial: DialClient, console: LineConsole, say: Ca
 def _describe_skipping(dial: DialClient) -> str:
     """Return the line that explains Enter; empty if the turn waits for no server."""
     awaited = _describe_awaited(dial)
-    return one_line(f"starting: {awaited} · Enter goes on without", MAX_LINE) if awaited else ""
+    return to_one_line(f"starting: {awaited} · Enter goes on without", MAX_LINE) if awaited else ""
 
 
-def _names_of_starting(dial: DialClient) -> list[str]:
+def _list_starting(dial: DialClient) -> list[str]:
     return [name for name, status in dial.servers.items() if status.state is ServerState.STARTING]
 
 
@@ -181,7 +181,7 @@ async def _show_starting(dial: DialClient, screen: Screen, find_names: Callable[
     begun = time.monotonic()
     while starting := find_names():
         screen.live.starting = dict.fromkeys(starting, begun)
-        screen.live.settled = banner.settled_servers(dial.servers)
+        screen.live.settled = banner.format_settled_servers(dial.servers)
         screen.refresh()
         await dial.wait_for_server_change()
     screen.live.starting = {}

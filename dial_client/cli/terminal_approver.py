@@ -24,14 +24,14 @@ from dial_client.cli.approval_prompt import (
     PromptAction,
     add_call_number,
     build_question,
+    build_question_for_all,
     describe_request,
     explain,
+    measure_terminal_width,
     parse_answer,
-    question_for_all,
     remove_keys,
-    width,
 )
-from dial_client.cli.argument_editor import changed_arguments, edit_arguments, nothing_suspended
+from dial_client.cli.argument_editor import edit_arguments, find_changed_arguments, suspend_nothing
 from dial_client.cli.bootstrap import warn_once
 from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.markdown.themes import MONO, Theme, style
@@ -43,7 +43,7 @@ from dial_client.cli.word_wrap import break_words
 from dial_client.client.sampling import SAMPLING
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.settings.config_types import ServerSettings
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision
 from dial_client.tools.file_changes import FileChange, find_changes, find_edits
 
@@ -57,7 +57,7 @@ GATHER = 0.05
 """Seconds to wait for further calls of the same reply, to ask about them in one question."""
 
 
-def approver(sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object]) -> Approver:
+def build_approver(sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object]) -> Approver:
     """Return the approver that asks at the terminal; without a terminal, one that denies calls with a warning.
 
     Args:
@@ -101,7 +101,7 @@ class _Waiting:
 
 
 class TerminalApprover:
-    """Asks one question at a time. The arguments are those of `approver`."""
+    """Asks one question at a time. The arguments are those of `build_approver`."""
 
     def __init__(self, sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object]) -> None:
         self._sink, self._screen, self._servers = sink, screen, servers
@@ -167,7 +167,9 @@ class TerminalApprover:
         keys = {**ANSWERS_FOR_ALL, **dict.fromkeys(alone, "that call alone")}
         lines = self._describe_all(batch, whole=False) if is_first else []
         while True:
-            question_lines, last = question_for_all({waiting.number: waiting.tool for waiting in batch}, width())
+            question_lines, last = build_question_for_all(
+                {waiting.number: waiting.tool for waiting in batch}, measure_terminal_width()
+            )
             try:
                 text = await self._read([*lines, *question_lines], last, keys)
             except Unanswered as how:
@@ -190,7 +192,9 @@ class TerminalApprover:
 
     def _describe(self, waiting: _Waiting, call: ToolCallRequest, *, whole: bool) -> Iterable[str]:
         changes = [*find_edits(waiting.call.arguments, call.arguments), *waiting.changes]
-        return describe_request(call, waiting.tool, waiting.context, width(), whole=whole, changes=changes)
+        return describe_request(
+            call, waiting.tool, waiting.context, measure_terminal_width(), whole=whole, changes=changes
+        )
 
     async def _ask_alone(self, waiting: _Waiting) -> None:
         """Ask about one call until the answer is valid; a mistyped answer decides nothing."""
@@ -198,13 +202,13 @@ class TerminalApprover:
         keys = ANSWERS_FOR_SAMPLING if waiting.tool.tool == SAMPLING else ANSWERS
         lines = list(self._describe(waiting, call, whole=False))
         while waiting.answer is None:
-            question_lines, last = build_question(waiting.tool, waiting.context.server, width())
+            question_lines, last = build_question(waiting.tool, waiting.context.server, measure_terminal_width())
             try:
                 answer = parse_answer(await self._read([*lines, *question_lines], last, keys))
                 lines = [explain(keys)]
                 match answer:
                     case Approval():
-                        waiting.answer = replace(answer, arguments=changed_arguments(waiting.call, call))
+                        waiting.answer = replace(answer, arguments=find_changed_arguments(waiting.call, call))
                     case PromptAction.VIEW:
                         lines = list(self._describe(waiting, call, whole=True))
                     case PromptAction.QUIT:
@@ -216,7 +220,7 @@ class TerminalApprover:
                 waiting.answer = Approval(Decision.DENY, str(how))
 
     async def _edit(self, waiting: _Waiting, call: ToolCallRequest) -> ToolCallRequest:
-        suspended = self._screen.suspended if isinstance(self._screen, Screen) else nothing_suspended
+        suspended = self._screen.suspend if isinstance(self._screen, Screen) else suspend_nothing
         call = await edit_arguments(call, waiting.tool, self._screen, suspended)
         await self._compare(waiting, call)
         return call
@@ -226,7 +230,7 @@ class TerminalApprover:
         screen = self._screen
         if isinstance(screen, PlainScreen):
             for line in lines:
-                print(line if line.startswith(BAR[0]) else break_words(line, width()), file=sys.stderr)
+                print(line if line.startswith(BAR[0]) else break_words(line, measure_terminal_width()), file=sys.stderr)
             sys.stderr.flush()
             return await ask_for_line(last)
         theme = screen.theme if isinstance(screen, Screen) else MONO
@@ -236,8 +240,8 @@ class TerminalApprover:
             with suppress(Unanswered):
                 reason = await screen.ask_line("No, because (Enter for no reason):")
         if (answer := _DECISIONS.get(key)) is not None:
-            because = f", because {one_line(reason, MAX_REASON)}" if reason else ""
-            rows = break_words(f"{remove_keys(last)}{answer}{because}", width()).splitlines()
+            because = f", because {to_one_line(reason, MAX_REASON)}" if reason else ""
+            rows = break_words(f"{remove_keys(last)}{answer}{because}", measure_terminal_width()).splitlines()
             screen.print("\n".join(style(row, theme.faint) for row in rows))
         return f"n, {reason}" if reason else key
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dial_client.cli import elicitation_prompt
-from dial_client.cli.bootstrap import config_name, read_settings, say_notes, warn
+from dial_client.cli.bootstrap import describe_config_files, read_settings, say_notes, warn
 from dial_client.cli.client_start import open_client
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
@@ -16,7 +16,7 @@ from dial_client.messages.message import Failure, TextPart, ToolCallResult, Tool
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 
 async def list_tools(options: Options, *, as_json: bool) -> int:
@@ -48,14 +48,14 @@ async def list_tools(options: Options, *, as_json: bool) -> int:
         else:
             width = max((len(tool.name) for tool in dial.tools), default=0)
             for tool in dial.tools:
-                rows = [f"{tool.name:<{width}}  {one_line(f'{tool.server}: {tool.description}', 120)}"]
+                rows = [f"{tool.name:<{width}}  {to_one_line(f'{tool.server}: {tool.description}', 120)}"]
                 if options.verbose:
-                    rows.append(f"{'':<{width}}  {one_line(_hints(tool), 120)}")
+                    rows.append(f"{'':<{width}}  {to_one_line(_format_hints(tool), 120)}")
                 print_lines(rows, width + 2)
     return ExitCode.ANSWERED
 
 
-def _hints(tool: ToolSpec) -> str:
+def _format_hints(tool: ToolSpec) -> str:
     """Return the annotations of a tool in one line."""
     words = [
         *(["read only"] if tool.read_only else []),
@@ -74,20 +74,24 @@ async def list_servers(options: Options, *, as_json: bool) -> int:
         await dial.ready()
         if as_json:
             statuses = dial.servers.values()
-            print(json.dumps([{**status.to_dict(), "config": config_name(settings)} for status in statuses], indent=2))
+            print(
+                json.dumps(
+                    [{**status.to_dict(), "config": describe_config_files(settings)} for status in statuses], indent=2
+                )
+            )
         else:
-            warn(f"configuration: {config_name(settings)}")
+            warn(f"configuration: {describe_config_files(settings)}")
             for status in dial.servers.values():
                 error = status.error or ""
                 own = (*status.notes, *(line for line in status.stderr if error and line.strip() not in error))
-                print_lines([_line(status), *(f"    {one_line(line, 200)}" for line in own)])
+                print_lines([_format_status(status), *(f"    {to_one_line(line, 200)}" for line in own)])
     return ExitCode.ANSWERED
 
 
-def _line(status: ServerStatus) -> str:
-    name = one_line(status.name, 60)
+def _format_status(status: ServerStatus) -> str:
+    name = to_one_line(status.name, 60)
     if status.error and status.state is not ServerState.READY:
-        return f"{name}: {status.state.value}: {one_line(status.error, 600)}"
+        return f"{name}: {status.state.value}: {to_one_line(status.error, 600)}"
     version = f", MCP {status.protocol_version}" if status.protocol_version else ""
     return f"{name}: {status.state.value}{version}, {count_noun(len(status.tools), 'tool')}"
 
@@ -115,7 +119,7 @@ async def call_tool(options: Options, name: str, arguments: str, *, as_json: boo
     """
     call_arguments = parse_arguments(arguments)
     options = replace(options, yes=True)
-    callbacks = elicitation_prompt.callbacks(options, TerminalSink())
+    callbacks = elicitation_prompt.build_callbacks(options, TerminalSink())
     async with open_client(options, await read_settings(options), None, None, callbacks) as dial:
         await dial.ready()
         say_notes(dial.notes)
@@ -129,6 +133,6 @@ async def call_tool(options: Options, name: str, arguments: str, *, as_json: boo
 def format_result(result: ToolCallResult) -> str:
     """Return the content of a result as text that is safe in a terminal."""
     if isinstance(result.content, str):
-        return safe(result.content)
+        return sanitize(result.content)
     lines = [part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in result.content]
-    return safe("\n".join(lines))
+    return sanitize("\n".join(lines))

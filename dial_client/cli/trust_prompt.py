@@ -21,7 +21,7 @@ from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration
 from dial_client.settings.config_trust import UNREADABLE, EnvFiles, FoundFile, TrustedFile, TrustStore
-from dial_client.settings.variables import variables
+from dial_client.settings.variables import build_variables
 
 _QUESTION = "[t]rust, [n]ot now, [v]iew the whole file: "
 _MOST_LINES = 4000
@@ -38,7 +38,7 @@ async def is_trusted(found: FoundFile, env_files: EnvFiles, *, may_ask: bool = T
         ConfigError: The file is wrong; or it is not trusted, and the user cannot be asked.
     """
     trusted = TrustStore().find(found.location)
-    changes = changes_since(trusted, found, env_files) if trusted is not None else []
+    changes = find_changes_since(trusted, found, env_files) if trusted is not None else []
     if trusted is not None and not changes:
         return True
     if not may_ask or not can_ask_user():
@@ -48,7 +48,7 @@ async def is_trusted(found: FoundFile, env_files: EnvFiles, *, may_ask: bool = T
             hint=f"read it, then run `dial-chat trust {found.path}`, or give --trust to trust it for one run",
             path=found.location,
         )
-    return await ask_for_trust(found, env_files, render_rows(changes, terminal_width(sys.stderr)))
+    return await ask_for_trust(found, env_files, render_rows(changes, find_terminal_width(sys.stderr)))
 
 
 async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = "") -> bool:
@@ -63,7 +63,7 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
         ConfigError: The file does not have the form of a configuration.
     """
     outline = configuration.outline(found.data, str(found.path))
-    shown = render_rows(build_rows(outline, env_files, found.path.parent.absolute()), terminal_width(sys.stderr))
+    shown = render_rows(build_rows(outline, env_files, found.path.parent.absolute()), find_terminal_width(sys.stderr))
     location = escape_line(found.location)
     if changes:
         _say(f"This file has changed since you trusted it: {location}", changes)
@@ -85,7 +85,7 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
             case "n" | "no" | "not now":
                 return False
             case "v" | "view":
-                _say(number_lines(found.text, terminal_width(sys.stderr)))
+                _say(number_lines(found.text, find_terminal_width(sys.stderr)))
             case _:
                 _say("Please answer t, n or v.")
 
@@ -98,18 +98,18 @@ def trust_now(found: FoundFile, env_files: EnvFiles) -> TrustedFile:
     """
     store = TrustStore()
     try:
-        return store.save(found, _digests(found, env_files))
+        return store.save(found, _compute_digests(found, env_files))
     except OSError as error:
         raise ConfigError(f"your trust in this file cannot be stored: {error.strerror}", path=str(found.path)) from None
 
 
-def changes_since(trusted: TrustedFile, found: FoundFile, env_files: EnvFiles) -> list[SummaryRow]:
+def find_changes_since(trusted: TrustedFile, found: FoundFile, env_files: EnvFiles) -> list[SummaryRow]:
     """Return the changes of a file and of its env files since they were trusted; empty if nothing changed.
 
     The env files are read only if the file itself is unchanged.
     """
     if trusted.matches(found):
-        return list(_env_changes(trusted.env_files, _digests(found, env_files)))
+        return list(_find_env_changes(trusted.env_files, _compute_digests(found, env_files)))
     moved = (
         [] if trusted.target == found.target else [SummaryRow(f"  it is now a link to: {escape_line(found.target)}")]
     )
@@ -125,12 +125,12 @@ def _keep(found: FoundFile, env_files: EnvFiles) -> None:
         _say("Trusted, until it changes; `dial-chat trust --revoke` revokes this.")
 
 
-def _digests(found: FoundFile, env_files: EnvFiles) -> dict[str, str]:
-    names = variables(None, found.path.parent, env_files.read)
-    return env_files.digests(configuration.outline(found.data, str(found.path)), names)
+def _compute_digests(found: FoundFile, env_files: EnvFiles) -> dict[str, str]:
+    names = build_variables(None, found.path.parent, env_files.read)
+    return env_files.hash_files(configuration.outline(found.data, str(found.path)), names)
 
 
-def _env_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[SummaryRow]:
+def _find_env_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[SummaryRow]:
     for path in sorted(before.keys() | now.keys()):
         old, new = before.get(path, UNREADABLE), now.get(path, UNREADABLE)
         if old != new:
@@ -151,7 +151,7 @@ def _diff(before: str, after: str) -> Iterator[SummaryRow]:
         yield SummaryRow("  (only the encoding, the line ends, or bytes that are not text)")
 
 
-def terminal_width(stream: TextIO) -> int | None:
+def find_terminal_width(stream: TextIO) -> int | None:
     """Return the columns of a stream's terminal; None if the stream is not a terminal."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or None

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from dial_client.cli.config_summary import build_rows, escape_line, render_rows
 from dial_client.cli.options import ExitCode
-from dial_client.cli.trust_prompt import ask_for_trust, changes_since, trust_now
+from dial_client.cli.trust_prompt import ask_for_trust, find_changes_since, trust_now
 from dial_client.cli.tty import can_ask_user
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration
-from dial_client.settings.config_locations import FILE_NAME, real_location
+from dial_client.settings.config_locations import FILE_NAME, resolve_location
 from dial_client.settings.config_trust import EnvFiles, FoundFile, TrustedFile, TrustStore, read_found
 
 
@@ -28,13 +28,13 @@ async def manage(file: Path | None, *, list_all: bool, revoke: bool, as_json: bo
     if list_all:
         _print_list(TrustStore().list(), as_json=as_json)
         return ExitCode.ANSWERED
-    path = _named(file)
+    path = _resolve_file(file)
     if revoke:
         return _revoke(path)
     return await _ask(path) if file is None else _trust(path, as_json=as_json)
 
 
-def _named(file: Path | None) -> Path:
+def _resolve_file(file: Path | None) -> Path:
     if file is None:
         return Path(FILE_NAME)
     return file / FILE_NAME if file.is_dir() else file
@@ -43,7 +43,7 @@ def _named(file: Path | None) -> Path:
 async def _ask(path: Path) -> int:
     found, env_files = read_found(path), EnvFiles()
     trusted = TrustStore().find(found.location)
-    changes = changes_since(trusted, found, env_files) if trusted is not None else []
+    changes = find_changes_since(trusted, found, env_files) if trusted is not None else []
     if trusted is not None and not changes:
         print(f"already trusted: {escape_line(found.location)}")
         return ExitCode.ANSWERED
@@ -66,7 +66,7 @@ def _trust(path: Path, *, as_json: bool) -> int:
 
 
 def _revoke(path: Path) -> int:
-    location = real_location(path)
+    location = resolve_location(path)
     try:
         was_trusted = TrustStore().revoke(location)
     except OSError as error:
@@ -80,7 +80,7 @@ def _print_list(files: list[TrustedFile], *, as_json: bool) -> None:
         print(json.dumps([_as_json(trusted) for trusted in files], indent=2))
         return
     for trusted in files:
-        print(f"{escape_line(trusted.trusted_at)}  {_state(trusted):<9}  {escape_line(trusted.location)}")
+        print(f"{escape_line(trusted.trusted_at)}  {_find_state(trusted):<9}  {escape_line(trusted.location)}")
 
 
 def _as_json(trusted: TrustedFile) -> dict[str, object]:
@@ -90,11 +90,11 @@ def _as_json(trusted: TrustedFile) -> dict[str, object]:
         "sha256": trusted.digest,
         "env_files": dict(trusted.env_files),
         "trusted_at": trusted.trusted_at,
-        "state": _state(trusted),
+        "state": _find_state(trusted),
     }
 
 
-def _state(trusted: TrustedFile) -> str:
+def _find_state(trusted: TrustedFile) -> str:
     """Return "unchanged", "changed" or "gone" for a trusted file. Its env files are not read."""
     try:
         found: FoundFile = read_found(Path(trusted.location))

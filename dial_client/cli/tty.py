@@ -12,7 +12,7 @@ from typing import Protocol
 import anyio
 
 from dial_client.cli import process_runner
-from dial_client.cli.cooked_line import moves_cursor, read_line
+from dial_client.cli.cooked_line import can_move_cursor, read_line
 
 MAX_TYPED = 4096
 """The maximum size in bytes of a line whose text is discarded; lines of a terminal are not longer."""
@@ -90,7 +90,7 @@ async def ask_for_line(question: str, *, hidden: bool = False) -> str:
 
 
 async def _read_answer(question: str, *, hidden: bool) -> str:
-    if not moves_cursor():
+    if not can_move_cursor():
         return await read_line(question, sys.stderr, hidden=hidden)
     from prompt_toolkit import PromptSession
     from prompt_toolkit.input.typeahead import clear_typeahead

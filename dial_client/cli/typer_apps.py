@@ -34,7 +34,7 @@ imported when a command of the group is named, and a text for ``--help``."""
 _groups: dict[str, typer.Typer] = {}
 
 
-def group_app(name: str) -> typer.Typer:
+def open_group_app(name: str) -> typer.Typer:
     """Return the application of a group, for the modules that register its commands."""
     if name not in _groups:
         _groups[name] = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -45,20 +45,20 @@ def group_app(name: str) -> typer.Typer:
 def load_groups() -> None:
     """Import all groups, for completion and the manual page, which need all commands."""
     for name in GROUPS:
-        group_commands(name)
+        list_group_commands(name)
 
 
-def command_names() -> set[str]:
+def list_command_names() -> set[str]:
     """Return the names of the commands and groups other than the chat, without building or importing them."""
-    return {*_names(command_app), *GROUPS}
+    return {*_list_names(command_app), *GROUPS}
 
 
-def group_commands(name: str) -> set[str]:
+def list_group_commands(name: str) -> set[str]:
     """Return the names of the commands of a group; an empty set if there is no such group."""
     if name not in GROUPS:
         return set()
     import_module(GROUPS[name][0])
-    return {*_names(group_app(name))}
+    return {*_list_names(open_group_app(name))}
 
 
 def select_command(app: typer.Typer, path: Sequence[str]) -> typer.Typer:
@@ -72,7 +72,7 @@ def select_command(app: typer.Typer, path: Sequence[str]) -> typer.Typer:
     """
     name, *rest = path
     selected = copy(app)
-    selected.registered_commands = [info for info in app.registered_commands if _name(info) == name]
+    selected.registered_commands = [info for info in app.registered_commands if _find_name(info) == name]
     selected.registered_groups = []
     for info in app.registered_groups:
         if info.name == name and info.typer_instance is not None:
@@ -97,9 +97,9 @@ def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Opt
     raise typer.Exit(code)
 
 
-def _names(app: typer.Typer) -> list[str]:
-    return [_name(info) for info in app.registered_commands]
+def _list_names(app: typer.Typer) -> list[str]:
+    return [_find_name(info) for info in app.registered_commands]
 
 
-def _name(info: CommandInfo) -> str:
+def _find_name(info: CommandInfo) -> str:
     return info.name or (info.callback.__name__ if info.callback is not None else "")

@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 
-from dial_client.cli.cell_width import cell_width
+from dial_client.cli.cell_width import count_cells
 from dial_client.cli.printed_streams import PrintedStream
 
 HANGING = 2
@@ -49,17 +49,17 @@ def break_line(line: str, columns: int, indent: int) -> str:
         indent: The indentation of continuation rows in columns, at most half of the width.
     """
     width = columns - 1
-    if len(line) <= width // 2 or cell_width(line.rstrip("\n")) <= width or "\x1b" in line:
+    if len(line) <= width // 2 or count_cells(line.rstrip("\n")) <= width or "\x1b" in line:
         return line
     words, further = line.split(" "), " " * min(indent, columns // 2)
     row, rows = words[0], []
     for word in words[1:]:
-        if row.strip() and cell_width(f"{row} {word}".rstrip()) > width:
+        if row.strip() and count_cells(f"{row} {word}".rstrip()) > width:
             rows.append(row.rstrip())
             row = f"{further}{word}"
         else:
             row = f"{row} {word}"
-    if cell_width(row.rstrip("\n")) > width:  # its trailing spaces do not fit
+    if count_cells(row.rstrip("\n")) > width:  # its trailing spaces do not fit
         row = f"{row.rstrip()}\n" if row.endswith("\n") else row.rstrip()
     return "\n".join([*rows, row])
 
@@ -67,5 +67,5 @@ def break_line(line: str, columns: int, indent: int) -> str:
 def _find_indent(line: str, columns: int) -> int:
     """Return the indentation of the continuation rows of a line in columns."""
     first = _FIRST_COLUMN.match(line)
-    indent = cell_width(first.group()) if first is not None else columns
+    indent = count_cells(first.group()) if first is not None else columns
     return indent if indent <= columns // 2 else len(line) - len(line.lstrip(" ")) + HANGING

@@ -130,7 +130,7 @@ class ClientModel:
             or (info.tool_format if info is not None else None)
             or "auto"
         )
-        chosen_format = active_format(tool_format, fenced_calls=info is not None and info.fenced_calls)
+        chosen_format = choose_format(tool_format, fenced_calls=info is not None and info.fenced_calls)
         status_provider = selection.open_status_provider(provider)
         own_window = profile.context_window if profile is not None else None
         if own_window is None and info is not None:
@@ -286,7 +286,7 @@ class ClientModel:
         for provider in retired:
             await provider.aclose()
 
-    def required(self) -> Provider:
+    def require(self) -> Provider:
         """Return the provider.
 
         Raises:
@@ -297,8 +297,8 @@ class ClientModel:
         return self.provider
 
     def get_unrecorded(self) -> Provider:
-        """Return the provider that does not record its exchanges. Raises as `required`."""
-        self.required()
+        """Return the provider that does not record its exchanges. Raises as `require`."""
+        self.require()
         assert self._unrecorded is not None
         return self._unrecorded
 
@@ -316,10 +316,10 @@ class ClientModel:
             await to_thread.run_sync(prices.preload, abandon_on_cancel=True)
 
     def reset(self) -> None:
-        """Make `ready` wait for the next `prepare`, because the client was opened again."""
+        """Make `wait_prepared` wait for the next `prepare`, because the client was opened again."""
         self._prepared = anyio.Event()
 
-    async def ready(self) -> None:
+    async def wait_prepared(self) -> None:
         """Wait until the model is prepared."""
         await self._prepared.wait()
 
@@ -333,7 +333,7 @@ class ClientModel:
                 await provider.aclose()
 
 
-def active_format(tool_format: ToolFormat | ToolFormatHandler | str, *, fenced_calls: bool = False) -> ActiveFormat:
+def choose_format(tool_format: ToolFormat | ToolFormatHandler | str, *, fenced_calls: bool = False) -> ActiveFormat:
     """Return the format of tool calls. The format ``auto`` is the API's own while the endpoint supports that.
 
     Args:

@@ -22,7 +22,7 @@ from dial_client.client.argument_types import (
     is_code,
 )
 from dial_client.client.client_options import ApprovalPolicy, Directory
-from dial_client.client.sampling import ModelSampler, by_callback
+from dial_client.client.sampling import ModelSampler, build_callback_sampler
 from dial_client.errors import ConfigError
 from dial_client.middleware import MiddlewareChain
 from dial_client.model import Provider
@@ -33,7 +33,7 @@ from dial_client.servers.server_manager import AutoApproved, Connect, ServerMana
 from dial_client.servers.tool_pins import ToolPins
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ServerSettings
-from dial_client.settings.policy_config import policy_from
+from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.grants import GrantStore
 from dial_client.turn_data.limits import Limits
@@ -42,7 +42,7 @@ CACHE, STATE = "servers", "approved-tools"
 """Subfolders of the user's cache folder, and of the user's folder for state that cannot be rebuilt."""
 
 
-def server_target(name: str, entry: Any) -> Any:
+def read_server_target(name: str, entry: Any) -> Any:
     """Return the connection target of a server's entry.
 
     Raises:
@@ -53,7 +53,7 @@ def server_target(name: str, entry: Any) -> Any:
     if not isinstance(given, str):
         raise TypeError(f"the name of a server is a string, not {describe_type(given)}")
     if isinstance(entry, Mapping):
-        return configuration.server_from_mapping(name, entry)
+        return configuration.read_server_mapping(name, entry)
     if "/" in name:
         raise ConfigError(f"{name!r}: a server's name cannot contain /", "patterns of tools are SERVER/TOOL")
     if not _is_target(entry):
@@ -90,7 +90,7 @@ class RecordingSetup:
     """The `Recording` that is written; None for none."""
 
 
-def recording_setup(
+def set_up_recording(
     provider: Provider | None,
     servers: Mapping[str, Any],
     approve: Approver | None,
@@ -107,7 +107,7 @@ def recording_setup(
     if not isinstance(entries, Mapping):
         hint = ": functions are tools, DialClient(…, tools=[…])" if _holds_code(entries) else ""
         raise TypeError(f"expected a mapping of names to servers, not {describe_type(entries)}{hint}")
-    targets = {name: server_target(name, entry) for name, entry in servers.items()}
+    targets = {name: read_server_target(name, entry) for name, entry in servers.items()}
     connect: Connect = Connection
     if provider is not None and is_recording(provider):
         from dial_client.recordings import replay
@@ -156,7 +156,9 @@ def open_grants(directory: Directory) -> GrantStore | None:
     return GrantStore(Path(platformdirs.user_data_dir("dial-client"), "grants"))
 
 
-def approval_checker(servers: ServerManager, approve: Approver | None, approval: ApprovalPolicy) -> ApprovalChecker:
+def build_approval_checker(
+    servers: ServerManager, approve: Approver | None, approval: ApprovalPolicy
+) -> ApprovalChecker:
     """Return the checker that decides for each tool call whether it may run.
 
     Raises:
@@ -164,7 +166,7 @@ def approval_checker(servers: ServerManager, approve: Approver | None, approval:
         TypeError: `approve` is a class, or cannot be called.
     """
     check_functions(approve=approve)
-    rules = PolicyRules(tuple(approval.allow), tuple(approval.deny), AutoApproved(servers), policy_from(approval.rules))
+    rules = PolicyRules(tuple(approval.allow), tuple(approval.deny), AutoApproved(servers), load_policy(approval.rules))
     pins = open_cache(approval.tool_pins, STATE)
     return ApprovalChecker(
         rules,
@@ -191,7 +193,7 @@ class SamplingModel(Protocol):
         ...
 
 
-def client_features(
+def build_client_features(
     callbacks: Callbacks | None,
     model: SamplingModel,
     approve: Approver | None,
@@ -221,7 +223,7 @@ def client_features(
             raise ConfigError('sample="model" needs a model', hint="give DialClient a model") from None
         sampler = ModelSampler(model.get_unrecorded, approve, tuple(approval.allow), limits, audit, model.middleware)
     elif callbacks.sample is not None and not isinstance(callbacks.sample, str):
-        sampler = by_callback(callbacks.sample, audit)
+        sampler = build_callback_sampler(callbacks.sample, audit)
     return ClientFeatures(
         callbacks.elicit,
         sampler,

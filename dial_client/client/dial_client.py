@@ -38,7 +38,7 @@ from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ModelSettings
-from dial_client.settings.policy_config import policy_from
+from dial_client.settings.policy_config import load_policy
 from dial_client.telemetry.instrument_lookup import find_instruments
 from dial_client.tools.approval import Approver
 from dial_client.tools.executor import CallScope, ToolExecutor
@@ -155,19 +155,19 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         self.system = system
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
         self.model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
-        features = client_setup.client_features(callbacks, self.model, approve, approval, self.limits, audit)
-        setup = client_setup.recording_setup(self.model.provider, servers, approve, record, self.model.format_name)
+        features = client_setup.build_client_features(callbacks, self.model, approve, approval, self.limits, audit)
+        setup = client_setup.set_up_recording(self.model.provider, servers, approve, record, self.model.format_name)
         self._recording = setup.recording
         self.model.record_with(setup.provider)
         self._turns, self._results = TurnTasks(), ResultStore()
         cache = client_setup.open_tool_cache(cache_dir, is_recorded=record is not None)
         capabilities = ClientCapabilities(self._turns.announce, cache, features)
         self._servers = ServerManager(setup.targets, capabilities, setup.connect, startup_patience)
-        self.approvals = client_setup.approval_checker(self._servers, setup.approve, approval)
+        self.approvals = client_setup.build_approval_checker(self._servers, setup.approve, approval)
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
         self._tools = open_tools(self._servers, self.resources, tools, features, resource_tools=resource_tools)
         self._executor = ToolExecutor(
-            self._tools.catalog, self.approvals, self.limits, None, features.audit, self.model.middleware
+            self._tools.get_catalog, self.approvals, self.limits, None, features.audit, self.model.middleware
         )
 
     @classmethod
@@ -198,7 +198,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         if model is None:
             raise ConfigError("no model is named", hint='give model=…, or "defaultModel" in the file', path=str(path))
         approval = options.get("approval") or ApprovalPolicy()
-        options["approval"] = replace(approval, rules=(*policy_from(approval.rules), *settings.policy))
+        options["approval"] = replace(approval, rules=(*load_policy(approval.rules), *settings.policy))
         options.setdefault("models", settings.models)
         if settings.startup_patience is not None:
             options.setdefault("startup_patience", settings.startup_patience)
@@ -312,7 +312,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         self._require_open()
         check_types(limits=(limits, Limits), system=(system, str), settings=(settings, TurnSettings))
         check_items(observers=(observers, TurnObserver), client_tools=(client_tools, ToolSpec))
-        self.model.select(settings).required()
+        self.model.select(settings).require()
         conversation = to_messages(messages)
         output = None if output_type is None else build_output_type(output_type)
         options = turn_runner.TurnOptions(stream, tuple(client_tools), max_tokens, depth, output)
@@ -353,12 +353,12 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             pass
 
         request = ToolCallRequest("call_1", name, arguments)
-        executor = self._executor.derive(self._tools.catalog, CallScope(), origin) if origin else self._executor
+        executor = self._executor.derive(self._tools.get_catalog, CallScope(), origin) if origin else self._executor
         return await executor.execute(request, discard, Deadline(self.limits.timeout))
 
     def find_taint(self, messages: Sequence[Message]) -> tuple[str, ...]:
         """Return the sources of untrusted content in a conversation; empty for none."""
-        return find_taint(messages, self._tools.catalog(), self._servers.values()).sources
+        return find_taint(messages, self._tools.get_catalog(), self._servers.values()).sources
 
     async def attach(self, content: Content) -> Attached:
         """Return a user's message with the contents of the resources that it mentions (``@server:uri``)."""
@@ -374,13 +374,13 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
     ) -> StopReason:
         # Start-up has its own limits: the download of a model must not use up the time limit of the first turn.
         await self._servers.patience.wait()
-        await self.model.ready()
+        await self.model.wait_prepared()
         model = self.model.select(settings)
         turn.recorder.note(*self.notes)
         restarts = self._servers.restarts
         services = turn_runner.TurnServices(
-            model=ChatModel(model.required(), model.format, model.window),
-            tool_snapshot=select_tools(self._tools.current, settings),
+            model=ChatModel(model.require(), model.format, model.window),
+            tool_snapshot=select_tools(self._tools.take_snapshot, settings),
             result_store=self._results,
             approvals=self.approvals,
             limits=settings.limits or self.limits,
@@ -396,5 +396,5 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             middleware=self.model.middleware,
         )
         reason = await turn_runner.run_turn(services, messages, turn, options)
-        turn.recorder.note(*self.notes, *self._servers.notes_since(restarts))
+        turn.recorder.note(*self.notes, *self._servers.describe_restarts(restarts))
         return reason

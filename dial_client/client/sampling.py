@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from dial_client.audit.call_audit import new_id, record
-from dial_client.audit.entries import AuditEntry, AuditRecorder, common_origin
+from dial_client.audit.call_audit import create_id, record
+from dial_client.audit.entries import AuditEntry, AuditRecorder, find_common_origin
 from dial_client.callbacks import call_context
 from dial_client.callbacks.call_context import CallContext
 from dial_client.callbacks.server_callbacks import Sample, Sampler, SamplingReply, SamplingRequest
@@ -25,7 +25,7 @@ from dial_client.runtime.logs import get_logger
 from dial_client.settings.tool_patterns import matches
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
 from dial_client.turn_data.limits import Limits
-from dial_client.turns.prices import cost_usd
+from dial_client.turns.prices import compute_cost
 from dial_client.turns.text_generation import generate_text
 
 log = get_logger(__name__)
@@ -38,7 +38,7 @@ _IMAGE_TOKENS = 1_500
 _CHARS_PER_TOKEN = 3
 
 
-def by_callback(sample: Sample, audit: AuditRecorder | None = None) -> Sampler:
+def build_callback_sampler(sample: Sample, audit: AuditRecorder | None = None) -> Sampler:
     """Return a sampler that calls `sample`; tool call timeouts pause meanwhile, because `sample` may ask the user."""
 
     async def answer(request: SamplingRequest, contexts: tuple[CallContext, ...]) -> SamplingReply | None:
@@ -98,7 +98,7 @@ class ModelSampler:
         spendings = [
             self._spendings.setdefault(context.turn, defaultdict(_Spending))[request.server] for context in contexts
         ]
-        max_tokens = self._remaining_tokens(request, spendings)
+        max_tokens = self._compute_max_tokens(request, spendings)
         if max_tokens <= 0:
             why = "no budget" if spendings else "no call under way"
             log.warning("sampling_refused", server=request.server, why=why)
@@ -109,7 +109,7 @@ class ModelSampler:
             spending.tokens += max_tokens  # reserve the maximum: requests may run concurrently
         used = Usage()
         try:
-            is_allowed, decided_by = await self._decision(request, contexts)
+            is_allowed, decided_by = await self._decide(request, contexts)
             _record(self._audit, request, contexts, is_allowed=is_allowed, decided_by=decided_by)
             if not is_allowed:
                 return None
@@ -118,17 +118,17 @@ class ModelSampler:
             for spending in spendings:
                 spending.tokens += used.input_tokens + used.output_tokens - max_tokens
         if contexts and (spend := contexts[0].spend):
-            spend(used, cost_usd(used, info))
+            spend(used, compute_cost(used, info))
         return reply
 
-    def _remaining_tokens(self, request: SamplingRequest, spendings: list[_Spending]) -> int:
+    def _compute_max_tokens(self, request: SamplingRequest, spendings: list[_Spending]) -> int:
         """Return the maximum tokens of the reply; 0 or less if the budget is used up, or no turn is running."""
         if any(spending.requests >= self._limits.max_sampling_requests for spending in spendings):
             return 0
         budget = min((self._limits.max_sampling_tokens - spending.tokens for spending in spendings), default=0)
         return min(budget - _estimate_tokens(request), request.max_tokens)
 
-    async def _decision(self, request: SamplingRequest, contexts: tuple[CallContext, ...]) -> tuple[bool, str]:
+    async def _decide(self, request: SamplingRequest, contexts: tuple[CallContext, ...]) -> tuple[bool, str]:
         """Return whether the model may be asked, and who decided it."""
         name = f"{request.server}/{SAMPLING}"
         if self._approve is None:
@@ -137,7 +137,7 @@ class ModelSampler:
             return True, f"--allow {pattern}"
         call = ToolCallRequest("sampling", name, _to_arguments(request))
         spec = ToolSpec(name, "Ask the model.", {"type": "object"}, request.server, SAMPLING)
-        origin = common_origin(context.origin for context in contexts)
+        origin = find_common_origin(context.origin for context in contexts)
         circumstances = ApprovalContext(request.server, turn_id=origin.turn, conversation_id=origin.conversation)
         with call_context.pause_deadlines(contexts):
             async with self._approval_lock:
@@ -180,8 +180,8 @@ def _record(
 ) -> None:
     entry = AuditEntry(
         event="sampling",
-        id=new_id(),
-        origin=common_origin(context.origin for context in contexts),
+        id=create_id(),
+        origin=find_common_origin(context.origin for context in contexts),
         server=request.server,
         tool=", ".join(request.tools),
         decision="allowed" if is_allowed else "denied",

@@ -32,17 +32,17 @@ class ServerMethods:
     @property
     def apps(self) -> Apps:
         """The MCP Apps of all servers, for a program that shows them (`Callbacks.apps`)."""
-        return Apps(self._servers, self._tools.catalog, self._executor, self.limits)
+        return Apps(self._servers, self._tools.get_catalog, self._executor, self.limits)
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools that are offered to the model, sorted by name."""
-        return self._tools.catalog().tools
+        return self._tools.get_catalog().tools
 
     @property
     def tool_name_client_map(self) -> Mapping[str, Connection]:
         """The connection to the server of each tool, by the tool's offered name; without functions."""
-        routes = self._tools.catalog().routes
+        routes = self._tools.get_catalog().routes
         servers = {name: self._servers.get(route.spec.server) for name, route in routes.items()}
         return MappingProxyType({name: server for name, server in servers.items() if server is not None})
 
@@ -56,8 +56,8 @@ class ServerMethods:
         """The problems with servers and tools, one line each, such as why a tool is missing."""
         return (
             *self._servers.notes,
-            *self._tools.catalog().notes,
-            *self.approvals.notes(self._servers, self._tools.functions),
+            *self._tools.get_catalog().notes,
+            *self.approvals.check_patterns(self._servers, self._tools.functions),
         )
 
     async def add_server(self, name: str, entry: Any) -> ServerStatus:
@@ -73,7 +73,7 @@ class ServerMethods:
             ConfigError: The entry is wrong, or another server has this name.
             TypeError: An object of this type cannot be a server.
         """
-        target = client_setup.server_target(name, entry)
+        target = client_setup.read_server_target(name, entry)
         if self._tools.functions.tools:
             check_name(self._tools.functions.name, (name,))
         return await self._servers.add(name, target)

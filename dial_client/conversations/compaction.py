@@ -23,8 +23,8 @@ from dial_client.messages.message import Message, Role
 from dial_client.messages.token_usage import Usage
 from dial_client.model import Instruction, InstructionSource, ModelInfo, ModelRequest
 from dial_client.stores.conversation_store import Conversation
-from dial_client.text.safe_text import safe
-from dial_client.turns.prices import cost_usd
+from dial_client.text.safe_text import sanitize
+from dial_client.turns.prices import compute_cost
 from dial_client.turns.text_generation import generate_text
 
 KEPT_EXCHANGES = 2
@@ -123,10 +123,10 @@ async def summarize(model: ClientModel, messages: Sequence[Message]) -> Compacti
     """
     summary, usage, cost = "", Usage(), 0.0
     is_priced = True
-    for transcript in _split(messages, _max_chars(model)):
+    for transcript in _split(messages, _compute_max_chars(model)):
         text = f"{_FURTHER.format(summary=summary)}{transcript}" if summary else transcript
         summary, used, info = await _ask(model, text)
-        price = cost_usd(used, info)
+        price = compute_cost(used, info)
         usage, cost, is_priced = usage + used, cost + (price or 0.0), is_priced and price is not None
     return Compaction(summary, len(messages), usage, cost if is_priced else None)
 
@@ -139,39 +139,43 @@ _FURTHER = (
 async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage, ModelInfo]:
     """Return the summary of one transcript, its usage, and the model that wrote it."""
     request = ModelRequest(
-        (Message.user(f"<transcript>\n{_enclosed(transcript)}\n</transcript>\n\nSummarize the transcript."),),
+        (
+            Message.user(
+                f"<transcript>\n{_escape_closing_tags(transcript)}\n</transcript>\n\nSummarize the transcript."
+            ),
+        ),
         instructions=(Instruction(InstructionSource.HOST, PROMPT),),
         stream=False,
-        max_tokens=_max_tokens(model),
+        max_tokens=_compute_max_tokens(model),
     )
     with anyio.move_on_after(TIMEOUT) as scope:
-        reply = await generate_text(model.required(), request, model.middleware)
+        reply = await generate_text(model.require(), request, model.middleware)
     if scope.cancelled_caught:
         raise ProviderError(f"the summary was not ready after {TIMEOUT:.0f} seconds", code="timeout")
     reader = model.format.handler.reader(())
-    summary = safe(reader.feed(reply.message.text) + reader.finish()[0]).strip()
+    summary = sanitize(reader.feed(reply.message.text) + reader.finish()[0]).strip()
     if not summary:
         raise ProviderError("the model wrote no summary")
-    return summary, reply.usage, reply.info or model.required().info
+    return summary, reply.usage, reply.info or model.require().info
 
 
-def _enclosed(transcript: str) -> str:
+def _escape_closing_tags(transcript: str) -> str:
     """Return the transcript with closing tags escaped, so that no text in it can end it, such as a tool's result."""
     return transcript.replace("</transcript", "<\\/transcript")
 
 
-def _max_chars(model: ClientModel) -> int:
+def _compute_max_chars(model: ClientModel) -> int:
     """Return the most characters of a transcript, so that instructions, the last summary and the new one fit too."""
     tokens = model.window_tokens or _WINDOW
-    room = min(tokens * 5 // 8, tokens * 7 // 8 - 2 * _max_tokens(model))
+    room = min(tokens * 5 // 8, tokens * 7 // 8 - 2 * _compute_max_tokens(model))
     return max(room * _CHARS_PER_TOKEN - len(PROMPT), _LEAST_CHARS)
 
 
-def _max_tokens(model: ClientModel) -> int:
+def _compute_max_tokens(model: ClientModel) -> int:
     return min(MAX_TOKENS, (model.window_tokens or _WINDOW) // 4)
 
 
-def max_kept_chars(model: ClientModel) -> int:
+def compute_max_kept_chars(model: ClientModel) -> int:
     """Return the most characters of the exchanges that are not summarized: a quarter of the window."""
     return (model.window_tokens or _WINDOW) * _CHARS_PER_TOKEN // 4
 

@@ -10,8 +10,8 @@ from dial_client.conversations.compaction import (
     KEPT_EXCHANGES,
     Compaction,
     OlderPart,
+    compute_max_kept_chars,
     find_older_part,
-    max_kept_chars,
     summarize,
 )
 from dial_client.conversations.history import repair_conversation
@@ -51,12 +51,12 @@ class Compactor:
 
     async def compact(self, conversation_id: str, keep: int, at: float) -> Compaction | None:
         """See `ConversationManager.compact`."""
-        self._dial.model.required()
+        self._dial.model.require()
         stored = await self._store.get(conversation_id)
         model = self._select_model(stored)
         if stored.running:
             raise ConversationBusy(conversation_id, "a turn of this conversation is under way: wait for its end")
-        part = find_older_part(stored, keep, max_kept_chars(model))
+        part = find_older_part(stored, keep, compute_max_kept_chars(model))
         if part is None or (at and self.measure(stored) < at):
             return None
         messages = part.messages

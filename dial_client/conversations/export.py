@@ -17,7 +17,7 @@ from dial_client.errors import ConfigError
 from dial_client.messages.citations import format_sources, insert_markers
 from dial_client.messages.message import Content, Message, Role, TextPart, describe
 from dial_client.stores.conversation_store import Conversation
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 _FORMAT = "dial-conversation"
 _VERSION = 1
@@ -45,21 +45,20 @@ def to_json(conversation: Conversation) -> str:
 
 def to_markdown(conversation: Conversation) -> str:
     """Return the export in Markdown: a heading for each message, calls and results in code blocks."""
-    parts = [f"# {one_line(conversation.title, 200) or 'Conversation'}"]
+    parts = [f"# {to_one_line(conversation.title, 200) or 'Conversation'}"]
     for message in conversation.messages:
         content = message.content
-        text = _text(insert_markers(content, message.citations) if isinstance(content, str) else content)
+        text = _format_text(insert_markers(content, message.citations) if isinstance(content, str) else content)
         if message.role is Role.TOOL:
-            parts.append(
-                f"**{_code(message.name or 'tool')}{' failed' if message.is_error else ''}:**\n\n{_block(text)}"
-            )
+            outcome = " failed" if message.is_error else ""
+            parts.append(f"**{_format_code(message.name or 'tool')}{outcome}:**\n\n{_format_block(text)}")
             continue
         parts.append(f"## {_HEADINGS[message.role]}")
         if text.strip():
             parts.append("\n".join([text.strip(), *_list_sources(message)]))
         for call in message.tool_calls:
             arguments = json.dumps(dict(call.arguments), indent=2, ensure_ascii=False)
-            parts.append(f"**Calls {_code(call.name)}:**\n\n{_block(arguments, 'json')}")
+            parts.append(f"**Calls {_format_code(call.name)}:**\n\n{_format_block(arguments, 'json')}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -92,12 +91,12 @@ def from_json(text: str) -> tuple[str, tuple[Message, ...]]:
             "this conversation has another format", hint=f"expected {_FORMAT} of version {_VERSION}, or a list"
         )
     title = data.get("title", "")
-    messages = (_message(at, item) for at, item in enumerate(data["messages"]))
+    messages = (_read_message(at, item) for at, item in enumerate(data["messages"]))
     # Entries such as settings are not imported: the importing user did not choose them.
     return title if isinstance(title, str) else "", tuple(message for message in messages if message.entry is None)
 
 
-def _message(at: int, data: Any) -> Message:
+def _read_message(at: int, data: Any) -> Message:
     try:
         # Apps are not imported: the file's author may have put any data into an app's result.
         return detach(replace(Message.from_dict(data), app=None))
@@ -105,17 +104,17 @@ def _message(at: int, data: Any) -> Message:
         raise ConfigError(f"messages[{at}]: {error}") from None
 
 
-def _text(content: Content) -> str:
+def _format_text(content: Content) -> str:
     if isinstance(content, str):
-        return safe(content)
-    return safe("\n\n".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in content))
+        return sanitize(content)
+    return sanitize("\n\n".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in content))
 
 
-def _code(name: str) -> str:
-    return f"`{one_line(name, 100).replace('`', '')}`"
+def _format_code(name: str) -> str:
+    return f"`{to_one_line(name, 100).replace('`', '')}`"
 
 
-def _block(text: str, language: str = "") -> str:
+def _format_block(text: str, language: str = "") -> str:
     """Return a code block whose fence is longer than any run of backticks in the text."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{fence}{language}\n{safe(text)}\n{fence}"
+    return f"{fence}{language}\n{sanitize(text)}\n{fence}"

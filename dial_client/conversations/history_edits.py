@@ -52,7 +52,7 @@ def find_edit(conversation: Conversation, *, is_summary: bool) -> StoredMessage 
         (
             stored
             for stored in reversed(find_effective(conversation))
-            if _length(stored)
+            if _count_replaced(stored)
             and bool(stored.message.text) == is_summary
             and (is_summary or (stored.message.replaces or (0, 0))[0] not in edits)
         ),
@@ -94,6 +94,6 @@ def find_effective(conversation: Conversation) -> list[StoredMessage]:
     return effective[::-1]
 
 
-def _length(stored: StoredMessage) -> int:
+def _count_replaced(stored: StoredMessage) -> int:
     start, stop = stored.message.replaces or (0, 0)
     return stop - start

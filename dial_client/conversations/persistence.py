@@ -101,7 +101,7 @@ class LeaseHeartbeat(TurnObserver):
         while not self._stopped.is_set():
             with anyio.move_on_after(min(HEARTBEAT_INTERVAL, self._lease / 3)):
                 await self._stopped.wait()
-            unfinished = _unfinished(turn.recorder)
+            unfinished = _collect_unfinished(turn.recorder)
             is_due = anyio.current_time() - renewed >= self._lease / 3
             if self._stopped.is_set() or (unfinished == stored and not is_due):
                 continue
@@ -128,7 +128,7 @@ class LeaseHeartbeat(TurnObserver):
             turn.cancel()
 
 
-def _unfinished(recorder: TurnRecorder) -> tuple[Message, ...]:
+def _collect_unfinished(recorder: TurnRecorder) -> tuple[Message, ...]:
     text = recorder.unfinished_text
     cut = (Message.assistant(f"{text}\n\n{CUT_OFF}"),) if text.strip() else ()
     return (*recorder.results_so_far, *cut)

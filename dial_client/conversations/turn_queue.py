@@ -127,7 +127,7 @@ class TurnQueue:
         """Wait for the slot of this process and the lease in the store; return the turn's history and settings."""
         while True:
             if not await slot.acquire(deadline):
-                raise _busy(origin.conversation)
+                raise _build_busy_error(origin.conversation)
             try:
                 beginning = await self._begin(origin, turn_input, deadline)
             except BaseException:
@@ -151,7 +151,7 @@ class TurnQueue:
             must_resume = turn_input is not None and await self._has_to_be_resumed(stored)
             if stored.running or must_resume:
                 if anyio.current_time() >= deadline:
-                    raise _busy(origin.conversation)
+                    raise _build_busy_error(origin.conversation)
                 if must_resume:
                     return None
                 await anyio.sleep(POLL_INTERVAL)
@@ -233,5 +233,5 @@ class _Slot(TurnObserver):
         self.release()
 
 
-def _busy(conversation_id: str) -> ConversationBusy:
+def _build_busy_error(conversation_id: str) -> ConversationBusy:
     return ConversationBusy(conversation_id, f"another turn of the conversation {conversation_id!r} is under way")

@@ -18,7 +18,7 @@ from dial_client.doctor import (
 from dial_client.doctor.findings import Finding, Group
 from dial_client.doctor.subject import Subject
 from dial_client.runtime.logs import get_logger
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 log = get_logger(__name__)
 
@@ -92,13 +92,13 @@ async def inspect(
 async def _run_bounded(check: Check, subject: Subject) -> list[Finding]:
     findings: list[Finding] = []
     if check.needs_servers:
-        await subject.run.outcome()  # `ServerRun` limits the time
+        await subject.run.wait_for_outcome()  # `ServerRun` limits the time
     try:
         with anyio.move_on_after(CHECK_SECONDS) as scope:
             findings.extend([finding async for finding in check.run(subject)])
     except Exception as error:  # noqa: BLE001 - a failed check must not stop the other checks
         log.debug("check_failed", check=check.name, error=type(error).__name__)
-        text = f"the check of {check.name} failed: {type(error).__name__}: {one_line(str(error), 200)}"
+        text = f"the check of {check.name} failed: {type(error).__name__}: {to_one_line(str(error), 200)}"
         return [Finding("DC901", text, "`dial-chat bug-report` collects the details for a bug report")]
     if scope.cancelled_caught:
         text = f"the check of {check.name} had no result after {CHECK_SECONDS:g} seconds"

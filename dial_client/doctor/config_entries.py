@@ -24,10 +24,10 @@ from dial_client.settings.entry_warnings import (
 from dial_client.settings.jsonc import Node
 from dial_client.settings.jsonc_editor import remove_value, set_value
 from dial_client.settings.model_config import read_model
-from dial_client.settings.policy_config import policy
+from dial_client.settings.policy_config import read_policy
 from dial_client.settings.profile_config import read_profile
 from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS, read_server
-from dial_client.settings.variables import Variables, variables
+from dial_client.settings.variables import Variables, build_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class EntryReading:
     settings: ServerSettings | None
     """The settings; None if the entry is invalid."""
 
-    def place(self, *keys: str | int) -> tuple[str, int, int]:
+    def find_place(self, *keys: str | int) -> tuple[str, int, int]:
         """Return file, line and column of the entry, or of a value in it."""
-        line, column = self.node.source.place((*self.node.keys, *keys), at_name=not keys)
+        line, column = self.node.source.find_place((*self.node.keys, *keys), at_name=not keys)
         return self.node.source.path, line, column
 
 
@@ -64,13 +64,13 @@ def read_file_leniently(file: ConfigFile, environ: Mapping[str, str], *, is_trus
     """
     reading = FileReading(file.path, is_trusted)
     try:
-        top, unknown = jsonc.read(file.text, file.path).known(TOP_KEYS, {})
+        top, unknown = jsonc.read(file.text, file.path).split_members(TOP_KEYS, {})
     except ConfigError as error:
         reading.findings.append(to_finding(error, "DC101"))
         return reading
     folder = Path(file.path).parent if file.folder is None else file.folder
-    names = variables(environ if file.environ is None else file.environ, folder, file.read)
-    for name, node in _server_nodes(top, unknown, reading).items():
+    names = build_variables(environ if file.environ is None else file.environ, folder, file.read)
+    for name, node in _read_server_nodes(top, unknown, reading).items():
         _read_entry(name, node, names, reading)
     if is_trusted:
         _read_top_level(top, names, reading)
@@ -99,15 +99,15 @@ _CODES_OF_WARNINGS = {
 }
 
 
-def _server_nodes(top: Mapping[str, Node], unknown: Mapping[str, Node], reading: FileReading) -> dict[str, Node]:
+def _read_server_nodes(top: Mapping[str, Node], unknown: Mapping[str, Node], reading: FileReading) -> dict[str, Node]:
     keys = [key for key in ("mcpServers", "servers") if key in top]
     if len(keys) == 2:
-        error = top["servers"].error("must not be combined with mcpServers", "keep one of the two", at_name=True)
+        error = top["servers"].build_error("must not be combined with mcpServers", "keep one of the two", at_name=True)
         reading.findings.append(to_finding(error))
     try:
         if keys:
             _add_warnings(reading, find_unknown_keys(unknown, TOP_KEYS))
-            return top[keys[0]].children()
+            return top[keys[0]].read_members()
     except ConfigError as error:
         reading.findings.append(to_finding(error))
         return {}
@@ -117,7 +117,7 @@ def _server_nodes(top: Mapping[str, Node], unknown: Mapping[str, Node], reading:
 def _read_entry(name: str, node: Node, names: Variables, reading: FileReading) -> None:
     settings = None
     try:
-        found, unknown = node.known(SERVER_KEYS, SERVER_ALIASES)
+        found, unknown = node.split_members(SERVER_KEYS, SERVER_ALIASES)
         _add_warnings(reading, find_unknown_keys(unknown, (*SERVER_KEYS, *SERVER_ALIASES), OTHER_HOSTS_KEYS))
         _add_warnings(reading, find_odd_values(found))
         settings = read_server(name, node, names, is_selected=reading.is_trusted)
@@ -146,26 +146,26 @@ def _fix(warning: EntryWarning) -> Fix:
 
 def _read_top_level(top: Mapping[str, Node], names: Variables, reading: FileReading) -> None:
     """Read the top-level keys other than the servers."""
-    for name, node in _members(top, "models", reading).items():
+    for name, node in _read_members(top, "models", reading).items():
         model = _attempt(reading, partial(read_model, name, node, names))
         if model is not None:
             reading.models[name] = model
-    for name, node in _members(top, "profiles", reading).items():
+    for name, node in _read_members(top, "profiles", reading).items():
         profile = _attempt(reading, partial(read_profile, name, node, names))
         if profile is not None:
             reading.profiles[name] = profile
     if "policy" in top:
-        _attempt(reading, lambda: policy(top["policy"], names))
+        _attempt(reading, lambda: read_policy(top["policy"], names))
     if "startupPatience" in top:
-        _attempt(reading, top["startupPatience"].positive)
+        _attempt(reading, top["startupPatience"].read_positive)
     if "fallbackModels" in top:
-        _attempt(reading, lambda: names.expanded(top["fallbackModels"]).strings())
+        _attempt(reading, lambda: names.expand(top["fallbackModels"]).read_strings())
     if "defaultModel" in top:
-        reading.default_model = _attempt(reading, lambda: names.text(top["defaultModel"]))
+        reading.default_model = _attempt(reading, lambda: names.expand_text(top["defaultModel"]))
 
 
-def _members(top: Mapping[str, Node], key: str, reading: FileReading) -> dict[str, Node]:
-    return (_attempt(reading, top[key].children) or {}) if key in top else {}
+def _read_members(top: Mapping[str, Node], key: str, reading: FileReading) -> dict[str, Node]:
+    return (_attempt(reading, top[key].read_members) or {}) if key in top else {}
 
 
 def _attempt(reading: FileReading, read: Callable[[], Any]) -> Any:

@@ -41,9 +41,9 @@ async def fetch_models(endpoint: Endpoint) -> ModelListing:
         ProviderError: The endpoint cannot be reached, or a proxy cannot be used.
     """
     query = dict(endpoint.query) | ({"limit": "1000"} if _is_anthropic(endpoint) else {})  # the default is a page of 20
-    response = await _fetch(replace(endpoint, query=query), "GET", models_path(endpoint))
-    date = _date(response.headers.get("date", ""))
-    return ModelListing(response.status, tuple(_ids(response.body)), _is_page(response), date)
+    response = await _fetch(replace(endpoint, query=query), "GET", find_models_path(endpoint))
+    date = _parse_date(response.headers.get("date", ""))
+    return ModelListing(response.status, tuple(_parse_ids(response.body)), _is_page(response), date)
 
 
 async def find_wires(endpoint: Endpoint) -> Mapping[Wire, str]:
@@ -54,8 +54,8 @@ async def find_wires(endpoint: Endpoint) -> Mapping[Wire, str]:
     found: dict[Wire, str] = {}
 
     async def probe(wire: Wire) -> None:
-        for base in _bases(endpoint.base_url, wire):
-            if await _has_api(replace(endpoint, base_url=base), _path(base, wire)):
+        for base in _list_bases(endpoint.base_url, wire):
+            if await _has_api(replace(endpoint, base_url=base), _find_path(base, wire)):
                 found[wire] = base
                 return
 
@@ -65,17 +65,17 @@ async def find_wires(endpoint: Endpoint) -> Mapping[Wire, str]:
     return {wire: found[wire] for wire in Wire if wire in found}
 
 
-def models_path(endpoint: Endpoint) -> str:
+def find_models_path(endpoint: Endpoint) -> str:
     """Return the path of the list of models, relative to the endpoint's base URL."""
     return "/v1/models" if _is_anthropic(endpoint) and not endpoint.base_url.endswith("/v1") else "/models"
 
 
-def _bases(base_url: str, wire: Wire) -> tuple[str, ...]:
+def _list_bases(base_url: str, wire: Wire) -> tuple[str, ...]:
     """Return the base URLs to try: the configured URL and, if the API's path has no ``/v1``, the URL with ``/v1``."""
     return (base_url,) if wire is Wire.MESSAGES or base_url.endswith("/v1") else (base_url, f"{base_url}/v1")
 
 
-def _path(base_url: str, wire: Wire) -> str:
+def _find_path(base_url: str, wire: Wire) -> str:
     if wire is Wire.MESSAGES:
         return "/messages" if base_url.endswith("/v1") else "/v1/messages"
     return "/responses" if wire is Wire.RESPONSES else "/chat/completions"
@@ -110,7 +110,7 @@ def _is_anthropic(endpoint: Endpoint) -> bool:
     return "anthropic-version" in endpoint.headers
 
 
-def _ids(body: bytes) -> Iterator[str]:
+def _parse_ids(body: bytes) -> Iterator[str]:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -120,7 +120,7 @@ def _ids(body: bytes) -> Iterator[str]:
             yield model["id"]
 
 
-def _date(text: str) -> datetime | None:
+def _parse_date(text: str) -> datetime | None:
     try:
         date = parsedate_to_datetime(text)
     except ValueError:

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 
-from dial_client.doctor.endpoint_probe import ModelListing, fetch_models, find_wires, models_path
+from dial_client.doctor.endpoint_probe import ModelListing, fetch_models, find_models_path, find_wires
 from dial_client.doctor.findings import Finding
 from dial_client.doctor.subject import Subject
 from dial_client.errors import ConfigError, ProviderError
@@ -30,7 +30,7 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
             return
         name = "local"  # the default model
     if name.partition(":")[0] == "local" and name not in subject.models:
-        for finding in _local(name):
+        for finding in _check_local_model(name):
             yield finding
         return
     try:
@@ -48,15 +48,15 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
         await provider.aclose()
 
 
-def _local(name: str) -> Iterator[Finding]:
-    from dial_client.local.inventory import local_models, memory_bytes
-    from dial_client.local.weights import cache_folder
+def _check_local_model(name: str) -> Iterator[Finding]:
+    from dial_client.local.inventory import list_local_models, measure_memory
+    from dial_client.local.weights import find_cache_folder
 
     if any(importlib.util.find_spec(part) is None for part in ("xllamacpp", "huggingface_hub")):
         yield Finding("DC510", "the embedded model is not installed", "pip install 'dial-client[local]'")
         return
-    model = next((model for model in local_models(cache_folder()) if model.name == name), None)
-    memory = memory_bytes()
+    model = next((model for model in list_local_models(find_cache_folder()) if model.name == name), None)
+    memory = measure_memory()
     if model is not None and not model.installed:
         yield Finding("DC511", f"{name}: the first question downloads {model.size / 1e9:.1f} GB")
     if model is not None and memory is not None and not model.fits(memory):
@@ -69,14 +69,14 @@ async def _ask(provider: HttpProvider) -> list[Finding]:
     try:
         listing = await fetch_models(endpoint)
     except ProviderError as error:
-        code = _connection_code(str(error).lower())
-        return [Finding(code, str(error), _connection_hint(code, endpoint))]
-    findings = list(_clock(listing, endpoint))
+        code = _find_connection_code(str(error).lower())
+        return [Finding(code, str(error), _find_connection_hint(code, endpoint))]
+    findings = list(_check_clock(listing, endpoint))
     if listing.status in (401, 403):
         findings.append(Finding("DC503", f"{endpoint.host} refuses the key (HTTP {listing.status})", endpoint.hint))
         return findings
     if listing.ids and model not in listing.ids and not _is_alias(model, listing.ids):
-        nearest = _nearest(model, listing.ids)
+        nearest = _find_nearest(model, listing.ids)
         text = f"{endpoint.host} has no model {model!r}"
         findings.append(
             Finding("DC504", text, f"did you mean {nearest!r}?" if nearest else f"it has {', '.join(listing.ids[:5])}")
@@ -100,9 +100,9 @@ async def _check_wire(endpoint: Endpoint, wire: Wire, listing: ModelListing) -> 
         hint = f'write "wire": "{found.value}" in the profile, or {prefixes}'
         return [Finding("DC514", text, hint)]
     if listing.status == 404 or listing.is_page:
-        text = f"{endpoint.host} has no {models_path(endpoint)} below the configured address (HTTP 404)"
+        text = f"{endpoint.host} has no {find_models_path(endpoint)} below the configured address (HTTP 404)"
         if listing.is_page:
-            text = f"{endpoint.host} answers {models_path(endpoint)} with a web page"
+            text = f"{endpoint.host} answers {find_models_path(endpoint)} with a web page"
         hint = 'write the address without /chat/completions, usually up to /v1; "wire" names the API'
         return [Finding("DC506", text, hint)]
     return []
@@ -112,11 +112,11 @@ API_NAMES = {Wire.CHAT: "chat completions", Wire.RESPONSES: "the Responses API",
 _PREFIXES = {Wire.CHAT: "chat", Wire.RESPONSES: "openai", Wire.MESSAGES: "anthropic"}
 
 
-def _connection_code(problem: str) -> str:
+def _find_connection_code(problem: str) -> str:
     return "DC509" if "proxy" in problem else "DC508" if "certificate" in problem else "DC505"
 
 
-def _connection_hint(code: str, endpoint: Endpoint) -> str:
+def _find_connection_hint(code: str, endpoint: Endpoint) -> str:
     if code == "DC508":
         return "set SSL_CERT_FILE to a file with the certificate authorities of your organisation"
     if code == "DC509":
@@ -130,7 +130,7 @@ def _connection_hint(code: str, endpoint: Endpoint) -> str:
     )
 
 
-def _clock(listing: ModelListing, endpoint: Endpoint) -> Iterator[Finding]:
+def _check_clock(listing: ModelListing, endpoint: Endpoint) -> Iterator[Finding]:
     if listing.date is not None:
         seconds = (datetime.now(UTC) - listing.date).total_seconds()
         if abs(seconds) > MAX_CLOCK_SECONDS:
@@ -144,7 +144,7 @@ def _is_alias(model: str, ids: tuple[str, ...]) -> bool:
     return any(name.startswith((f"{model}-", f"{model}:", f"{model}@")) for name in ids)
 
 
-def _nearest(model: str, ids: tuple[str, ...]) -> str:
+def _find_nearest(model: str, ids: tuple[str, ...]) -> str:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(model, ids, 1, 0.5)), "")

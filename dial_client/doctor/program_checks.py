@@ -14,7 +14,7 @@ import anyio
 from dial_client.doctor.findings import Finding, Fix
 from dial_client.doctor.subject import Subject
 from dial_client.errors import ServerStartError
-from dial_client.servers.package_downloads import program_name
+from dial_client.servers.package_downloads import find_program_name
 from dial_client.servers.transports.environment import find_program
 from dial_client.settings.config_types import ServerSettings
 
@@ -42,60 +42,60 @@ async def check_programs(subject: Subject) -> AsyncIterator[Finding]:
     """Yield the programs that cannot be run."""
     for name, settings in subject.servers.items():
         if settings.command is not None:
-            for finding in (*_missing_program(subject, name, settings), *_missing_script(subject, name, settings)):
+            for finding in (*_check_program(subject, name, settings), *_check_script(subject, name, settings)):
                 yield finding
 
 
-def _missing_program(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
+def _check_program(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
     command = settings.command or ""
     try:
         find_program(name, command, settings.env.get("PATH", subject.environ.get("PATH")), settings.cwd)
     except ServerStartError as error:
         words = command.split()
-        place = subject.place_of(name, "command")
+        place = subject.find_place(name, "command")
         if len(words) > 1 and not Path(command).exists():
-            edit = subject.edit_of(name, _split_command)
+            edit = subject.build_edit(name, _split_command)
             fix = Fix(f"write {words[0]!r} as command, and the rest as args", place[0], edit)
             text = f"server {name!r}: the command contains its arguments"
             yield Finding("DC202", text, f'"command": "{words[0]}", and the rest in "args"', *place, fix)
         else:
             yield Finding(
-                "DC201", f"server {name!r}: {error.problem}", INSTALLATION.get(program_name(settings), ""), *place
+                "DC201", f"server {name!r}: {error.problem}", INSTALLATION.get(find_program_name(settings), ""), *place
             )
 
 
-def _missing_script(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
-    if program_name(settings) not in _RUNNERS:
+def _check_script(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
+    if find_program_name(settings) not in _RUNNERS:
         return
     script = next((arg for arg in settings.args if not arg.startswith("-")), "")
     is_module = "-m" in settings.args[:2] or "-c" in settings.args[:2] or "-e" in settings.args[:2]
     if is_module or not _SCRIPT.fullmatch(script) or (Path(settings.cwd or ".") / script).exists():
         return
     index = settings.args.index(script)
-    place = subject.place_of(name, "args", index)
+    place = subject.find_place(name, "args", index)
     yield Finding("DC206", f"server {name!r}: there is no file {script!r}", "a relative path starts at cwd", *place)
 
 
 async def check_options(subject: Subject) -> AsyncIterator[Finding]:
     """Yield options of launchers that prevent a server from working, and rights that are too wide."""
     for name, settings in subject.servers.items():
-        for finding in (*_launcher_options(subject, name, settings), *_wide_rights(subject, name, settings)):
+        for finding in (*_check_launcher_options(subject, name, settings), *_check_rights(subject, name, settings)):
             yield finding
 
 
-def _launcher_options(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
-    program, args = program_name(settings), list(settings.args)
-    place = subject.place_of(name, "args")
+def _check_launcher_options(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
+    program, args = find_program_name(settings), list(settings.args)
+    place = subject.find_place(name, "args")
 
     def fix(description: str, change: Callable[[list[str]], list[str]]) -> Fix:
-        edit = subject.edit_of(name, lambda entry: {"args": change(list(entry.get("args", ())))})
+        edit = subject.build_edit(name, lambda entry: {"args": change(list(entry.get("args", ())))})
         return Fix(description, place[0], edit)
 
     if program == "npx" and not {"-y", "--yes", "--no"} & set(args):
         text = f"server {name!r}: npx asks before it installs a package, and nobody can answer"
         yield Finding("DC203", text, 'begin "args" with "-y"', *place, fix("add -y", lambda args: ["-y", *args]))
     if program in ("docker", "podman") and args[:1] == ["run"]:
-        options = args[1 : _image_index(args)]
+        options = args[1 : _find_image_index(args)]
         short = "".join(arg[1:] for arg in options if re.fullmatch(r"-[a-z]+", arg))
         if "i" not in short and "--interactive" not in options:
             text = f"server {name!r}: without -i, {program} does not pass on standard input"
@@ -116,7 +116,7 @@ def _without_terminal(args: list[str]) -> list[str]:
     return [arg for arg in changed if arg not in ("-", "--tty")]
 
 
-def _image_index(args: Sequence[str]) -> int:
+def _find_image_index(args: Sequence[str]) -> int:
     """Return the index of the image in the arguments of ``docker run``: roughly, the first that is not an option."""
     for index, arg in enumerate(args[1:], 1):
         is_value = args[index - 1].startswith("-") and "=" not in args[index - 1] and len(args[index - 1]) <= 2
@@ -125,8 +125,8 @@ def _image_index(args: Sequence[str]) -> int:
     return len(args)
 
 
-def _wide_rights(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
-    program, place = program_name(settings), subject.place_of(name, "args")
+def _check_rights(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
+    program, place = find_program_name(settings), subject.find_place(name, "args")
     home = subject.environ.get("HOME") or subject.environ.get("USERPROFILE") or "~"
     if program in ("docker", "podman"):
         if "--privileged" in settings.args:
@@ -149,22 +149,24 @@ def _wide_rights(subject: Subject, name: str, settings: ServerSettings) -> Itera
 async def check_node(subject: Subject) -> AsyncIterator[Finding]:
     """Yield the servers whose package needs a newer Node.js."""
     servers = [
-        (name, settings) for name, settings in subject.servers.items() if program_name(settings) in ("node", "npx")
+        (name, settings) for name, settings in subject.servers.items() if find_program_name(settings) in ("node", "npx")
     ]
     versions: dict[str, tuple[int, ...]] = {}
     for name, settings in servers:
         path = settings.env.get("PATH", subject.environ.get("PATH"))
-        program = settings.command if program_name(settings) == "node" and "/" in (settings.command or "") else "node"
+        program = (
+            settings.command if find_program_name(settings) == "node" and "/" in (settings.command or "") else "node"
+        )
         if f"{program}{path}" not in versions:
-            versions[f"{program}{path}"] = await _node_version(name, program or "node", path, settings.cwd)
-        version, needed = versions[f"{program}{path}"], _needed_node(settings)
+            versions[f"{program}{path}"] = await _read_node_version(name, program or "node", path, settings.cwd)
+        version, needed = versions[f"{program}{path}"], _find_needed_node(settings)
         if version and version < needed:
             shown = ".".join(map(str, version)), ".".join(map(str, needed))
             text = f"server {name!r} needs Node.js {shown[1]} or newer, and this is {shown[0]}"
-            yield Finding("DC207", text, INSTALLATION["node"], *subject.place_of(name, "command"))
+            yield Finding("DC207", text, INSTALLATION["node"], *subject.find_place(name, "command"))
 
 
-async def _node_version(name: str, program: str, path: str | None, cwd: str | None) -> tuple[int, ...]:
+async def _read_node_version(name: str, program: str, path: str | None, cwd: str | None) -> tuple[int, ...]:
     """Return the version of Node.js; empty if it cannot be run."""
     try:
         found = find_program(name, program, path, cwd)
@@ -175,7 +177,7 @@ async def _node_version(name: str, program: str, path: str | None, cwd: str | No
     return tuple(int(number) for number in numbers.groups()) if numbers else ()
 
 
-def _needed_node(settings: ServerSettings) -> tuple[int, ...]:
+def _find_needed_node(settings: ServerSettings) -> tuple[int, ...]:
     """Return the minimum version that ``engines`` of the script's package names; otherwise `OLDEST_NODE`."""
     script = next((arg for arg in settings.args if not arg.startswith("-")), "")
     start = Path(os.path.realpath(Path(settings.cwd or ".") / script))

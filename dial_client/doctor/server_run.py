@@ -52,7 +52,7 @@ class ServerRun:
             self._is_known.set()
             await dial.aclose()
 
-    async def outcome(self) -> ServerOutcome:
+    async def wait_for_outcome(self) -> ServerOutcome:
         """Wait for the outcome, which `run` determines."""
         await self._is_known.wait()
         return self._outcome

@@ -96,7 +96,7 @@ class Subject:
             if reading.is_trusted and name in reading.profiles
         )
 
-    def edit_of(self, server: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[str], str]:
+    def build_edit(self, server: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[str], str]:
         """Return an edit of a file's text. `change` gets a server's entry, and returns new values for its keys."""
         keys = next(
             reading.servers[server].node.keys
@@ -113,9 +113,9 @@ class Subject:
 
         return edit
 
-    def place_of(self, server: str, *keys: str | int) -> tuple[str, int, int]:
+    def find_place(self, server: str, *keys: str | int) -> tuple[str, int, int]:
         """Return file, line and column of a server's entry, or of a value in it."""
         for reading in reversed(self.readings):
             if reading.is_trusted and server in reading.servers:
-                return reading.servers[server].place(*keys)
+                return reading.servers[server].find_place(*keys)
         return "", 0, 0

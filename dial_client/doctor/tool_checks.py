@@ -8,11 +8,11 @@ from typing import Any
 
 from dial_client.doctor.findings import Finding
 from dial_client.doctor.subject import Subject
-from dial_client.doctor.tool_sizes import find_window, tokens_of_servers
+from dial_client.doctor.tool_sizes import estimate_server_tokens, find_window
 from dial_client.messages.message import ToolSpec
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.tool_pins import ToolPins
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 LARGE_SERVER_TOKENS = 10_000
 """Tokens of one server's definitions above which a finding reports them."""
@@ -41,19 +41,19 @@ _TAKES_SECRETS = re.compile(
 
 async def check_descriptions(subject: Subject) -> AsyncIterator[Finding]:
     """Yield the tools whose definitions instruct the model, mention other servers' tools, or have other problems."""
-    outcome = await subject.run.outcome()
+    outcome = await subject.run.wait_for_outcome()
     names = {tool.tool: tool.server for tool in outcome.tools}
     for tool in outcome.tools:
-        for finding in (*_poison(subject, tool, names), *_parameters(subject, tool)):
+        for finding in (*_poison(subject, tool, names), *_check_parameters(subject, tool)):
             yield finding
 
 
 def _poison(subject: Subject, tool: ToolSpec, servers: Mapping[str, str]) -> Iterator[Finding]:
-    place, name = subject.place_of(tool.server), _name(tool)
+    place, name = subject.find_place(tool.server), _describe_tool(tool)
     deny = f'"disabledTools": ["{tool.tool}"] disables the tool'
-    texts = (tool.title or "", tool.description, *_descriptions_in(tool.original_schema))
+    texts = (tool.title or "", tool.description, *_find_descriptions(tool.original_schema))
     if orders := next((found for text in texts if (found := _ORDERS.search(text))), None):
-        yield Finding("DC401", f"{name} has instructions for the model: {one_line(orders[0], 120)!r}", deny, *place)
+        yield Finding("DC401", f"{name} has instructions for the model: {to_one_line(orders[0], 120)!r}", deny, *place)
     if tool.removed_invisible:
         text = f"{name} has {tool.removed_invisible:,} invisible characters, which the model does not get"
         yield Finding("DC402", text, deny, *place)
@@ -74,7 +74,7 @@ def _has_word(text: str, word: str) -> bool:
     return bool(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text))
 
 
-def _descriptions_in(schema: Any, depth: int = 0) -> Iterator[str]:
+def _find_descriptions(schema: Any, depth: int = 0) -> Iterator[str]:
     """Yield the descriptions of all parameters."""
     if depth > 20:
         return
@@ -82,27 +82,29 @@ def _descriptions_in(schema: Any, depth: int = 0) -> Iterator[str]:
         if isinstance(schema.get("description"), str):
             yield schema["description"]
         for value in schema.values():
-            yield from _descriptions_in(value, depth + 1)
+            yield from _find_descriptions(value, depth + 1)
     elif isinstance(schema, list | tuple):
         for value in schema:
-            yield from _descriptions_in(value, depth + 1)
+            yield from _find_descriptions(value, depth + 1)
 
 
-def _parameters(subject: Subject, tool: ToolSpec) -> Iterator[Finding]:
+def _check_parameters(subject: Subject, tool: ToolSpec) -> Iterator[Finding]:
     properties = tool.original_schema.get("properties")
     for parameter in properties if isinstance(properties, Mapping) else ():
         if _TAKES_SECRETS.fullmatch(str(parameter)):
-            text = f"{_name(tool)} asks the model for {one_line(str(parameter), 60)!r}"
-            yield Finding("DC408", text, "a tool should ask only for the data it needs", *subject.place_of(tool.server))
+            text = f"{_describe_tool(tool)} asks the model for {to_one_line(str(parameter), 60)!r}"
+            yield Finding(
+                "DC408", text, "a tool should ask only for the data it needs", *subject.find_place(tool.server)
+            )
 
 
 async def check_schemas(subject: Subject) -> AsyncIterator[Finding]:
     """Yield invalid schemas of tools, and names that several servers use."""
-    outcome = await subject.run.outcome()
+    outcome = await subject.run.wait_for_outcome()
     for note in outcome.notes:
         server = note.partition(":")[0]
         if server in subject.servers and " tool " in note:
-            yield Finding("DC405", f"server {note}", "", *subject.place_of(server))
+            yield Finding("DC405", f"server {note}", "", *subject.find_place(server))
         elif "matches no" in note or "allows nothing" in note:
             yield Finding("DC116", note)
     names: dict[str, list[str]] = {}
@@ -111,16 +113,16 @@ async def check_schemas(subject: Subject) -> AsyncIterator[Finding]:
     for name, servers in names.items():
         if len(servers) > 1:
             text = f"{len(servers)} servers have a tool {name!r}: {', '.join(servers)}"
-            yield Finding("DC404", text, "the model sees them as SERVER__TOOL", *subject.place_of(servers[-1]))
+            yield Finding("DC404", text, "the model sees them as SERVER__TOOL", *subject.find_place(servers[-1]))
 
 
 async def check_sizes(subject: Subject) -> AsyncIterator[Finding]:
     """Yield the servers with large definitions, and a warning if all tools take much of the context window."""
-    tokens = tokens_of_servers(await subject.run.outcome())
+    tokens = estimate_server_tokens(await subject.run.wait_for_outcome())
     for server, count in tokens.items():
         if count > LARGE_SERVER_TOKENS:
             text = f"server {server!r}: the definitions of its tools take about {count:,} tokens of each request"
-            yield Finding("DC410", text, 'list only the tools you need in "enabledTools"', *subject.place_of(server))
+            yield Finding("DC410", text, 'list only the tools you need in "enabledTools"', *subject.find_place(server))
     window = await find_window(subject)
     total = sum(tokens.values())
     if window and total > window // WINDOW_SHARE:
@@ -133,13 +135,13 @@ async def check_pins(subject: Subject) -> AsyncIterator[Finding]:
     """Yield the tools that have changed since they were approved."""
     if subject.target.tool_pins is None:
         return
-    outcome = await subject.run.outcome()
+    outcome = await subject.run.wait_for_outcome()
     pins = ToolPins(JsonCache(subject.target.tool_pins), subject.servers)
     for tool in outcome.tools:
         if pins.change(tool):
-            text = f"{_name(tool)} has changed since you approved it"
-            yield Finding("DC409", text, "dial-chat shows the change and asks again", *subject.place_of(tool.server))
+            text = f"{_describe_tool(tool)} has changed since you approved it"
+            yield Finding("DC409", text, "dial-chat shows the change and asks again", *subject.find_place(tool.server))
 
 
-def _name(tool: ToolSpec) -> str:
-    return f"tool {one_line(tool.tool, 60)!r} of server {one_line(tool.server, 60)!r}"
+def _describe_tool(tool: ToolSpec) -> str:
+    return f"tool {to_one_line(tool.tool, 60)!r} of server {to_one_line(tool.server, 60)!r}"

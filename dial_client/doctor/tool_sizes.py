@@ -12,14 +12,14 @@ from dial_client.doctor.server_run import ServerOutcome
 from dial_client.doctor.subject import Subject
 from dial_client.errors import ConfigError
 from dial_client.providers import open_provider
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 from dial_client.turns import prices
 
 BYTES_PER_TOKEN = 3
 """Bytes of a definition that count as one token, an estimate."""
 
 
-def tokens_of_servers(outcome: ServerOutcome) -> Mapping[str, int]:
+def estimate_server_tokens(outcome: ServerOutcome) -> Mapping[str, int]:
     """Return for each server the estimated number of tokens of its tools' definitions."""
     counts: Counter[str] = Counter()
     for tool in outcome.tools:
@@ -49,13 +49,13 @@ async def find_window(subject: Subject) -> int | None:
         await provider.aclose()
 
 
-def size_lines(outcome: ServerOutcome, window: int | None) -> list[str]:
+def format_size_lines(outcome: ServerOutcome, window: int | None) -> list[str]:
     """Return the lines of a table: for each server with tools, and in total, the number of tools and their tokens."""
-    tokens = tokens_of_servers(outcome)
+    tokens = estimate_server_tokens(outcome)
     if not tokens:
         return []
     counts = Counter(tool.server for tool in outcome.tools)
-    rows = [(one_line(server, 40), counts[server], f"{size:,}") for server, size in tokens.items()]
+    rows = [(to_one_line(server, 40), counts[server], f"{size:,}") for server, size in tokens.items()]
     total = sum(tokens.values())
     share = f" of {window:,} ({total / window:.0%})" if window else ""
     rows.append(("all", counts.total(), f"{total:,}"))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dial_client.errors import ConfigError
-from dial_client.stores.database_engines import private_file
+from dial_client.stores.database_engines import create_private_file
 
 SQLITE_IS_TOO_OLD = sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42)
 """True if DBOS cannot use SQLite: on Python 3.12 or newer it needs fractions of seconds, new in SQLite 3.42."""
@@ -51,7 +51,7 @@ def to_dbos_url(database: str | Path) -> str:
         if SQLITE_IS_TOO_OLD:
             problem = f"durable turns need SQLite 3.42 or newer, and this Python has {sqlite3.sqlite_version}"
             raise ConfigError(problem, hint="use PostgreSQL, or another Python")
-        file = private_file(Path(url.database or ""))
+        file = create_private_file(Path(url.database or ""))
         return URL.create("sqlite", database=str(file)).render_as_string()
     # asyncpg, the driver of `SQLStore`, names this parameter ssl; the driver of DBOS names it sslmode.
     query = {"sslmode" if name == "ssl" else name: value for name, value in url.query.items()}

@@ -10,7 +10,7 @@ import anyio
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import results
 from dial_client.durable.serialization import RowRefused
-from dial_client.durable.turn_ids import conversation_of, is_attempt_of, new_attempt_id
+from dial_client.durable.turn_ids import create_attempt_id, extract_conversation_id, is_attempt_of
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.sql_store import SQLStore
@@ -79,7 +79,7 @@ class TurnExecution:
             raise DialError("another process has taken over the turn")
         message, output_type = results.to_message(row), results.read_output_type(row)
         turn = await self._manager.start(
-            conversation_id, message, turn_id=new_attempt_id(turn_id), output_type=output_type
+            conversation_id, message, turn_id=create_attempt_id(turn_id), output_type=output_type
         )
         self._on_started(turn)
 
@@ -104,7 +104,7 @@ class TurnExecution:
         """Leave all turns to other processes, and return when their workflows have stopped."""
         while remaining := self.turn_ids - self._abandoned:
             for turn_id in remaining:
-                turn = self._manager.find_turn(conversation_of(turn_id))
+                turn = self._manager.find_turn(extract_conversation_id(turn_id))
                 if turn is not None and is_attempt_of(turn_id, turn.id):
                     turn.abandon()
             await anyio.sleep(0.02)
@@ -144,7 +144,7 @@ class TurnExecution:
         if self._is_stopping():
             await self._abandon(turn_id)
         turn = await self._manager.resume(
-            conversation_id, turn_id=new_attempt_id(turn_id), output_type=results.read_output_type(row)
+            conversation_id, turn_id=create_attempt_id(turn_id), output_type=results.read_output_type(row)
         )
         if turn is not None:
             self._on_started(turn)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from dial_client.durable.timings import DurableTimings
-from dial_client.durable.turn_ids import conversation_of, is_attempt_of
+from dial_client.durable.turn_ids import extract_conversation_id, is_attempt_of
 from dial_client.errors import ConversationNotFound
 from dial_client.runtime.logs import get_logger
 
@@ -84,7 +84,7 @@ class TurnRecovery:
 
         turn_id = workflow.workflow_id
         with suppress(ConversationNotFound):
-            attempt_id, is_running = await self._find_holder(conversation_of(turn_id))
+            attempt_id, is_running = await self._find_holder(extract_conversation_id(turn_id))
             if is_running or is_attempt_of(turn_id, attempt_id):
                 return not is_running
         if await DBOS.list_workflow_steps_async(turn_id):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dial_client.durable.serialization import RowRefused
-from dial_client.durable.turn_ids import conversation_of
+from dial_client.durable.turn_ids import extract_conversation_id
 from dial_client.errors import ConfigError, DialError
 from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import Conversation
@@ -112,7 +112,7 @@ def check_conversation(turn_id: str, conversation_id: Any) -> str:
     Raises:
         RowRefused: The turn belongs to another conversation.
     """
-    if not isinstance(conversation_id, str) or conversation_of(turn_id) != conversation_id:
+    if not isinstance(conversation_id, str) or extract_conversation_id(turn_id) != conversation_id:
         raise RowRefused("the database contains a turn of another conversation")
     return conversation_id
 

@@ -2,7 +2,8 @@
 
 By default DBOS writes pickle, and it reads each row in the format that the row itself names, pickle included. So anyone
 with write access to the database could run code in this process. Therefore rows are written as JSON. After the first
-call of `json_serializer` this process reads no pickle at all, not even from rows of earlier versions of this package.
+call of `build_json_serializer` this process reads no pickle at all, not even from rows of earlier versions of this
+package.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class RowRefused(DialError):
     """A row in the database for durable turns does not have the form that this package writes."""
 
 
-def json_serializer() -> Serializer:
+def build_json_serializer() -> Serializer:
     """Return the serializer for DBOS, and make DBOS refuse pickle in this process.
 
     Raises:

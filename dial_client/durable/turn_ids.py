@@ -10,17 +10,17 @@ from __future__ import annotations
 import secrets
 
 
-def new_turn_id(conversation_id: str, name: str = "") -> str:
+def build_turn_id(conversation_id: str, name: str = "") -> str:
     """Return the id of a durable turn with this name; by default a random name."""
     return f"{conversation_id}.{name or secrets.token_hex(16)}"
 
 
-def conversation_of(turn_id: str) -> str:
+def extract_conversation_id(turn_id: str) -> str:
     """Return the id of a turn's conversation."""
     return turn_id.partition(".")[0]
 
 
-def new_attempt_id(turn_id: str) -> str:
+def create_attempt_id(turn_id: str) -> str:
     """Return the id of a new attempt to run the turn."""
     return f"{turn_id.partition('.')[2]}.{secrets.token_hex(4)}"
 
@@ -30,6 +30,6 @@ def is_attempt_of(turn_id: str, attempt_id: str) -> bool:
     return attempt_id.startswith(f"{turn_id.partition('.')[2]}.")
 
 
-def turn_of_attempt(attempt_id: str, conversation_id: str) -> str:
+def find_turn_id(attempt_id: str, conversation_id: str) -> str:
     """Return the id of the durable turn to which the attempt belongs, if it is an attempt of a durable turn."""
-    return new_turn_id(conversation_id, attempt_id.partition(".")[0])
+    return build_turn_id(conversation_id, attempt_id.partition(".")[0])

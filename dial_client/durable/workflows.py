@@ -22,9 +22,9 @@ from dial_client.durable.dbos_database import to_dbos_url
 from dial_client.durable.execution import TurnExecution
 from dial_client.durable.recovery import STARTED_TURN, TURN, TurnRecovery
 from dial_client.durable.results import DurableResult
-from dial_client.durable.serialization import json_serializer
+from dial_client.durable.serialization import build_json_serializer
 from dial_client.durable.timings import DEFAULT_TIMINGS, DurableTimings
-from dial_client.durable.turn_ids import new_attempt_id, new_turn_id, turn_of_attempt
+from dial_client.durable.turn_ids import build_turn_id, create_attempt_id, find_turn_id
 from dial_client.errors import ConfigError, DialError
 from dial_client.messages.message import Message
 from dial_client.runtime.background_tasks import BackgroundTasks
@@ -135,7 +135,7 @@ class DurableTurns:
         check_turn_input(message)
         row = results.to_question_row(message, output_type)
         await self._execution.find_holder(conversation_id)
-        turn_id = new_turn_id(conversation_id)
+        turn_id = build_turn_id(conversation_id)
         self._execution.turn_ids.add(turn_id)
         try:
             with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
@@ -162,11 +162,11 @@ class DurableTurns:
         """
         # The row needs no question: the conversation has it.
         row = results.to_question_row("", output_type) if output_type is not None else ""
-        turn_id = new_turn_id(conversation_id)
+        turn_id = build_turn_id(conversation_id)
         self._execution.turn_ids.add(turn_id)
         try:
             turn = await self.manager.start(
-                conversation_id, message, stream=stream, turn_id=new_attempt_id(turn_id), output_type=output_type
+                conversation_id, message, stream=stream, turn_id=create_attempt_id(turn_id), output_type=output_type
             )
             try:
                 await self._start_workflow(turn_id, turn, row)
@@ -225,18 +225,18 @@ class DurableTurns:
                 "application_version": WORKFLOW_VERSION,
                 "executor_id": self._execution.executor_id,
                 "log_level": "ERROR",
-                "serializer": json_serializer(),
+                "serializer": build_json_serializer(),
             }
         )
 
-        async def turn(conversation_id: str, row: str) -> dict[str, str]:
+        async def run_turn(conversation_id: str, row: str) -> dict[str, str]:
             return await self._run_turn(conversation_id, row)
 
-        async def started_turn(conversation_id: str, row: str = "") -> None:
+        async def run_started_turn(conversation_id: str, row: str = "") -> None:
             await self._run_started_turn(conversation_id, row)
 
-        self._turn_workflow = DBOS.workflow(name=TURN)(turn)
-        self._started_turn_workflow = DBOS.workflow(name=STARTED_TURN)(started_turn)
+        self._turn_workflow = DBOS.workflow(name=TURN)(run_turn)
+        self._started_turn_workflow = DBOS.workflow(name=STARTED_TURN)(run_started_turn)
         try:
             DBOS.launch()
         except Exception as error:
@@ -265,7 +265,7 @@ class DurableTurns:
         """Run a turn in two steps of a workflow. If the process is killed, another one repeats the unfinished step."""
         from dbos import DBOS
 
-        turn_id, execution = self._own_workflow(), self._execution
+        turn_id, execution = self._register_own_turn(), self._execution
         try:
             results.check_conversation(turn_id, conversation_id)
             arguments = (turn_id, conversation_id, row)
@@ -277,14 +277,14 @@ class DurableTurns:
 
     async def _run_started_turn(self, conversation_id: str, row: str) -> None:
         """Wait for the end of a turn that has started: a workflow without steps, because it can be repeated safely."""
-        turn_id = self._own_workflow()
+        turn_id = self._register_own_turn()
         try:
             results.check_conversation(turn_id, conversation_id)
             await self._run_in_loop(self._execution.finish_turn, turn_id, conversation_id, row)
         finally:
             self._execution.discard(turn_id)
 
-    def _own_workflow(self) -> str:
+    def _register_own_turn(self) -> str:
         """Return the id of the current workflow, and add its turn to the turns of this process."""
         from dbos import DBOS
 
@@ -314,7 +314,7 @@ class DurableTurns:
 
         if self._background is None or not stored.turn or stored.running:
             return False
-        turn_id = turn_of_attempt(stored.turn, stored.id)
+        turn_id = find_turn_id(stored.turn, stored.id)
         try:
             with anyio.fail_after(self._timings.database_timeout):  # DBOS itself retries without end
                 status = await DBOS.get_workflow_status_async(turn_id)

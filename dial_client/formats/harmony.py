@@ -46,7 +46,7 @@ def may_begin(text: str) -> Lookahead:
 _ROLES = ("assistant", "model", "user", "system", "tool", "ipython", "developer")
 
 
-def role_may_begin(text: str) -> Lookahead:
+def begins_with_role(text: str) -> Lookahead:
     """Return True if the text begins with a role and the end of its line or header; None if more text is needed."""
     for role in _ROLES:
         if role.startswith(text):

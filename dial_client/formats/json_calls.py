@@ -69,14 +69,14 @@ def decode(text: str, *, lenient: bool = True) -> Decoded:
     except (ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, json.JSONDecodeError) and error.msg.startswith("Unterminated string"):
             return Decoded()  # the end of the string is unknown, so there is nothing to repair
-        return _lenient(text) if lenient and len(text) <= MAX_LENIENT_CHARS else Decoded()
+        return _decode_lenient(text) if lenient and len(text) <= MAX_LENIENT_CHARS else Decoded()
     return Decoded(value, text[end:].removeprefix("\n```")) if is_shallow(value) else Decoded()
 
 
-def _lenient(text: str) -> Decoded:
+def _decode_lenient(text: str) -> Decoded:
     source = LiteralParser(text)
     try:
-        value = source.value()
+        value = source.parse_value()
     except (Unreadable, RecursionError, MemoryError):
         return Decoded()
     return Decoded(value, text[source.position :].removeprefix("\n```"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dial_client.formats.stream_parser import ReplyParser, read_reply
-from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec, text_of
+from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec, extract_text
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
 
 
@@ -41,7 +41,7 @@ class NativeFormatHandler:
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - as above
         """Return the unchanged text: the API marks results itself."""
-        return text_of(result.content)
+        return extract_text(result.content)
 
     def sanitize_response(self, text: str) -> str:
         """Return the text without calls and reasoning."""

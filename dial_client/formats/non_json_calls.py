@@ -29,17 +29,17 @@ def parse_python(text: str) -> FoundCalls:
         raise Unreadable("too long")
     source = LiteralParser(text)
     bracketed = source.skip("[")
-    calls = [_python_call(source)]
+    calls = [_parse_python_call(source)]
     while (source.skip(",") and source.peek() != "]") or (not bracketed and _NEXT_CALL.match(text, source.position)):
-        calls.append(_python_call(source))
+        calls.append(_parse_python_call(source))
     if bracketed and not source.skip("]"):
         raise Unreadable("the list has no end")
     return FoundCalls(calls, text[source.position :])
 
 
-def _python_call(source: LiteralParser) -> JsonCall:
+def _parse_python_call(source: LiteralParser) -> JsonCall:
     source.skip(";")
-    name = source.word()
+    name = source.parse_word()
     if not name or not source.skip("("):
         raise Unreadable("no call")
     arguments: dict[str, object] = {}
@@ -48,10 +48,10 @@ def _python_call(source: LiteralParser) -> JsonCall:
             raise Unreadable("something is missing between two arguments")
         if source.skip(")"):
             break
-        key = source.word()
+        key = source.parse_word()
         if not key or key in arguments or not source.skip("="):
             raise Unreadable("no keyword argument")
-        arguments[key] = source.value()
+        arguments[key] = source.parse_value()
     return JsonCall(name, arguments)
 
 
@@ -64,9 +64,9 @@ def parse_braces(quote: str, text: str) -> FoundCalls:
     if len(text) > MAX_LITERAL_CHARS:
         raise Unreadable("too long")
     source = LiteralParser(text, quote=quote)
-    if source.word() != "call" or not source.skip(":") or not (name := source.word()):
+    if source.parse_word() != "call" or not source.skip(":") or not (name := source.parse_word()):
         raise Unreadable("no call")
-    arguments = source.value() if source.peek() == "{" else None
+    arguments = source.parse_value() if source.peek() == "{" else None
     if not isinstance(arguments, dict):
         raise Unreadable("no arguments")
     return FoundCalls([JsonCall(name, arguments)], text[source.position :])

@@ -33,16 +33,16 @@ def drop_quoted_calls(
     """
     if not calls:
         return []
-    texts = list(_foreign_texts(messages))
-    quotable = {_key(call) for text in texts for call in _calls_in(text, tools)}
-    calls = [call for call in calls if _key(call) not in quotable]
+    texts = list(_find_foreign_texts(messages))
+    quotable = {_build_key(call) for text in texts for call in _find_calls(text, tools)}
+    calls = [call for call in calls if _build_key(call) not in quotable]
     if not anywhere:
         return calls
     plain_texts = [_strip_marks(text) for text in texts]
     return [call for call in calls if not any(_is_written_in(text, call) for text in plain_texts)]
 
 
-def _foreign_texts(messages: Sequence[Message]) -> Iterable[str]:
+def _find_foreign_texts(messages: Sequence[Message]) -> Iterable[str]:
     """Yield the texts that MCP servers wrote."""
     for message in messages:
         if message.role is Role.TOOL:
@@ -51,7 +51,7 @@ def _foreign_texts(messages: Sequence[Message]) -> Iterable[str]:
             yield from (part.text for part in message.content if isinstance(part, TextPart) and part.foreign)
 
 
-def _calls_in(text: str, tools: Sequence[ToolSpec]) -> Iterable[ToolCallRequest]:
+def _find_calls(text: str, tools: Sequence[ToolSpec]) -> Iterable[ToolCallRequest]:
     """Yield the calls that a reply with this text would contain, with and without the backticks of code."""
     for reply in dict.fromkeys((text, text.replace(_BACKTICK, ""))):
         yield from read_reply(ReplyParser(tools, careful=True), reply)[0]
@@ -61,7 +61,7 @@ def _is_written_in(text: str, call: ToolCallRequest) -> bool:
     """Return True if a stripped text names the tool as a call does, and contains all values of the call."""
     name = _strip_marks(call.name)
     is_named = any(f"{key}{name}" in text for key in _NAME_KEYS)
-    return is_named and all(_strip_marks(value) in text for value in _scalars(call.arguments))
+    return is_named and all(_strip_marks(value) in text for value in _find_scalars(call.arguments))
 
 
 def _strip_marks(text: str) -> str:
@@ -69,7 +69,7 @@ def _strip_marks(text: str) -> str:
     return _MARKS.sub("", text).casefold()
 
 
-def _scalars(value: Any) -> Iterable[str]:
+def _find_scalars(value: Any) -> Iterable[str]:
     """Yield the strings and numbers in a JSON value, at any depth, as JSON."""
     remaining = [value]
     while remaining:
@@ -84,5 +84,5 @@ def _scalars(value: Any) -> Iterable[str]:
             yield json.dumps(part)
 
 
-def _key(call: ToolCallRequest) -> tuple[str, str]:
+def _build_key(call: ToolCallRequest) -> tuple[str, str]:
     return call.name, json.dumps(dict(call.arguments), sort_keys=True, default=str)

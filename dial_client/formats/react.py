@@ -18,18 +18,18 @@ from dial_client.formats.stream_buffer import BoundedText, Lookahead, MarkerSear
 from dial_client.formats.stream_parser import ReplyParser, read_reply
 from dial_client.formats.text_history import (
     ToolText,
-    arguments_text,
     as_text,
+    build_json_grammar,
     build_text_request,
-    json_grammar,
-    result_text,
+    format_call_arguments,
+    format_result_text,
+    format_tool_lines,
     to_definition,
     to_json_line,
-    tool_lines,
 )
 from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
-from dial_client.schema.gbnf import Grammar, literal
+from dial_client.schema.gbnf import Grammar, to_literal
 
 STOP = ("\nObservation:", "\nObservation")
 
@@ -85,7 +85,7 @@ class ReActFormatHandler:
 
     def __init__(self) -> None:
         self._prompt = ToolText(self.system_prompt)
-        self._grammar = ToolText(_grammar)
+        self._grammar = ToolText(_build_grammar)
         self._schema: tuple[Sequence[ToolSpec], dict[str, Any]] = ((), {})
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
@@ -96,7 +96,7 @@ class ReActFormatHandler:
         if not tools:
             return request
         if tools is not self._schema[0]:
-            self._schema = (tools, _schema(tools))
+            self._schema = (tools, _build_schema(tools))
         return replace(request, grammar=self._grammar.for_tools(tools), schema=self._schema[1])
 
     def constrain_answer(
@@ -104,13 +104,13 @@ class ReActFormatHandler:
     ) -> ModelRequest:
         """Return `request` with a grammar for calls of `tools`, and for final answers in JSON that satisfy `schema`."""
         if not tools:
-            return replace(request, grammar=json_grammar(schema))
-        return replace(request, grammar=_grammar(tools, schema), schema=_schema(tools, schema))
+            return replace(request, grammar=build_json_grammar(schema))
+        return replace(request, grammar=_build_grammar(tools, schema), schema=_build_schema(tools, schema))
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
         """Return the instructions, with the tools, the reply format, the rules and an example; empty without tools."""
         names = ", ".join(tool.name for tool in tools)
-        return _PROMPT.format(tools=tool_lines(tools, to_definition), names=names) if tools else ""
+        return _PROMPT.format(tools=format_tool_lines(tools, to_definition), names=names) if tools else ""
 
     def stop_sequences(self) -> tuple[str, ...]:
         """Return the label of an observation, which the model would otherwise invent."""
@@ -122,7 +122,7 @@ class ReActFormatHandler:
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - one call per reply
         """Return the result as an observation, escaped so that it cannot imitate another turn."""
-        return f"Observation: {result_text(result)}"
+        return f"Observation: {format_result_text(result)}"
 
     def sanitize_response(self, text: str) -> str:
         """Return the text for the user, without thoughts, actions and labels."""
@@ -133,38 +133,40 @@ class ReActFormatHandler:
         return _ReActParser(tools, one_call=True)
 
 
-def _grammar(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] | None = None) -> str:
+def _build_grammar(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] | None = None) -> str:
     """Return the grammar of a reply: a thought, then a valid call or an answer, which is JSON if there is a schema."""
     rules = Grammar()
     calls = [
-        f"{literal(f'{tool.name}{_TO_INPUT}')} {rules.object(tool.input_schema, f't{index}')}"
+        f"{to_literal(f'{tool.name}{_TO_INPUT}')} {rules.add_object(tool.input_schema, f't{index}')}"
         for index, tool in enumerate(tools)
     ]
     line = r"[^\n] [^\n]*"
     call = f'"Action: " ( {" | ".join(calls)} )'
     text = rf'{line} ( "\n" "\n"? {line} )*'
-    answer = f'"Final Answer: " {text if answer_schema is None else rules.value(answer_schema, "answer")}'
-    return rules.text(rf'"Thought: " {line} "\n" ( {call} | {answer} )')
+    answer = f'"Final Answer: " {text if answer_schema is None else rules.add_value(answer_schema, "answer")}'
+    return rules.to_text(rf'"Thought: " {line} "\n" ( {call} | {answer} )')
 
 
 _TO_INPUT = "\nAction Input: "
 
 
-def _schema(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a JSON Schema for the same replies as `_grammar`, with the labels as keys."""
+def _build_schema(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a JSON Schema for the same replies as `_build_grammar`, with the labels as keys."""
     text = {"type": "string"}
     definitions = answer_schema.get("$defs") if answer_schema is not None else None
     answer = {key: value for key, value in (answer_schema or text).items() if key != "$defs"}
-    calls = [{"Thought": text, "Action": {"enum": [tool.name]}, "Action Input": _input_schema(tool)} for tool in tools]
-    replies = [_object(**properties) for properties in (*calls, {"Thought": text, "Final Answer": answer})]
+    calls = [
+        {"Thought": text, "Action": {"enum": [tool.name]}, "Action Input": _choose_input_schema(tool)} for tool in tools
+    ]
+    replies = [_build_object_schema(**properties) for properties in (*calls, {"Thought": text, "Final Answer": answer})]
     return {"anyOf": replies, **({"$defs": definitions} if definitions else {})}
 
 
-def _object(**properties: Any) -> dict[str, Any]:
+def _build_object_schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _input_schema(tool: ToolSpec) -> Any:
+def _choose_input_schema(tool: ToolSpec) -> Any:
     """Return a tool's schema; one for any object if it has references, which do not resolve within another schema."""
     return {"type": "object"} if '"$ref"' in to_json_line(dict(tool.input_schema)) else tool.input_schema
 
@@ -180,7 +182,7 @@ def _format_reply(message: Message) -> str:
 
 
 def _format_call(call: ToolCallRequest) -> str:
-    return f"Action: {' '.join(call.name.split())}\nAction Input: {arguments_text(call)}"
+    return f"Action: {' '.join(call.name.split())}\nAction Input: {format_call_arguments(call)}"
 
 
 _NAMES = ("Thought", "Action", "Action Input", "Action_Input", "ActionInput", "Final Answer", "Observation")
@@ -256,7 +258,7 @@ class _ReActParser(ReplyParser):
         marker = yield from self._parse_before_labels()
         thought = BoundedText()
         while marker:
-            match _label_of(marker):
+            match _find_label(marker):
                 case "observation":
                     return
                 case "action":
@@ -306,12 +308,12 @@ class _ReActParser(ReplyParser):
         """
         action, arguments = BoundedText(), BoundedText()
         marker = label = yield from self._buffer.read_until(_BEHIND_ACTION, action.add)
-        has_input = _label_of(label) == "action input"
+        has_input = _find_label(label) == "action input"
         if has_input:
             marker = yield from self._buffer.read_until(_BEHIND_INPUT, arguments.add)
         if arguments.is_too_long or action.is_too_long:
             return marker
-        name, text = _first_line(action.text), arguments.text
+        name, text = _parse_first_line(action.text), arguments.text
         if not has_input and self._offer.find_name((split := _split_action(action.text))[0]):
             name, text = split
         if name.casefold() in _NO_TOOL or not (has_input or self._offer.find_name(name)):
@@ -320,12 +322,12 @@ class _ReActParser(ReplyParser):
         return ""
 
 
-def _label_of(marker: str) -> str:
+def _find_label(marker: str) -> str:
     name = marker.strip("\n\t *#:").replace("_", " ").casefold()
     return "action input" if name == "actioninput" else name
 
 
-def _first_line(action: str) -> str:
+def _parse_first_line(action: str) -> str:
     lines = action.strip().splitlines()
     return lines[0].strip(" \t`'\"*[]()") if lines else ""
 

@@ -59,7 +59,7 @@ class Markers:
     @cached_property
     def pattern(self) -> str:
         """A regular expression for all markers."""
-        parts = [_alternatives(self._known)]
+        parts = [_build_pattern(self._known)]
         if self._tokens:
             parts.append(f"`?{CONTROL}" if self._in_code else CONTROL)
         return "|".join(parts)
@@ -113,7 +113,7 @@ class Markers:
         return text[index:] in self._beginnings or (self._tokens and _TOKEN_PART.match(text, index) is not None)
 
 
-def _alternatives(strings: Iterable[str]) -> str:
+def _build_pattern(strings: Iterable[str]) -> str:
     """Return a pattern for any of the strings, as a tree of common prefixes, which matches without backtracking."""
     tails: dict[str, set[str]] = {}
     for string in strings:
@@ -121,5 +121,5 @@ def _alternatives(strings: Iterable[str]) -> str:
     parts = []
     for first in sorted(tails):
         rest = tails[first]
-        parts.append(re.escape(first) + ("" if rest == {""} else _alternatives(rest)))
+        parts.append(re.escape(first) + ("" if rest == {""} else _build_pattern(rest)))
     return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"

@@ -222,7 +222,7 @@ class ReplyParser:
 
     def _parse_turn_beginning(self) -> Parsing:
         """Parse the role of a turn. A turn of another role is invented by the model, as is all text after it."""
-        if (yield from self._buffer.look_ahead(harmony.role_may_begin)):
+        if (yield from self._buffer.look_ahead(harmony.begins_with_role)):
             role = BoundedText()
             yield from self._buffer.read_until(_ROLE_END, role.add)
             self._is_over = not harmony.is_model(role.text)

@@ -52,11 +52,11 @@ def neutralize(text: str) -> str:
     Labels at the start of a line are quoted (``> Observation:``). The opening bracket of a tag or special token becomes
     an entity (``&lt;tool_call>``), so the text stays readable.
     """
-    return _tags().sub(lambda found: _ENTITIES[found.group()], _LABEL.sub("> ", text))
+    return _compile_tags().sub(lambda found: _ENTITIES[found.group()], _LABEL.sub("> ", text))
 
 
 @cache
-def _tags() -> re.Pattern[str]:
+def _compile_tags() -> re.Pattern[str]:
     return re.compile(_TAG, re.IGNORECASE)
 
 
@@ -108,7 +108,7 @@ def _match_results(
             yield call, ToolCallResult(call.id, success=False, content=NO_RESULT)
 
 
-def result_text(result: ToolCallResult) -> str:
+def format_result_text(result: ToolCallResult) -> str:
     """Return a result as escaped text, marked if it is an error, with a line in place of each image or document."""
     if isinstance(result.content, str):
         text = result.content
@@ -129,10 +129,10 @@ def build_text_request(messages: Iterable[Message], instructions: str, stop: tup
     return ModelRequest(tuple(messages), instructions=(instruction,), stop=stop)
 
 
-def json_grammar(schema: Mapping[str, Any]) -> str:
+def build_json_grammar(schema: Mapping[str, Any]) -> str:
     """Return the grammar of replies that are JSON values of a schema."""
     rules = Grammar()
-    return rules.text(rules.value(schema, "answer"))
+    return rules.to_text(rules.add_value(schema, "answer"))
 
 
 class ToolText:
@@ -155,7 +155,7 @@ class ToolText:
         return self._latest[1]
 
 
-def tool_lines(tools: Iterable[ToolSpec], as_json: Callable[[ToolSpec], dict[str, Any]]) -> str:
+def format_tool_lines(tools: Iterable[ToolSpec], as_json: Callable[[ToolSpec], dict[str, Any]]) -> str:
     """Return a line of JSON for each tool, with the servers' texts escaped."""
     return "\n".join(neutralize(to_json_line(as_json(tool))) for tool in tools)
 
@@ -170,6 +170,6 @@ def to_json_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def arguments_text(call: ToolCallRequest) -> str:
+def format_call_arguments(call: ToolCallRequest) -> str:
     """Return the arguments of a call as JSON, or as the model wrote them if they are unreadable."""
     return to_json_line(dict(call.arguments)) if call.unreadable is None else call.unreadable

@@ -54,7 +54,7 @@ class OfferedTools:
         """Return a call. Arguments that are not an object are stored in `unreadable`; an unknown name is kept."""
         value = _to_object(arguments)
         if value is not None:
-            return ToolCallRequest(_new_id(), self._known_name(name), value)
+            return ToolCallRequest(_create_id(), self._resolve_name(name), value)
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         return self._to_unreadable(name, text)
 
@@ -64,13 +64,13 @@ class OfferedTools:
         The executor reports the errors to the model.
         """
         items = value[:MAX_CALLS] if isinstance(value, list) else [value]
-        return [self._item_to_request(item) for item in items]
+        return [self._convert_item(item) for item in items]
 
     def to_broken_request(self, text: str) -> ToolCallRequest:
         """Return the call in an invalid JSON text, with its name and its arguments as the model wrote them."""
-        name = _text_behind_key(text, "name") or ""
-        name = name[1:].partition('"')[0] if name.startswith('"') else _first_word(text)
-        arguments = _text_behind_key(text, "arguments") or _text_behind_key(text, "parameters")
+        name = _find_text_behind_key(text, "name") or ""
+        name = name[1:].partition('"')[0] if name.startswith('"') else _find_first_word(text)
+        arguments = _find_text_behind_key(text, "arguments") or _find_text_behind_key(text, "parameters")
         if arguments is None:
             return self._to_unreadable(name, text)
         decoded = decode(arguments)
@@ -99,13 +99,13 @@ class OfferedTools:
             return []
         return [self.to_request(call.name, value) for call, value in zip(calls, values, strict=False)]
 
-    def _known_name(self, name: str) -> str:
+    def _resolve_name(self, name: str) -> str:
         return self.find_name(name) or name.strip()[:MAX_NAME_CHARS]
 
     def _to_unreadable(self, name: str, text: str) -> ToolCallRequest:
-        return ToolCallRequest(_new_id(), self._known_name(name), {}, unreadable=text.strip())
+        return ToolCallRequest(_create_id(), self._resolve_name(name), {}, unreadable=text.strip())
 
-    def _item_to_request(self, item: Any) -> ToolCallRequest:
+    def _convert_item(self, item: Any) -> ToolCallRequest:
         if not isinstance(item, Mapping):
             return self.to_request("", item)
         name = item.get("name")
@@ -142,7 +142,7 @@ class OfferedTools:
         return check.is_valid(arguments)
 
 
-def _new_id() -> str:
+def _create_id() -> str:
     return f"call_{secrets.token_hex(16)}"
 
 
@@ -168,12 +168,12 @@ def _is_definition(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> b
     return is_typed or ("properties" in arguments and "properties" not in properties)
 
 
-def _text_behind_key(text: str, key: str) -> str | None:
+def _find_text_behind_key(text: str, key: str) -> str | None:
     """Return the text after ``"key":``; None if there is no such key."""
     _, found, rest = text.partition(f'"{key}"')
     rest = rest.lstrip()
     return rest[1:].strip() if found and rest.startswith(":") else None
 
 
-def _first_word(text: str) -> str:
+def _find_first_word(text: str) -> str:
     return re.split(r"[\s{(<\[:,\"']", text.strip()[:80], maxsplit=1)[0][:64]

@@ -10,19 +10,19 @@ from typing import Any
 from dial_client.formats.stream_parser import ReplyParser, read_reply
 from dial_client.formats.text_history import (
     ToolText,
-    arguments_text,
     as_text,
+    build_json_grammar,
     build_text_request,
-    json_grammar,
-    result_text,
+    format_call_arguments,
+    format_result_text,
+    format_tool_lines,
     to_definition,
     to_json_line,
-    tool_lines,
 )
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
 from dial_client.runtime.logs import get_logger
-from dial_client.schema.gbnf import Grammar, literal
+from dial_client.schema.gbnf import Grammar, to_literal
 
 log = get_logger(__name__)
 
@@ -59,8 +59,8 @@ class XMLFormatHandler:
     def __init__(self) -> None:
         _log_legacy_format()
         self._prompt = ToolText(self.system_prompt)
-        self._grammar = ToolText(partial(_grammar, bare=True))
-        self._grammar_after_results = ToolText(partial(_grammar, bare=False))
+        self._grammar = ToolText(partial(_build_grammar, bare=True))
+        self._grammar_after_results = ToolText(partial(_build_grammar, bare=False))
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """Return a request with all messages as text; without tools it has no instructions and no stop sequences."""
@@ -77,12 +77,12 @@ class XMLFormatHandler:
     ) -> ModelRequest:
         """Return `request` with a grammar for calls of `tools`, and for answers in JSON that satisfy `schema`."""
         if not tools:
-            return replace(request, grammar=json_grammar(schema))
-        return replace(request, grammar=_grammar(tools, bare=False, answer_schema=schema))
+            return replace(request, grammar=build_json_grammar(schema))
+        return replace(request, grammar=_build_grammar(tools, bare=False, answer_schema=schema))
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
         """Return the instructions, with the tools, the tags and an example; empty without tools."""
-        return _PROMPT.format(tools=tool_lines(tools, _to_function)) if tools else ""
+        return _PROMPT.format(tools=format_tool_lines(tools, _to_function)) if tools else ""
 
     def stop_sequences(self) -> tuple[str, ...]:
         """Return the opening tag of a result, which the model would otherwise invent."""
@@ -94,7 +94,7 @@ class XMLFormatHandler:
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - matched by order
         """Return the result in tags, escaped so that it cannot close them."""
-        return f"<tool_response>\n{result_text(result)}\n</tool_response>"
+        return f"<tool_response>\n{format_result_text(result)}\n</tool_response>"
 
     def sanitize_response(self, text: str) -> str:
         """Return the text without calls and reasoning."""
@@ -105,7 +105,7 @@ class XMLFormatHandler:
         return ReplyParser(tools)
 
 
-def _grammar(tools: Sequence[ToolSpec], *, bare: bool, answer_schema: Mapping[str, Any] | None = None) -> str:
+def _build_grammar(tools: Sequence[ToolSpec], *, bare: bool, answer_schema: Mapping[str, Any] | None = None) -> str:
     """Return the grammar of a reply: valid calls, or text, perhaps with calls after it.
 
     The text cannot begin like JSON or a tag, and cannot contain the beginning of a call's tag.
@@ -118,7 +118,7 @@ def _grammar(tools: Sequence[ToolSpec], *, bare: bool, answer_schema: Mapping[st
     """
     rules = Grammar()
     inputs = [
-        f"{literal(_opening(tool.name))} {rules.object(tool.input_schema, f't{index}')}"
+        f"{to_literal(_format_opening(tool.name))} {rules.add_object(tool.input_schema, f't{index}')}"
         for index, tool in enumerate(tools)
     ]
     object_ = f'( {" | ".join(inputs)} ) "}}"'
@@ -126,16 +126,16 @@ def _grammar(tools: Sequence[ToolSpec], *, bare: bool, answer_schema: Mapping[st
     calls = rf'{call} ( "\n" {call} )*'
     text = rf'[^{_NOT_TEXT}] ( [^<] | "<" [^t] | "<t" [^o] )*'
     if answer_schema is not None:
-        return rules.text(f"{calls} | {rules.value(answer_schema, 'answer')}")
+        return rules.to_text(f"{calls} | {rules.add_value(answer_schema, 'answer')}")
     replies = [calls, f"{text} ( {calls} )?", *([object_] if bare else [])]
-    return rules.text(" | ".join(replies))
+    return rules.to_text(" | ".join(replies))
 
 
 _NOT_TEXT = r"<>{}()\[\]`,;:=/|&^%@!+~\\ \t\n"
 """Characters that begin no answer, but could begin the rest of a call whose first character was not allowed."""
 
 
-def _opening(name: str) -> str:
+def _format_opening(name: str) -> str:
     return f'{{"name": {to_json_line(name)}, "arguments": '
 
 
@@ -148,7 +148,7 @@ def _format_reply(message: Message) -> str:
 
 
 def _format_call(call: ToolCallRequest) -> str:
-    return f"<tool_call>\n{_opening(call.name)}{arguments_text(call)}}}\n</tool_call>"
+    return f"<tool_call>\n{_format_opening(call.name)}{format_call_arguments(call)}}}\n</tool_call>"
 
 
 @cache

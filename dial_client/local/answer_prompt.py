@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dial_client.local.fixed_replies import is_fixed
-from dial_client.local.json_prompt_format import result_text
+from dial_client.local.json_prompt_format import read_result_text
 from dial_client.local.result_lines import reword
 from dial_client.messages.message import Message, Role
 from dial_client.model import Instruction, InstructionSource, ModelRequest
@@ -57,7 +57,7 @@ def has_results(messages: Sequence[Message]) -> bool:
 
 def find_results(messages: Sequence[Message]) -> list[str]:
     """Return the results after the last question, without errors, each prefixed with the name of its tool."""
-    return _results(messages, _last_question(messages))
+    return _format_results(messages, _find_last_question(messages))
 
 
 def find_question(messages: Sequence[Message]) -> str:
@@ -65,31 +65,31 @@ def find_question(messages: Sequence[Message]) -> str:
     return next((message.text for message in reversed(messages) if message.role is Role.USER), "")
 
 
-def answer_instructions(request: ModelRequest) -> tuple[Instruction, ...]:
+def build_answer_instructions(request: ModelRequest) -> tuple[Instruction, ...]:
     """Return the conversation's own instructions, and if there are results, how to answer from them."""
-    if has_results(request.messages) and _last_question(request.messages) >= 0:
+    if has_results(request.messages) and _find_last_question(request.messages) >= 0:
         return (*request.instructions, Instruction(InstructionSource.HOST, _REPORTING))
     return request.instructions or (Instruction(InstructionSource.HOST, SYSTEM),)
 
 
-def answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
+def build_answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages that the model gets to write an answer.
 
     Of earlier turns only the questions and answers are kept. Turns with a composed reply are left out, because the
     model would repeat their failure. The results of this turn, without errors, are put before its question; if there
     are any, worked examples come first.
     """
-    last = _last_question(messages)
-    earlier = _answered_turns(messages[: max(last, 0)])
+    last = _find_last_question(messages)
+    earlier = _find_answered_turns(messages[: max(last, 0)])
     question = messages[last : last + 1] if last >= 0 else ()
-    results = _results(messages, last)
+    results = _format_results(messages, last)
     if not results or not question:
         return (*earlier, *question)
     prompt = Message.user(_RESULTS.format(results="\n".join(results), question=question[0].text))
-    return (*_examples(), *earlier, prompt)
+    return (*_build_examples(), *earlier, prompt)
 
 
-def _answered_turns(messages: Sequence[Message]) -> list[Message]:
+def _find_answered_turns(messages: Sequence[Message]) -> list[Message]:
     """Return the questions and answers of earlier turns, without turns whose reply was composed."""
     written: list[Message] = []
     for message in messages:
@@ -100,20 +100,20 @@ def _answered_turns(messages: Sequence[Message]) -> list[Message]:
     return written
 
 
-def _last_question(messages: Sequence[Message]) -> int:
+def _find_last_question(messages: Sequence[Message]) -> int:
     return max((at for at, message in enumerate(messages) if message.role is Role.USER), default=-1)
 
 
-def _results(messages: Sequence[Message], question: int) -> list[str]:
+def _format_results(messages: Sequence[Message], question: int) -> list[str]:
     names = {call.id: call.name for message in messages[question + 1 :] for call in message.tool_calls}
     return [
-        f"{names.get(message.tool_call_id or '', 'result')}: {reword(result_text(message))}"
+        f"{names.get(message.tool_call_id or '', 'result')}: {reword(read_result_text(message))}"
         for message in messages[question + 1 :]
         if message.role is Role.TOOL and not message.is_error
     ]
 
 
-def _examples() -> Iterator[Message]:
+def _build_examples() -> Iterator[Message]:
     for question, results, answer in _EXAMPLES:
         yield Message.user(_RESULTS.format(results=results, question=question))
         yield Message.assistant(answer)

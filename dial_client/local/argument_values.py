@@ -78,7 +78,7 @@ def correct_arguments(arguments: Mapping[str, Any], tool: ToolSpec, conversation
     corrected = {name: _correct(name, value, properties.get(name), conversation) for name, value in arguments.items()}
     if _CURRENCY_CODES.search(f"{tool.description} {properties}"):
         for name in filter(_CURRENCY.search, corrected):
-            corrected[name] = _currency_code(corrected[name])
+            corrected[name] = _find_currency_code(corrected[name])
     return correct_spelling(corrected, conversation)
 
 
@@ -89,7 +89,7 @@ def _correct(name: str, value: Any, schema: Any, conversation: str) -> Any:
         return value
     about = f"{name} {schema.get('description', '')}"
     if _ZONE.search(about):
-        return value if value in _zones().values() else _zones().get(_city(value), value)
+        return value if value in _load_zones().values() else _load_zones().get(_parse_city(value), value)
     if _CLOCK.search(about):
         return _to_24_hours(value, conversation)
     if _EXPRESSION.search(about):
@@ -124,7 +124,7 @@ def _is_undone(name: str, conversation: str) -> bool:
     return any(stem(word) in opposites for word in re.findall(r"[a-z]+", " ".join(lines[-1:]).lower()))
 
 
-def _currency_code(name: Any) -> Any:
+def _find_currency_code(name: Any) -> Any:
     first, _, last = str(name).casefold().rpartition(" ")
     return _COUNTRIES.get(first) or (_CURRENCIES.get(last) if first in ("", "us", "british") else None) or name
 
@@ -157,7 +157,7 @@ def is_named_in(value: Any, schema: Mapping[str, Any]) -> bool:
 
 def find_fallback(schema: Mapping[str, Any]) -> str | None:
     """Return the value that an argument's description names as the fallback; None if it names none."""
-    for sentence in _sentences(_EXAMPLES.sub("", str(schema.get("description", "")))):
+    for sentence in _split_sentences(_EXAMPLES.sub("", str(schema.get("description", "")))):
         if _OTHERWISE.search(sentence) and (found := _QUOTED.search(sentence)):
             return found[1]
     return None
@@ -169,19 +169,19 @@ def find_allowed_folder(error: str) -> str | None:
     return next(filter(None, found.groups()), None) if found else None
 
 
-def _sentences(text: str) -> Iterator[str]:
+def _split_sentences(text: str) -> Iterator[str]:
     yield from re.split(r"(?<=[.;])\s+", text)
 
 
 @cache
-def _zones() -> Mapping[str, str]:
+def _load_zones() -> Mapping[str, str]:
     """Return the IANA names, keyed by their last parts in lower case; empty if the system has no time zones."""
     regions = ("Etc/", "US/", "Canada/", "Brazil/", "Mexico/", "Chile/", "SystemV/", "posix/", "right/")
     names = (name for name in zoneinfo.available_timezones() if not name.startswith(regions))
-    return {_city(name): name for name in sorted(names, key=lambda name: ("/" in name, name), reverse=True)}
+    return {_parse_city(name): name for name in sorted(names, key=lambda name: ("/" in name, name), reverse=True)}
 
 
-def _city(name: str) -> str:
+def _parse_city(name: str) -> str:
     return name.rpartition("/")[2].replace(" ", "_").casefold()
 
 

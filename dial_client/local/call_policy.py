@@ -46,8 +46,8 @@ from dial_client.local.argument_values import (
     is_folder,
 )
 from dial_client.local.call_score import CODE_THRESHOLD, LOOK_UP_THRESHOLD, DecisionScore
-from dial_client.local.completed_calls import find_completed_calls, new_pieces
-from dial_client.local.decision_step import DecisionStep, decision_request
+from dial_client.local.completed_calls import find_completed_calls, find_new_pieces
+from dial_client.local.decision_step import DecisionStep, build_decision_request
 from dial_client.local.follow_up import build_expressions, find_follow_up
 from dial_client.local.missing_arguments import find_missing
 from dial_client.local.provenance import (
@@ -62,14 +62,14 @@ from dial_client.local.vocabulary import (
     ASKING,
     GENERIC,
     acts,
+    find_kinds,
     find_named_by_verb,
+    find_tool_words,
+    find_words,
     gives_text,
     is_composed,
     is_general,
-    kinds,
     names_file,
-    words,
-    words_of,
 )
 from dial_client.messages.message import Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
@@ -102,8 +102,8 @@ class CallPolicy:
         self._question = next((message.text for message in reversed(request.messages) if message.role is Role.USER), "")
         texts = [message.text for message in request.messages if message.role is not Role.ASSISTANT]
         self._conversation = "\n".join((*(instruction.text for instruction in request.instructions), *texts))
-        subject = (words(self._question) - GENERIC).union(*kinds(self._question))
-        self._near = {tool.name for tool in request.tools if not subject.isdisjoint(words_of(tool))}
+        subject = (find_words(self._question) - GENERIC).union(*find_kinds(self._question))
+        self._near = {tool.name for tool in request.tools if not subject.isdisjoint(find_tool_words(tool))}
         self._argument_question = ""
         self._first_call: ToolCallRequest | None = None
         self._deferred = 0
@@ -116,9 +116,9 @@ class CallPolicy:
         if self.step is not None or self.call is not None:
             return ""
         if self._argument_question:
-            return fixed_replies.append_results(self._argument_question, self._good_results())
+            return fixed_replies.append_results(self._argument_question, self._list_good_results())
         if self._completed and (self._completed[-1].failed or self._completed[-1].denied):
-            return self._failure_report()
+            return self._compose_failure_report()
         if self._is_unknown:
             return fixed_replies.NO_TOOL_FITS if self._request.tools else fixed_replies.NOT_CONNECTED
         return ""
@@ -127,8 +127,8 @@ class CallPolicy:
         """Return the request for a decision, with the grammar of the step."""
         # If the model sees a failed call, it repeats it, or calls another tool with the same arguments.
         hidden = frozenset(completed.call.id for completed in self._completed if completed.failed)
-        conversation = json_prompt_format.conversation(self._request.messages, hidden)
-        return decision_request(self._request, step, self._request.tools if step.tools else (), conversation)
+        conversation = json_prompt_format.format_conversation(self._request.messages, hidden)
+        return build_decision_request(self._request, step, self._request.tools if step.tools else (), conversation)
 
     def take_unknown(self, score: DecisionScore | None = None) -> None:
         """Accept the decision that the answer cannot be known.
@@ -143,7 +143,7 @@ class CallPolicy:
         if not step.tools:
             self._is_unknown = True
             return
-        tools = self._near_tools(step.tools)
+        tools = self._find_near_tools(step.tools)
         if score is not None and not tools:
             tools = tuple(tool for tool in step.tools if not acts(tool))
         if tools and not self._is_forced:
@@ -165,19 +165,19 @@ class CallPolicy:
             return
         step, self.step = self.step, None
         if step is None or not tool:
-            self.step = self._second_decision(step)
+            self.step = self._begin_second_decision(step)
             return
         if call is not None:
-            call = self._corrected(call)
+            call = self._correct(call)
         if call is not None and self._is_good(step, call):
             self._make(call)
             self.next_tool = step.next_tool if self.call is not None else ""
-        elif call is not None and self._is_repeated(call) and not step.values and (pieces := self._new_pieces()):
+        elif call is not None and self._is_repeated(call) and not step.values and (pieces := self._find_new_pieces()):
             self.step = replace(step, tools=(self._tools[tool],), may_answer=False, values=pieces)
         else:
             self._defer(step, tool, call)
 
-    def _corrected(self, call: ToolCallRequest) -> ToolCallRequest:
+    def _correct(self, call: ToolCallRequest) -> ToolCallRequest:
         tool = self._tools.get(call.name)
         if tool is None:
             return call
@@ -213,13 +213,13 @@ class CallPolicy:
         """Return the step for a call that replaces the failed one, if a tool has a word that the failed tool lacks."""
         failed = [entry.call.name for entry in self._completed if entry.failed]
         called = {entry.call.name for entry in self._completed}
-        subject = words(self._question)
+        subject = find_words(self._question)
         if failed[-1] in self._tools:
-            subject -= words_of(self._tools[failed[-1]])
+            subject -= find_tool_words(self._tools[failed[-1]])
         tools = tuple(
             tool
             for tool in self._request.tools
-            if tool.name not in called and not acts(tool) and not words_of(tool).isdisjoint(subject)
+            if tool.name not in called and not acts(tool) and not find_tool_words(tool).isdisjoint(subject)
         )
         return DecisionStep(tools, may_answer=False, is_retry=True) if tools and len(failed) < MAX_FAILURES else None
 
@@ -259,7 +259,7 @@ class CallPolicy:
 
     def _is_in_question(self, call: ToolCallRequest) -> bool:
         """Return True if a call has all its required arguments and the question contains them."""
-        required = self._required(call)
+        required = self._list_required(call)
         return bool(required) and all(
             name in call.arguments and occurs_in(call.arguments[name], self._question) for name in required
         )
@@ -268,16 +268,16 @@ class CallPolicy:
         """Continue without an unlikely call: with the tools near the question, if the called tool is not near."""
         step = self.step
         assert step is not None
-        near = self._near_tools(step.tools)
+        near = self._find_near_tools(step.tools)
         if tool and tool not in self._near and near and not self._is_narrowed:
             self._is_narrowed = True
             self.step = replace(step, tools=near)
         elif score.is_unknown or not step.may_answer:
             self.take_unknown(score)
         else:
-            self.step = self._second_decision(step)
+            self.step = self._begin_second_decision(step)
 
-    def _second_decision(self, step: DecisionStep | None) -> DecisionStep | None:
+    def _begin_second_decision(self, step: DecisionStep | None) -> DecisionStep | None:
         """Return the step that decides again without tools, for a question that names a file.
 
         Among many tools, the model treats the content of "README.md" as something it knows.
@@ -288,7 +288,9 @@ class CallPolicy:
     def _defer(self, step: DecisionStep, tool: str, call: ToolCallRequest | None) -> None:
         """Ask for a call of another tool instead; if there is none, make the first call that was deferred."""
         sources = self._find_sources(call)
-        alternatives = sources or self._alternatives(candidate for candidate in step.tools if candidate.name != tool)
+        alternatives = sources or self._find_alternatives(
+            candidate for candidate in step.tools if candidate.name != tool
+        )
         if not (self._deferred or step.is_retry):
             self._first_call = None if call is None or self._is_repeated(call) else call
             is_needed = tool in self._near and (call is None or self._is_made_up(call))
@@ -318,8 +320,8 @@ class CallPolicy:
         if self._is_repeated(call):
             return False
         if self._deferred or step.is_retry:
-            return bool(self._required(call)) and self._has_known_arguments(call)
-        is_far = call.name not in self._near and bool(self._near_tools(step.tools))
+            return bool(self._list_required(call)) and self._has_known_arguments(call)
+        is_far = call.name not in self._near and bool(self._find_near_tools(step.tools))
         return not (is_far or self._is_made_up(call) or self._find_sources(call))
 
     def _find_sources(self, call: ToolCallRequest | None) -> tuple[ToolSpec, ...]:
@@ -329,8 +331,8 @@ class CallPolicy:
             return ()
         if gives_text(self._question) or not any(map(is_composed, tool.input_schema.get("required", ()))):
             return ()
-        subject = words(self._question) - GENERIC - ASKING - words_of(tool)
-        return tuple(t for t in self._request.tools if not acts(t) and not subject.isdisjoint(words_of(t)))
+        subject = find_words(self._question) - GENERIC - ASKING - find_tool_words(tool)
+        return tuple(t for t in self._request.tools if not acts(t) and not subject.isdisjoint(find_tool_words(t)))
 
     def _is_repeated(self, call: ToolCallRequest) -> bool:
         """True if the same call was made before in this turn."""
@@ -347,33 +349,33 @@ class CallPolicy:
 
     def _has_known_arguments(self, call: ToolCallRequest) -> bool:
         """True if the values of all required arguments occur in the conversation."""
-        return all(occurs_in(call.arguments.get(name), self._conversation) for name in self._required(call))
+        return all(occurs_in(call.arguments.get(name), self._conversation) for name in self._list_required(call))
 
-    def _failure_report(self) -> str:
+    def _compose_failure_report(self) -> str:
         """Compose the reply after failed calls. It reports the first failure since the last good result."""
         last = first = self._completed[-1]
         if last.denied:
-            return fixed_replies.compose_denied_call(last.call.name, self._good_results())
+            return fixed_replies.compose_denied_call(last.call.name, self._list_good_results())
         for completed in reversed(self._completed):
             if not completed.failed:
                 break
             first = completed
-        return fixed_replies.compose_failed_call(first.call.name, first.result, self._good_results())
+        return fixed_replies.compose_failed_call(first.call.name, first.result, self._list_good_results())
 
-    def _good_results(self) -> list[str]:
+    def _list_good_results(self) -> list[str]:
         return [completed.result for completed in self._completed if not completed.failed]
 
-    def _new_pieces(self) -> tuple[str, ...]:
-        return new_pieces(self._request.messages, self._conversation)
+    def _find_new_pieces(self) -> tuple[str, ...]:
+        return find_new_pieces(self._request.messages, self._conversation)
 
-    def _required(self, call: ToolCallRequest) -> Sequence[str]:
+    def _list_required(self, call: ToolCallRequest) -> Sequence[str]:
         return self._tools[call.name].input_schema.get("required", ()) if call.name in self._tools else ()
 
-    def _near_tools(self, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    def _find_near_tools(self, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
         """Return the tools that share a word with the question."""
         return tuple(tool for tool in tools if tool.name in self._near)
 
-    def _alternatives(self, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    def _find_alternatives(self, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
         """Return the tools that may replace another tool: none that acts; those near the question, or else all."""
         passive = tuple(tool for tool in tools if not acts(tool))
-        return self._near_tools(passive) or passive
+        return self._find_near_tools(passive) or passive

@@ -57,13 +57,13 @@ def score_decision(tokens: Sequence[Mapping[str, Any]]) -> DecisionScore | None:
         return None
     likeliest = {top["token"].strip('{" \n'): float(top["logprob"]) for top in reversed(tokens[at]["top_logprobs"])}
     call, answer, unknown = (likeliest.get(word, _UNLIKELY) for word in ("tool", ANSWER, UNKNOWN))
-    name = math.fsum(_name_logprobs(tokens[at + 1 :]))
+    name = math.fsum(_find_name_logprobs(tokens[at + 1 :]))
     return DecisionScore(
         call=call - max(answer, unknown - UNKNOWN_DISCOUNT) + name, is_unknown=unknown + UNKNOWN_BONUS > answer
     )
 
 
-def _name_logprobs(tokens: Sequence[Mapping[str, Any]]) -> Iterator[float]:
+def _find_name_logprobs(tokens: Sequence[Mapping[str, Any]]) -> Iterator[float]:
     """Yield the log-probabilities of the tokens of a tool's name, after the key word ``tool``."""
     text = ""
     for token in tokens:

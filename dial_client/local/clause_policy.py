@@ -19,13 +19,13 @@ from dial_client.local.argument_values import correct_arguments
 from dial_client.local.call_policy import MAX_ROUNDS
 from dial_client.local.call_score import DecisionScore
 from dial_client.local.clauses import find_open, find_sibling, repeats_request, split_clauses
-from dial_client.local.completed_calls import find_completed_calls, new_pieces
-from dial_client.local.decision_step import DecisionStep, decision_request
+from dial_client.local.completed_calls import find_completed_calls, find_new_pieces
+from dial_client.local.decision_step import DecisionStep, build_decision_request
 from dial_client.local.follow_up import find_follow_up
 from dial_client.local.missing_arguments import find_missing
 from dial_client.local.provenance import is_invented, occurs_in
 from dial_client.local.units import Conversion, find_conversion, find_conversion_call
-from dial_client.local.vocabulary import is_composed, words, words_of
+from dial_client.local.vocabulary import find_tool_words, find_words, is_composed
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
@@ -67,7 +67,7 @@ class ClausePolicy:
         self._served: list[int] = []
         self._unmet: list[int] = []
         self._conversion = self._convert()
-        self._asks = self._open_asks()
+        self._asks = self._find_open_asks()
 
     @property
     def step(self) -> DecisionStep | None:
@@ -97,8 +97,8 @@ class ClausePolicy:
                 Message.assistant("Done."),
                 Message.user(self._clauses[ask.clause]),
             )
-        conversation = json_prompt_format.conversation((*earlier, *messages))
-        return decision_request(self._request, step, self._request.tools, conversation)
+        conversation = json_prompt_format.format_conversation((*earlier, *messages))
+        return build_decision_request(self._request, step, self._request.tools, conversation)
 
     def take_unknown(self, _score: DecisionScore | None = None) -> None:
         """Accept the decision that the answer to a request cannot be known."""
@@ -125,7 +125,7 @@ class ClausePolicy:
             self._close()
         elif call is not None and self._is_grounded(call, spec):
             self.call = call
-        elif not ask.step.values and (values := self._values(spec)):
+        elif not ask.step.values and (values := self._find_values(spec)):
             step = DecisionStep((spec,), may_answer=False, values=values)
             self._asks = [replace(ask, step=step), *self._asks[1:]]
         else:
@@ -133,14 +133,14 @@ class ClausePolicy:
 
     def _with_paths(self, arguments: Mapping[str, Any], tool: ToolSpec) -> dict[str, Any]:
         """Return the arguments with file names replaced by the paths that a result lists for them."""
-        paths = {f"{value}".rpartition("/")[2]: value for value in self._values(tool) if value.startswith("/")}
+        paths = {f"{value}".rpartition("/")[2]: value for value in self._find_values(tool) if value.startswith("/")}
         return {n: paths.get(value, value) if isinstance(value, str) else value for n, value in arguments.items()}
 
-    def _values(self, tool: ToolSpec) -> tuple[str, ...]:
+    def _find_values(self, tool: ToolSpec) -> tuple[str, ...]:
         """Return the possible values of a call's text arguments: values of earlier calls, and pieces of the results."""
-        names = _text_arguments(tool)
+        names = _list_text_arguments(tool)
         earlier = [str(call.arguments[name]) for call in self._calls for name in names if name in call.arguments]
-        pieces = new_pieces(self._request.messages, self._conversation)
+        pieces = find_new_pieces(self._request.messages, self._conversation)
         return tuple(dict.fromkeys((*earlier, *(piece for piece in pieces if len(piece) > 2 or not piece.isalpha()))))
 
     def _close(self, *, is_unmet: bool = False) -> None:
@@ -162,7 +162,7 @@ class ClausePolicy:
             self.call = ToolCallRequest(f"call_{secrets.token_hex(16)}", *found)
         return None
 
-    def _open_asks(self) -> list[_Ask]:
+    def _find_open_asks(self) -> list[_Ask]:
         completed = self._completed
         is_over = not 1 <= len(completed) < MAX_ROUNDS or any(entry.failed or entry.denied for entry in completed)
         if is_over or self._request.tool_choice is ToolChoice.NONE or completed[-1].next_tool:
@@ -171,20 +171,20 @@ class ClausePolicy:
         follow_up = find_follow_up(self._question, self._request.tools, called, results)
         if follow_up is not None and follow_up.values:
             return []  # the question needs a call with a name from the result: `call_policy` makes that call
-        asks = list(self._sibling_asks())
+        asks = list(self._build_sibling_asks())
         if len(self._clauses) > 1:
             unserved, self._served = find_open(self._clauses, self._request.tools, self._calls)
-            asks += [_Ask(at, DecisionStep(self._tools_for(self._clauses[at]))) for at in unserved]
+            asks += [_Ask(at, DecisionStep(self._choose_tools(self._clauses[at]))) for at in unserved]
         return asks
 
-    def _tools_for(self, clause: str) -> tuple[ToolSpec, ...]:
+    def _choose_tools(self, clause: str) -> tuple[ToolSpec, ...]:
         last = self._tools.get(self._calls[-1].name)
         return (last,) if last is not None and repeats_request(clause) else self._request.tools
 
-    def _sibling_asks(self) -> Sequence[_Ask]:
+    def _build_sibling_asks(self) -> Sequence[_Ask]:
         for entry in self._completed:
             tool = self._tools.get(entry.call.name)
-            if tool is None or len(_text_arguments(tool)) != 1:
+            if tool is None or len(_list_text_arguments(tool)) != 1:
                 continue
             if name := find_sibling(self._question, entry.call, self._calls):
                 return [_Ask(None, DecisionStep((tool,), may_answer=False, values=(name,)))]
@@ -193,11 +193,11 @@ class ClausePolicy:
     def _is_grounded(self, call: ToolCallRequest, tool: ToolSpec) -> bool:
         """Return True if every value of a call comes from the conversation or its results, or may follow from them."""
         properties: Mapping[str, object] = tool.input_schema.get("properties", {})
-        values = self._values(tool)
+        values = self._find_values(tool)
         arguments = {name: value for name, value in call.arguments.items() if value not in values}
         made_up = any(
             is_invented(name, value, properties.get(name), self._conversation)
-            or (name in _text_arguments(tool) and not self._has_source(name, str(value), tool))
+            or (name in _list_text_arguments(tool) and not self._has_source(name, str(value), tool))
             for name, value in arguments.items()
         )
         missing = find_missing(call, tool, self._request.messages, self._conversation)
@@ -206,7 +206,7 @@ class ClausePolicy:
     def _has_source(self, name: str, value: str, tool: ToolSpec) -> bool:
         """Return True if a text comes from the conversation. A text that the model composes needs a word of it."""
         if is_composed(name):
-            is_new = not (words(value) - words_of(tool)).isdisjoint(words(self._conversation))
+            is_new = not (find_words(value) - find_tool_words(tool)).isdisjoint(find_words(self._conversation))
             return is_new and all(occurs_in(found, self._conversation) for found in _NAME_OR_NUMBER.findall(value))
         return occurs_in(value, self._conversation) or _CODE.fullmatch(value) is not None
 
@@ -223,7 +223,7 @@ def find_first_request(request: ModelRequest) -> ModelRequest | None:
     return replace(request, messages=(*earlier, replace(question, content=clauses[0]))) if len(clauses) > 1 else None
 
 
-def _text_arguments(tool: ToolSpec) -> list[str]:
+def _list_text_arguments(tool: ToolSpec) -> list[str]:
     properties = tool.input_schema.get("properties", {})
     required = tool.input_schema.get("required", ())
     return [name for name in required if properties.get(name, {}).get("type") == "string"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dial_client.local.vocabulary import ACTS, words, words_of
+from dial_client.local.vocabulary import ACTS, find_tool_words, find_words
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 
 MAX_QUESTION_CHARS = 500
@@ -101,8 +101,8 @@ def find_open(
     for call in calls:
         values = [str(value).lower() for value in call.arguments.values() if not isinstance(value, bool)]
         quoted = [value for value in values if value and value in question]
-        about = words_of(specs[call.name]) if call.name in specs else frozenset()
-        scores = [2 * len(words(clause) & about) + _score_values(clause, quoted) for clause in clauses]
+        about = find_tool_words(specs[call.name]) if call.name in specs else frozenset()
+        scores = [2 * len(find_words(clause) & about) + _score_values(clause, quoted) for clause in clauses]
         scores = [count - 2 * (at in served) for at, count in enumerate(scores)]
         served.add(scores.index(max(scores)))
     return [at for at in range(len(clauses)) if at not in served], sorted(served)

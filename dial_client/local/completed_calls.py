@@ -45,7 +45,7 @@ def find_completed_calls(messages: Sequence[Message], provider_name: str) -> lis
         if message.role is Role.USER:
             completed, calls = [], {}
         elif message.role is Role.ASSISTANT:
-            next_tool = _next_tool(message, provider_name)
+            next_tool = _read_next_tool(message, provider_name)
             calls |= {call.id: (call, next_tool) for call in message.tool_calls}
         elif message.role is Role.TOOL and message.tool_call_id in calls:
             call, next_tool = calls[message.tool_call_id]
@@ -54,12 +54,12 @@ def find_completed_calls(messages: Sequence[Message], provider_name: str) -> lis
     return completed
 
 
-def _next_tool(message: Message, provider_name: str) -> str:
+def _read_next_tool(message: Message, provider_name: str) -> str:
     echo = message.echo.data if message.echo is not None and message.echo.provider == provider_name else None
     return str(echo.get("then", "")) if isinstance(echo, Mapping) else ""
 
 
-def new_pieces(messages: Sequence[Message], conversation: str) -> tuple[str, ...]:
+def find_new_pieces(messages: Sequence[Message], conversation: str) -> tuple[str, ...]:
     """Return the pieces of the last result that do not occur in the conversation before it.
 
     Args:
@@ -72,10 +72,10 @@ def new_pieces(messages: Sequence[Message], conversation: str) -> tuple[str, ...
     before = conversation[: conversation.rfind(last.text)].lower()
     pieces = dict.fromkeys(piece.strip(" .") for piece in _PIECE.findall(last.text[:MAX_RESULT_CHARS]))
     fresh = (piece for piece in pieces if piece and piece.lower() not in before)
-    return (*_listed_paths(messages, last), *fresh)[:MAX_PIECES]
+    return (*_find_listed_paths(messages, last), *fresh)[:MAX_PIECES]
 
 
-def _listed_paths(messages: Sequence[Message], result: Message) -> Iterator[str]:
+def _find_listed_paths(messages: Sequence[Message], result: Message) -> Iterator[str]:
     """Yield the paths of the files in the result, if the call listed a folder."""
     calls = (call for message in messages for call in message.tool_calls if call.id == result.tool_call_id)
     folder = next((v for call in calls for v in call.arguments.values() if isinstance(v, str) and _ROOT.match(v)), "")

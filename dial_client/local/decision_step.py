@@ -29,7 +29,7 @@ class DecisionStep:
     """The values that required text arguments may have; empty for any text."""
 
 
-def decision_request(
+def build_decision_request(
     request: ModelRequest, step: DecisionStep, tools: Sequence[ToolSpec], conversation: Sequence[Message]
 ) -> ModelRequest:
     """Return the request for a decision, with the grammar of a step.
@@ -42,11 +42,11 @@ def decision_request(
     """
     return replace(
         request,
-        instructions=(*request.instructions, json_prompt_format.instruction(tools)),
-        messages=(*json_prompt_format.examples(tools), *conversation),
+        instructions=(*request.instructions, json_prompt_format.build_instruction(tools)),
+        messages=(*json_prompt_format.choose_examples(tools), *conversation),
         tools=(),
         tool_choice=ToolChoice.AUTO,
-        grammar=json_prompt_format.grammar(_restrict_values(step), may_answer=step.may_answer),
+        grammar=json_prompt_format.build_grammar(_restrict_values(step), may_answer=step.may_answer),
         max_tokens=min(request.max_tokens or MAX_TOKENS, MAX_TOKENS),
         stream=False,
     )

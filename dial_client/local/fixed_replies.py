@@ -41,7 +41,7 @@ def compose_failed_call(name: str, error: str, found: Iterable[str] = ()) -> str
         error: The error that the tool returned.
         found: The results of other calls of the turn.
     """
-    reason = _shortened(_PREFACE.sub("", error.strip()), MAX_ERROR_CHARS)
+    reason = _shorten(_PREFACE.sub("", error.strip()), MAX_ERROR_CHARS)
     return append_results(f"{_FAILED}{name} failed. It says: {reason or 'nothing'}", found)
 
 
@@ -52,24 +52,24 @@ def compose_denied_call(name: str, found: Iterable[str] = ()) -> str:
 
 def append_results(reply: str, found: Iterable[str]) -> str:
     """Return a reply, followed by the results of other calls of the turn."""
-    results = "\n".join(_shortened(text.strip(), MAX_RESULT_CHARS) for text in found if text.strip())
+    results = "\n".join(_shorten(text.strip(), MAX_RESULT_CHARS) for text in found if text.strip())
     return f"{reply}\n\nWhat was found before that:\n{results}" if results else reply
 
 
 def compose_missing_argument(tool: ToolSpec, names: Sequence[str]) -> str:
     """Compose a question to the user for arguments that do not occur in the conversation."""
     properties = tool.input_schema.get("properties", {})
-    arguments = " and ".join(_described(name, properties.get(name)) for name in names)
+    arguments = " and ".join(_describe_argument(name, properties.get(name)) for name in names)
     return f"I can use {tool.name} for that, but you have not said its {arguments}. Which should I use?"
 
 
-def _described(name: str, schema: object) -> str:
+def _describe_argument(name: str, schema: object) -> str:
     about = str(schema.get("description") or "") if isinstance(schema, Mapping) else ""
     about = about.split(". ", maxsplit=1)[0].rstrip(".")
     return f"{name} ({about})" if about and len(about) <= 80 else name
 
 
-def _shortened(text: str, max_chars: int) -> str:
+def _shorten(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else f"{text[:max_chars].rstrip()}…"
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from dial_client.local.text_values import NUMBER
-from dial_client.local.vocabulary import ASKING, GENERIC, acts, kinds, words, words_of
+from dial_client.local.vocabulary import ASKING, GENERIC, acts, find_kinds, find_tool_words, find_words
 from dial_client.messages.message import ToolSpec
 
 MAX_NUMBERS = 3
@@ -26,8 +26,8 @@ _ROOT = 7
 _NAMED = re.compile(r"([a-z]+):? ([A-Z][\w'-]*(?: [A-Z][\w'-]*){0,3})")
 """A detail of a result, followed by a name: ``manager: Jonas Brandt``, ``largest town Torsby``."""
 _CAPITALIZED = re.compile(r"(?<=\s)[A-Z]\w*")
-_EXPRESSION_WORDS = words("arithmetic expression")
-_ASKING = ASKING - words("read")
+_EXPRESSION_WORDS = find_words("arithmetic expression")
+_ASKING = ASKING - find_words("read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,18 @@ def find_follow_up(
         called: The names of the tools called in this turn, in their order.
         results: The results of the calls; at least one.
     """
-    details = _related(question, results)
+    details = _find_related(question, results)
     values = tuple(details.values())
     same = next((tool for tool in tools if tool.name == called[-1]), None)
     if same is not None and details and _asks_more(question, results[-1], details):
         return FollowUp(same, values)
-    known = frozenset[str]().union(*(words_of(tool) for tool in tools if tool.name in called), *map(words, results))
-    subject = words(question) - GENERIC - _ASKING - known
-    subject = subject.union(*(kind for kind in kinds(question) if kind.isdisjoint(known)))
+    known = frozenset[str]().union(
+        *(find_tool_words(tool) for tool in tools if tool.name in called), *map(find_words, results)
+    )
+    subject = find_words(question) - GENERIC - _ASKING - known
+    subject = subject.union(*(kind for kind in find_kinds(question) if kind.isdisjoint(known)))
     for tool in sorted(tools, key=acts):
-        if tool.name not in called and _share_word(subject, _naming(tool)):
+        if tool.name not in called and _share_word(subject, _find_naming_words(tool)):
             return FollowUp(tool, build_expressions(tool, question, results[-1]) or values)
     return None
 
@@ -69,7 +71,7 @@ def build_expressions(tool: ToolSpec, question: str, result: str) -> tuple[str, 
 
     The model chooses an expression, so that it cannot invent a number.
     """
-    if not words_of(tool) >= _EXPRESSION_WORDS:
+    if not find_tool_words(tool) >= _EXPRESSION_WORDS:
         return ()
     pairs = product(NUMBER.findall(question)[:MAX_NUMBERS], NUMBER.findall(result)[:MAX_NUMBERS])
     orders = ((left, right) for a, b in pairs for left, right in ((a, b), (b, a)))
@@ -82,23 +84,23 @@ def _share_word(question_words: frozenset[str], tool_words: frozenset[str]) -> b
     return not question_words.isdisjoint(tool_words) or any(word[:_ROOT] in roots for word in question_words)
 
 
-def _naming(tool: ToolSpec) -> frozenset[str]:
+def _find_naming_words(tool: ToolSpec) -> frozenset[str]:
     """Return the words that refer to a tool; for a tool that acts, only its name and the verb of its description."""
     if not acts(tool):
-        return words_of(tool)
-    return words(f"{tool.name} {tool.description.split(' ', maxsplit=1)[0]}")
+        return find_tool_words(tool)
+    return find_words(f"{tool.name} {tool.description.split(' ', maxsplit=1)[0]}")
 
 
-def _related(question: str, results: Sequence[str]) -> dict[str, str]:
+def _find_related(question: str, results: Sequence[str]) -> dict[str, str]:
     """Return the details of the last result that the question mentions, with their names; each is followed once."""
-    question_words = words(question)
+    question_words = find_words(question)
     for result in results[:-1]:
-        question_words -= frozenset[str]().union(*(words(detail) for detail, _ in _NAMED.findall(result)))
+        question_words -= frozenset[str]().union(*(find_words(detail) for detail, _ in _NAMED.findall(result)))
     found = _NAMED.findall(results[-1])
     return {
         detail: name
         for detail, name in found
-        if words(detail) & question_words and name.lower() not in question.lower()
+        if find_words(detail) & question_words and name.lower() not in question.lower()
     }
 
 
@@ -106,5 +108,5 @@ def _asks_more(question: str, result: str, details: dict[str, str]) -> bool:
     """Return True if a question asks for a detail of a result in addition to its relations."""
     phrases = (re.split(r"[,;\n]", result[: result.find(name)])[-1] for name in details.values())
     names = _CAPITALIZED.findall(question)
-    shared = words(question) & words(result).union(*kinds(result))
-    return bool(shared - words(" ".join((*details, *phrases, *names))) - GENERIC - _ASKING)
+    shared = find_words(question) & find_words(result).union(*find_kinds(result))
+    return bool(shared - find_words(" ".join((*details, *phrases, *names))) - GENERIC - _ASKING)

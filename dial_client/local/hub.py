@@ -75,9 +75,9 @@ async def fetch(name: str, models: Path, on_progress: OnDownload) -> Path:
     repository, file = parse_name(name)
     folder = models / "hf" / repository.replace("/", "--")
     memo = folder / f"{re.sub('[^A-Za-z0-9._-]', '_', file) or 'chosen'}.json"
-    weights = _known(memo, folder)
+    weights = _read_memo(memo, folder)
     if weights is None:
-        weights = choose(await _listing(repository), repository, file)
+        weights = choose(await _fetch_listing(repository), repository, file)
         folder.mkdir(parents=True, exist_ok=True)
         memo.write_text(json.dumps(asdict(weights), indent=1), encoding="utf-8")
     return await ensure(weights, folder, on_progress)
@@ -107,7 +107,7 @@ def _rank(name: str) -> int:
     return next(found, len(PREFERRED))
 
 
-def _known(memo: Path, folder: Path) -> Weights | None:
+def _read_memo(memo: Path, folder: Path) -> Weights | None:
     """Return the stored details of a file; None if there are none, or if the file is not in `folder`."""
     with suppress(OSError, ValueError, TypeError):
         known = json.loads(memo.read_text(encoding="utf-8"))
@@ -117,7 +117,7 @@ def _known(memo: Path, folder: Path) -> Weights | None:
     return None
 
 
-async def _listing(repository: str) -> Any:
+async def _fetch_listing(repository: str) -> Any:
     environment = {**os.environ, "HF_HUB_DISABLE_TELEMETRY": "1"}
     command = [sys.executable, "-P", "-c", _LISTING_PROGRAM, repository]
     try:

@@ -39,7 +39,7 @@ _HUB = (
 """Models of the hub whose own chat templates support tool calls. The sizes are those of the preferred files."""
 
 
-def local_models(folder: Path) -> list[LocalModel]:
+def list_local_models(folder: Path) -> list[LocalModel]:
     """Return the default model, the models that were downloaded from the hub into a folder, and further ones to try."""
     own = folder / QWEN.file
     found = [LocalModel("local", QWEN.size, own.is_file(), about="0.5 B, the default")]
@@ -52,17 +52,17 @@ def local_models(folder: Path) -> list[LocalModel]:
     return found + [model for model in _HUB if not any(name.startswith(f"{model.name}/") for name in installed)]
 
 
-def memory_bytes() -> int | None:
+def measure_memory() -> int | None:
     """Return the bytes of memory of this machine; None if the system does not report them."""
     if sys.platform == "win32":
-        return _windows_memory()
+        return _measure_windows_memory()
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         return None
 
 
-def _windows_memory() -> int | None:
+def _measure_windows_memory() -> int | None:
     import ctypes
 
     class Status(ctypes.Structure):

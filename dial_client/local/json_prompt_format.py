@@ -21,7 +21,7 @@ from typing import Any
 
 from dial_client.messages.message import NO_OUTPUT, Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.model import Instruction, InstructionSource
-from dial_client.schema.gbnf import Grammar, literal
+from dial_client.schema.gbnf import Grammar, to_literal
 
 MAX_ANSWER_CHARS = 300
 """Characters of an earlier answer in the prompt of a decision."""
@@ -119,16 +119,16 @@ _EXAMPLES_WITHOUT_TOOLS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def _harmless(text: str) -> str:
+def _neutralize(text: str) -> str:
     """Return the text without the model's special tokens (``<|im_end|>``), which could end a turn and start another."""
     return text.replace("<|", "< |")
 
 
-def _written(value: Any) -> str:
-    return _harmless(json.dumps(value, ensure_ascii=False))
+def _format_json(value: Any) -> str:
+    return _neutralize(json.dumps(value, ensure_ascii=False))
 
 
-def _played(examples: tuple[tuple[str, ...], ...]) -> Iterator[Message]:
+def _build_examples(examples: tuple[tuple[str, ...], ...]) -> Iterator[Message]:
     for question, *calls, answer in examples:
         yield Message.user(question)
         for call, result in zip(calls[::2], calls[1::2], strict=True):
@@ -137,55 +137,56 @@ def _played(examples: tuple[tuple[str, ...], ...]) -> Iterator[Message]:
         yield Message.assistant(answer)
 
 
-EXAMPLES = tuple(_played(_EXAMPLES))
+EXAMPLES = tuple(_build_examples(_EXAMPLES))
 """Worked examples, with calls."""
-EXAMPLES_WITHOUT_TOOLS = tuple(_played(_EXAMPLES_WITHOUT_TOOLS))
+EXAMPLES_WITHOUT_TOOLS = tuple(_build_examples(_EXAMPLES_WITHOUT_TOOLS))
 """Worked examples for requests without tools."""
 
 
-def instruction(tools: Sequence[ToolSpec]) -> Instruction:
+def build_instruction(tools: Sequence[ToolSpec]) -> Instruction:
     """Return the instruction that describes the tools and the format of a decision."""
-    listed = "\n".join(map(signature, tools))
+    listed = "\n".join(map(format_signature, tools))
     text = _INSTRUCTIONS.format(tools=listed) if tools else _WITHOUT_TOOLS
     return Instruction(InstructionSource.TOOL_FORMAT, text)
 
 
-def examples(tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
+def choose_examples(tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
     """Return the worked examples that precede a conversation."""
     return EXAMPLES if tools else EXAMPLES_WITHOUT_TOOLS
 
 
-def signature(tool: ToolSpec) -> str:
+def format_signature(tool: ToolSpec) -> str:
     """Return a tool as one line: its name, its description, and the type of each argument."""
     required = tool.input_schema.get("required", ())
     properties = tool.input_schema.get("properties", {})
     arguments = {
-        name: _required(schema) if name in required else _optional(schema) for name, schema in properties.items()
+        name: _describe_required(schema) if name in required else _describe_optional(schema)
+        for name, schema in properties.items()
     }
-    return _written({"name": tool.name, "description": tool.description, "arguments": arguments})
+    return _format_json({"name": tool.name, "description": tool.description, "arguments": arguments})
 
 
-def _required(schema: Any) -> str:
+def _describe_required(schema: Any) -> str:
     about = str(schema.get("description", "")).split(". ", maxsplit=1)[0] if isinstance(schema, Mapping) else ""
-    return _kind(schema) + (f": {about}" if about else "")
+    return _describe_kind(schema) + (f": {about}" if about else "")
 
 
-def _optional(schema: Any) -> Any:
+def _describe_optional(schema: Any) -> Any:
     if isinstance(schema, Mapping) and "default" in schema and "enum" not in schema:
         return schema["default"]  # without the default, the model invents a value
-    return f"{_kind(schema)}, optional"
+    return f"{_describe_kind(schema)}, optional"
 
 
-def _kind(schema: Any) -> str:
+def _describe_kind(schema: Any) -> str:
     if not isinstance(schema, Mapping):
         return "anything"
     if isinstance(schema.get("enum"), list):
         return " or ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
     choices = schema.get("anyOf") or schema.get("oneOf")
     if isinstance(choices, list):
-        return " or ".join(filter(None, map(_kind, choices)))
+        return " or ".join(filter(None, map(_describe_kind, choices)))
     if schema.get("type") == "array":
-        return f"array of {_kind(schema.get('items'))}"
+        return f"array of {_describe_kind(schema.get('items'))}"
     if isinstance(schema.get("properties"), Mapping):
         return "object with " + ", ".join(schema["properties"])
     kinds = schema.get("type", "anything")
@@ -193,7 +194,7 @@ def _kind(schema: Any) -> str:
     return " or ".join(str(kind) for kind in kinds if kind != "null")
 
 
-def conversation(messages: Sequence[Message], hidden: frozenset[str] = frozenset()) -> list[Message]:
+def format_conversation(messages: Sequence[Message], hidden: frozenset[str] = frozenset()) -> list[Message]:
     """Return the conversation in the format of the examples, without instructions and without the calls in `hidden`."""
     written: list[Message] = []
     for message in messages:
@@ -201,41 +202,43 @@ def conversation(messages: Sequence[Message], hidden: frozenset[str] = frozenset
             case Role.USER:
                 written.append(message)
             case Role.TOOL if message.tool_call_id not in hidden:
-                written.append(Message.user(f"Result: {'ERROR: ' if message.is_error else ''}{result_text(message)}"))
+                written.append(
+                    Message.user(f"Result: {'ERROR: ' if message.is_error else ''}{read_result_text(message)}")
+                )
             case Role.ASSISTANT:
                 calls = [call for call in message.tool_calls if call.id not in hidden]
                 written += [
-                    Message.assistant(_written({"tool": c.name, "arguments": dict(c.arguments)})) for c in calls
+                    Message.assistant(_format_json({"tool": c.name, "arguments": dict(c.arguments)})) for c in calls
                 ]
                 if message.text and not message.tool_calls:
-                    written.append(Message.assistant(_written({"answer": _beginning(message.text)})))
+                    written.append(Message.assistant(_format_json({"answer": _shorten(message.text)})))
     return written
 
 
-def _beginning(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= MAX_ANSWER_CHARS else f"{text[:MAX_ANSWER_CHARS]} ..."
 
 
-def result_text(message: Message) -> str:
+def read_result_text(message: Message) -> str:
     """Return the text of a result for the model; images and documents are only counted."""
     parts = () if isinstance(message.content, str) else message.content
     unseen = sum(not isinstance(part, TextPart) for part in parts)
     note = f"[{unseen} image(s) or document(s) that cannot be shown]" if unseen else ""
-    return "\n".join(filter(None, (_harmless(message.text), note))) or NO_OUTPUT
+    return "\n".join(filter(None, (_neutralize(message.text), note))) or NO_OUTPUT
 
 
-def grammar(tools: Sequence[ToolSpec], *, may_answer: bool) -> str:
+def build_grammar(tools: Sequence[ToolSpec], *, may_answer: bool) -> str:
     """Return the grammar of a decision: a call of one of the tools or, if `may_answer`, "answer" or "unknown"."""
     rules = Grammar()
     behind_name = '", "arguments": '
     calls = [
-        f"{literal(tool.name + behind_name)} {rules.object(tool.input_schema, f't{at}')}"
+        f"{to_literal(tool.name + behind_name)} {rules.add_object(tool.input_schema, f't{at}')}"
         for at, tool in enumerate(tools)
     ]
-    choices = [literal('"tool": "') + f" ( {' | '.join(calls)} )"] if calls else []
+    choices = [to_literal('"tool": "') + f" ( {' | '.join(calls)} )"] if calls else []
     if may_answer or not calls:
-        choices += [literal(f'"{ANSWER}"'), literal(f'"{UNKNOWN}"')]
-    return rules.text(f'"{{" ( {" | ".join(choices)} ) "}}"')
+        choices += [to_literal(f'"{ANSWER}"'), to_literal(f'"{UNKNOWN}"')]
+    return rules.to_text(f'"{{" ( {" | ".join(choices)} ) "}}"')
 
 
 ANSWER = "answer"
@@ -243,7 +246,7 @@ UNKNOWN = "unknown"
 _CALL = re.compile(r'\s*\{\s*"tool"\s*:\s*"([\w-]{1,64})"')
 
 
-def called_tool(text: str) -> str:
+def find_called_tool(text: str) -> str:
     """Return the tool of a complete or incomplete call in a reply; empty for an answer."""
     found = _CALL.match(text)
     return found[1] if found else ""
@@ -256,7 +259,7 @@ def is_unknown(text: str) -> bool:
 
 def parse_call(text: str) -> ToolCallRequest | None:
     """Return the call if the reply is a complete call; None otherwise."""
-    tool = called_tool(text)
+    tool = find_called_tool(text)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

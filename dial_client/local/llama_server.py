@@ -24,7 +24,7 @@ def main() -> None:
         signal.signal(name, signal.SIG_DFL)  # the system then ends the process even if its threads are busy
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    options = _options()
+    options = _parse_options()
     key = sys.stdin.readline().strip()
     watcher = threading.Thread(target=_leave_with_the_host, daemon=True)
     watcher.start()
@@ -39,7 +39,7 @@ def main() -> None:
     watcher.join()
 
 
-def _options() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="the weights, a GGUF file")
     parser.add_argument("--template", type=Path, help="a chat template that replaces the file's own")

@@ -13,7 +13,7 @@ from typing import Any
 
 from dial_client.local.argument_values import CURRENT_FOLDER, follows_as_time, is_folder, is_named_in
 from dial_client.local.provenance import has_strange_digits, is_made_up, is_no_address, occurs_in
-from dial_client.local.vocabulary import ASKING, is_composed, is_english, words, words_of
+from dial_client.local.vocabulary import ASKING, find_tool_words, find_words, is_composed, is_english
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
 
 _BEGINNING = 3
@@ -34,7 +34,7 @@ def find_missing(
         conversation: The conversation's texts and results, with the instructions.
     """
     sources = "\n".join(message.text for message in messages if message.role in (Role.USER, Role.TOOL))
-    has_source = bool(words(sources) - ASKING - words_of(tool))
+    has_source = bool(find_words(sources) - ASKING - find_tool_words(tool))
     missing = {}
     for name in tool.input_schema.get("required", ()):
         schema, value = tool.input_schema.get("properties", {}).get(name), call.arguments.get(name)
@@ -59,11 +59,11 @@ def find_missing(
 def _is_word_of_tool(name: str, value: object, tool: ToolSpec) -> bool:
     """Return True if a value only repeats words of the tool: the room "room", the building "lift"."""
     found = (
-        words(value)
+        find_words(value)
         if isinstance(value, str) and value.replace(" ", "").isalpha() and not is_composed(name)
         else frozenset[str]()
     )
-    return bool(found) and found <= words_of(tool)
+    return bool(found) and found <= find_tool_words(tool)
 
 
 def _may_follow(name: str, value: object, tool: ToolSpec, sources: str) -> bool:
@@ -71,5 +71,5 @@ def _may_follow(name: str, value: object, tool: ToolSpec, sources: str) -> bool:
     is_name = isinstance(value, str) and _NAME.fullmatch(value) is not None and _CODE.fullmatch(value) is None
     if not is_name or is_composed(name) or not is_english(sources):
         return True
-    beginnings = {word[:_BEGINNING] for word in words(sources) - words_of(tool) - words(name)}
-    return any(word[:_BEGINNING] in beginnings for word in words(str(value)))
+    beginnings = {word[:_BEGINNING] for word in find_words(sources) - find_tool_words(tool) - find_words(name)}
+    return any(word[:_BEGINNING] in beginnings for word in find_words(str(value)))

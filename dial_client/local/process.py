@@ -61,7 +61,7 @@ class ModelProcess:
                 log lines.
         """
         began = anyio.current_time()
-        command = [sys.executable, "-P", os.fspath(_SERVER), os.fspath(model), "--threads", str(_threads())]
+        command = [sys.executable, "-P", os.fspath(_SERVER), os.fspath(model), "--threads", str(_count_threads())]
         command += ["--context", str(CONTEXT_TOKENS)]
         if template is not None:
             command += ["--template", os.fspath(template)]
@@ -71,7 +71,7 @@ class ModelProcess:
             process = await anyio.open_process(
                 command,
                 stderr=errors,
-                env=_environment(),
+                env=_build_environment(),
                 start_new_session=True,  # Ctrl-C in the terminal must not reach the model's process
                 creationflags=_NEW_PROCESS_GROUP,  # for Ctrl-C on Windows
             )
@@ -97,13 +97,13 @@ class ModelProcess:
         """True if the process is running and `stop` has not been called."""
         return not self._stopped and self._process.returncode is None
 
-    async def ended(self, within: float) -> bool:
+    async def wait_ended(self, within: float) -> bool:
         """Wait up to `within` seconds for the process to end; return True if it has ended."""
         with anyio.move_on_after(within):
             await self._process.wait()
         return self._process.returncode is not None
 
-    def last_words(self) -> str:
+    def read_last_words(self) -> str:
         """Return the last log lines of the ended process, joined; its exit code if it has logged nothing."""
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - 4_000))
@@ -123,7 +123,7 @@ class ModelProcess:
             assert self._process.stdin is not None
             await self._process.stdin.aclose()
             for send_signal in (self._process.terminate, self._process.kill):
-                if await self.ended(GRACE):
+                if await self.wait_ended(GRACE):
                     break
                 with suppress(ProcessLookupError):
                     send_signal()
@@ -142,8 +142,8 @@ class ModelProcess:
         if scope.cancelled_caught:
             raise ProviderError(f"the embedded model was not ready within {timeout:g} s", code="timeout")
         if not line.endswith(b"\n"):
-            await self.ended(timeout)
-            words = " | ".join(filter(None, (line.decode("utf-8", "replace"), self.last_words())))
+            await self.wait_ended(timeout)
+            words = " | ".join(filter(None, (line.decode("utf-8", "replace"), self.read_last_words())))
             problem = f"the embedded model could not be started: {words}{find_remedy(words)}"
             raise ProviderError(problem, code="connection")
         self.address = line.decode().strip()
@@ -160,13 +160,13 @@ def find_remedy(words: str) -> str:
     )
 
 
-def _threads() -> int:
+def _count_threads() -> int:
     """Return the number of threads that decode: the usable processors, less one if there are more than two."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable if usable <= 2 else usable - 1, MAX_THREADS)
 
 
-def _environment() -> dict[str, str]:
+def _build_environment() -> dict[str, str]:
     # OpenMP's threads sleep while they wait for each other. Next to busy programs this is several times faster (8
     # tokens a second instead of 2); on an idle machine it is a fifth slower.
     return {"OMP_WAIT_POLICY": "passive", **os.environ}

@@ -24,11 +24,11 @@ class Repetition:
     def feed(self, text: str) -> bool:
         """Add a piece of the answer; return True if the answer now only repeats itself."""
         *whole, self._rest = re.split(r"\s", self._rest + text)
-        self._words.extend(_shape(word) for word in whole if word)
+        self._words.extend(_mask_numbering(word) for word in whole if word)
         return len(self._words) == WINDOW and len(set(self._words)) < LEAST_DISTINCT
 
 
-def _shape(word: str) -> str:
+def _mask_numbering(word: str) -> str:
     """Return a word without the parts that count in a list: its digits, or one or two capital letters."""
     masked = _DIGITS.sub("#", word)
     return "#" if _LABEL.fullmatch(masked) else masked

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from dial_client.local.answer_prompt import EXAMPLE_NAMES
 from dial_client.local.text_values import find_addresses, find_numbers, join_groups
-from dial_client.local.vocabulary import words
+from dial_client.local.vocabulary import find_words
 from dial_client.messages.message import NO_OUTPUT
 
 MAX_RESULT_CHARS = 1_500
@@ -42,15 +42,15 @@ class ResultCheck:
     """
 
     def __init__(self, question: str, results: Sequence[str]) -> None:
-        self._results = _texts(results)
-        question_text = f"{question} {' '.join(_times(question))}"
-        first = _content("\n".join((question_text, *self._results[:1])))
-        later = _content("\n".join(self._results[1:]))
-        everything = _content("\n".join(self._results))
-        self._news = (later - first) or (everything - _content(question_text))
+        self._results = _extract_texts(results)
+        question_text = f"{question} {' '.join(_find_times(question))}"
+        first = _find_content("\n".join((question_text, *self._results[:1])))
+        later = _find_content("\n".join(self._results[1:]))
+        everything = _find_content("\n".join(self._results))
+        self._news = (later - first) or (everything - _find_content(question_text))
         known = "\n".join((question_text, *self._results))
-        self._known = _numbers(known) | _derived("\n".join(self._results))
-        self._times = _times(known)
+        self._known = _format_numbers(known) | _derive_numbers("\n".join(self._results))
+        self._times = _find_times(known)
         self._strange_names = tuple(name for name in EXAMPLE_NAMES if name not in known)
         self._held = ""
         self._shown = ""
@@ -65,7 +65,7 @@ class ResultCheck:
         self._held += text
         visible = "" if self._is_open else self._take_beginning()
         if self._is_open:
-            visible += "".join(map(self._take_sentence, self._whole_sentences()))
+            visible += "".join(map(self._take_sentence, self._take_whole_sentences()))
         self._shown += visible
         return visible
 
@@ -79,7 +79,7 @@ class ResultCheck:
         self._is_open, visible, self._held = True, self._held[:end], self._held[end:]
         return visible
 
-    def _whole_sentences(self) -> list[str]:
+    def _take_whole_sentences(self) -> list[str]:
         """Remove the complete sentences from the held text and return them."""
         ends = [found.end() for found in _END.finditer(self._held)]
         sentences = [self._held[start:end] for start, end in zip([0, *ends], ends, strict=False)]
@@ -105,21 +105,27 @@ class ResultCheck:
             return quote(self._results)
         rest = self._take_sentence(self._held) if self._is_open else self._held
         answer = self._shown + rest
-        groups = [group for text in self._results for group in _groups(text)]
-        cut = [group for group in groups if 0 < sum(v in answer for v in _values(group)) < len(_values(group))]
+        groups = [group for text in self._results for group in _find_groups(text)]
+        cut = [
+            group for group in groups if 0 < sum(v in answer for v in _find_values(group)) < len(_find_values(group))
+        ]
         if self._news and cut:
             return f"{rest}\n\n{quote(self._results)}"
-        unreported = [text for text in self._results if _numbers(text) and _numbers(text).isdisjoint(_numbers(answer))]
+        unreported = [
+            text
+            for text in self._results
+            if _format_numbers(text) and _format_numbers(text).isdisjoint(_format_numbers(answer))
+        ]
         return f"{rest}\n\n{quote(unreported)}" if self._is_shortened and unreported else rest
 
     def _is_good(self, text: str) -> bool:
-        is_news = not self._news.isdisjoint(_content(f"{text} {' '.join(_times(text))}"))
+        is_news = not self._news.isdisjoint(_find_content(f"{text} {' '.join(_find_times(text))}"))
         return is_news and self._is_known(text)
 
     def _is_known(self, text: str) -> bool:
         plain = _NUMBERING.sub("", text)
         has_strange_name = any(name in plain for name in self._strange_names)
-        return not has_strange_name and _numbers(plain) <= self._known and _times(plain) <= self._times
+        return not has_strange_name and _format_numbers(plain) <= self._known and _find_times(plain) <= self._times
 
 
 def quote(results: Sequence[str]) -> str:
@@ -131,35 +137,35 @@ def quote(results: Sequence[str]) -> str:
 
 def find_shown_result(question: str, results: Sequence[str]) -> str | None:
     """Return the only result if the user just asks to see it, so that it is the answer; None otherwise."""
-    texts = _texts(results)
+    texts = _extract_texts(results)
     if len(texts) != 1 or not _SHOWS.match(question) or _ASKS_MORE.search(question):
         return None
     return quote(texts)
 
 
-def _texts(results: Sequence[str]) -> list[str]:
+def _extract_texts(results: Sequence[str]) -> list[str]:
     return [text for text in (result.partition(": ")[2] for result in results) if text != NO_OUTPUT]
 
 
-def _content(text: str) -> frozenset[str]:
+def _find_content(text: str) -> frozenset[str]:
     addresses = frozenset(address.lower() for address in find_addresses(text))
-    return words(text) | addresses | frozenset(_DIGITS.findall(join_groups(text)))
+    return find_words(text) | addresses | frozenset(_DIGITS.findall(join_groups(text)))
 
 
-def _groups(text: str) -> list[str]:
+def _find_groups(text: str) -> list[str]:
     """Return the lists of values that end in "and" or "or" and a last value."""
     return [found[0] for found in _LIST.finditer(text) if found["last"]]
 
 
-def _values(group: str) -> list[str]:
+def _find_values(group: str) -> list[str]:
     return re.findall(_VALUE, group)
 
 
-def _numbers(text: str) -> frozenset[str]:
+def _format_numbers(text: str) -> frozenset[str]:
     return frozenset(f"{number:g}" for number in find_numbers(text))
 
 
-def _times(text: str) -> frozenset[str]:
+def _find_times(text: str) -> frozenset[str]:
     """Return the times of day in a text, on the 24-hour clock."""
     found = ((match, (match[3] or "").lower()) for match in _TIME.finditer(text) if match[2] or match[3])
     return frozenset(
@@ -168,9 +174,9 @@ def _times(text: str) -> frozenset[str]:
     )
 
 
-def _derived(results: str) -> frozenset[str]:
+def _derive_numbers(results: str) -> frozenset[str]:
     """Return numbers that may describe results without being in them: hours on a 12-hour clock, and counts."""
-    hours = {f"{int(time[:2]) % 12 or 12}" for time in _times(results)}
+    hours = {f"{int(time[:2]) % 12 or 12}" for time in _find_times(results)}
     digits = {number.lstrip("0") or "0" for number in _DIGITS.findall(results)}
     lines = sum(bool(line.strip()) for line in results.splitlines())
     return frozenset(hours | digits | {"1", str(lines)})

@@ -28,22 +28,22 @@ def _write_json(text: str) -> str:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return ""
-    return "\n".join(_lines(value, "")) if isinstance(value, dict | list) else ""
+    return "\n".join(_format_lines(value, "")) if isinstance(value, dict | list) else ""
 
 
-def _lines(value: Any, name: str) -> Iterator[str]:
+def _format_lines(value: Any, name: str) -> Iterator[str]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _lines(inner, f"{name} {str(key).replace('_', ' ')}".strip())
+            yield from _format_lines(inner, f"{name} {str(key).replace('_', ' ')}".strip())
     elif isinstance(value, list) and any(isinstance(inner, dict | list) for inner in value):
         for at, inner in enumerate(value, 1):
-            yield from _lines(inner, f"{name} {at}".strip())
+            yield from _format_lines(inner, f"{name} {at}".strip())
     else:
-        written = ", ".join(map(_scalar, value)) if isinstance(value, list) else _scalar(value)
+        written = ", ".join(map(_format_scalar, value)) if isinstance(value, list) else _format_scalar(value)
         yield f"{name}: {written}" if name else written
 
 
-def _scalar(value: Any) -> str:
+def _format_scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None else _TIME.sub(r"\1 \2", str(value))

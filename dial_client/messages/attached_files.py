@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 
 from dial_client.messages.message import TextPart
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 
 MAX_TEXT = 256_000
 """The maximum bytes of a text file."""
@@ -25,4 +25,4 @@ def decode_text_file(data: bytes) -> str | None:
 
 def build_text_part(name: str, text: str) -> TextPart:
     """Return the part of a message for an attached text file; the page finds the file by this form."""
-    return TextPart(safe(f"[file {name}; the user attached it]\n{text}\n[end of file]"), foreign=True)
+    return TextPart(sanitize(f"[file {name}; the user attached it]\n{text}\n[end of file]"), foreign=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dial_client.text.json_fields import to_text
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 _MAX_TITLE = 200
 _MAX_URL = 2_000
@@ -74,12 +74,12 @@ def place_citations(citations: Sequence[Citation], received: str, text: str) -> 
     if not citations:
         return ()
     if received == text:
-        return tuple(citation.at(*_inside(citation, len(text))) for citation in citations)
+        return tuple(citation.at(*_find_span(citation, len(text))) for citation in citations)
     before = _count_common(received, text)
     after = min(_count_common(received[::-1], text[::-1]), len(text) - before)
     placed = []
     for citation in citations:
-        start, end = _inside(citation, len(received))
+        start, end = _find_span(citation, len(received))
         if start is None or end is None:
             placed.append(citation.at(None, None))
         elif end <= before:
@@ -91,7 +91,7 @@ def place_citations(citations: Sequence[Citation], received: str, text: str) -> 
     return tuple(placed)
 
 
-def _inside(citation: Citation, length: int) -> tuple[int | None, int | None]:
+def _find_span(citation: Citation, length: int) -> tuple[int | None, int | None]:
     is_inside = citation.end is not None and citation.end <= length
     return (citation.start, citation.end) if is_inside else (None, None)
 
@@ -138,11 +138,11 @@ def _describe_source(cited: Sequence[Citation]) -> str:
     url = next((citation.url for citation in cited if citation.url), "")
     title = next((citation.title for citation in cited if citation.title), "" if url else cited[0].source)
     locations = dict.fromkeys(citation.location for citation in cited if citation.location)
-    name = one_line(", ".join([title, *locations] if title else locations), _MAX_TITLE)
+    name = to_one_line(", ".join([title, *locations] if title else locations), _MAX_TITLE)
     if url:
-        return f"{name} - {one_line(url, _MAX_URL)}" if name else one_line(url, _MAX_URL)
+        return f"{name} - {to_one_line(url, _MAX_URL)}" if name else to_one_line(url, _MAX_URL)
     quote = next((citation.quote for citation in cited if citation.quote), "")
-    return f'{name}: "{one_line(quote, _MAX_QUOTE)}"' if quote else name
+    return f'{name}: "{to_one_line(quote, _MAX_QUOTE)}"' if quote else name
 
 
 def insert_markers(text: str, citations: Sequence[Citation]) -> str:

@@ -27,7 +27,7 @@ class Icon:
         return {"src": self.src, "mime_type": self.mime_type, "sizes": list(self.sizes)}
 
 
-def icons_of(icons: Iterable[Any] | None) -> tuple[Icon, ...]:
+def read_icons(icons: Iterable[Any] | None) -> tuple[Icon, ...]:
     """Return the icons of a server (`mcp_types.Icon`) whose URLs are allowed and not too long."""
     usable = (icon for icon in icons or () if icon.src.startswith(("https:", "data:")) and len(icon.src) <= MAX_SOURCE)
     return tuple(Icon(icon.src, icon.mime_type, tuple(icon.sizes or ())) for icon in islice(usable, MAX_ICONS))

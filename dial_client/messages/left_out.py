@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 
 def add_note(notes: list[str], omitted: str) -> None:
@@ -22,7 +22,7 @@ def describe_part(part: Mapping[str, Any], notes: list[str]) -> str:
         part: The image or file in the form of `Message.to_dict`.
         notes: The list to which the note is added.
     """
-    name = ", ".join(one_line(text, 120) for text in (part.get("name", ""), part["mime_type"]) if text)
+    name = ", ".join(to_one_line(text, 120) for text in (part.get("name", ""), part["mime_type"]) if text)
     text = f"{part['type']}{f' {name}' if name else ''}, about {max(1, len(part['data']) * 3 // 4000)} kB"
     add_note(notes, f"a part that is not text ({text})")
     return f"[{text}]"

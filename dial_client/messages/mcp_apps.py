@@ -192,7 +192,7 @@ def parse_resource(server: str, uri: str, html: str, meta: Mapping[str, Any] | N
     declared = section.get("csp")
     declared = declared if isinstance(declared, Mapping) else {}
     names = {"connect": "connectDomains", "resource": "resourceDomains", "frame": "frameDomains"}
-    lists = {name: _texts(declared.get(key)) for name, key in {**names, "base_uri": "baseUriDomains"}.items()}
+    lists = {name: _read_texts(declared.get(key)) for name, key in {**names, "base_uri": "baseUriDomains"}.items()}
     policy = parse_policy(lists)
     left_out = sorted({source for sources in lists.values() for source in sources} - set(policy.origins))
     border = section.get("prefersBorder")
@@ -208,7 +208,7 @@ def _is_allowed(source: str) -> bool:
     return _SOURCE.fullmatch(source) is not None and len(source) <= 255
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _read_texts(value: Any) -> tuple[str, ...]:
     values = value if isinstance(value, list | tuple) else ()
     return tuple(text for text in values if isinstance(text, str))[:MAX_SOURCES]
 
@@ -218,10 +218,14 @@ def bound_result(result: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         size = len(json.dumps(result))
     except (TypeError, ValueError, RecursionError):
-        return error_result("The result is not valid JSON.")
-    return result if size <= MAX_RESULT else error_result(f"The result is too large for an app: {size:,} characters.")
+        return build_error_result("The result is not valid JSON.")
+    return (
+        result
+        if size <= MAX_RESULT
+        else build_error_result(f"The result is too large for an app: {size:,} characters.")
+    )
 
 
-def error_result(text: str) -> dict[str, Any]:
+def build_error_result(text: str) -> dict[str, Any]:
     """Return a ``CallToolResult`` that is an error with this text."""
     return {"content": [{"type": "text", "text": text}], "isError": True}

@@ -16,7 +16,7 @@ from dial_client.messages.mcp_apps import App
 from dial_client.messages.stored_entry import StoredEntry
 from dial_client.messages.vendor_forms import VendorForms
 from dial_client.text.json_fields import expect_object, expect_optional_text, expect_span, expect_text
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 
 class Role(StrEnum):
@@ -233,7 +233,7 @@ class Message(VendorForms):
     @property
     def text(self) -> str:
         """The text of the content, without its other parts."""
-        return text_of(self.content)
+        return extract_text(self.content)
 
     def without_echo(self) -> Message:
         """Return the message without its echo."""
@@ -328,7 +328,7 @@ class ToolSpec:
     """True if an endpoint with tool search shows the tool to the model only when a search finds it."""
 
 
-def text_of(content: Content) -> str:
+def extract_text(content: Content) -> str:
     """Return the text in a message's content, without other parts."""
     if isinstance(content, str):
         return content
@@ -338,9 +338,9 @@ def text_of(content: Content) -> str:
 def describe(part: ImagePart | FilePart) -> str:
     """Return the name, type and size of an image or a file as text, to show in its place."""
     if isinstance(part, ImagePart):
-        kind, name = one_line(part.mime_type, _MAX_WORD) or "an image", ""
+        kind, name = to_one_line(part.mime_type, _MAX_WORD) or "an image", ""
     else:
-        kind, name = one_line(part.mime_type, _MAX_WORD) or "a file", one_line(part.name, _MAX_WORD)
+        kind, name = to_one_line(part.mime_type, _MAX_WORD) or "a file", to_one_line(part.name, _MAX_WORD)
     return f"{name and f'{name}, '}{kind}, about {max(1, len(part.data) * 3 // 4000)} kB"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from dial_client.messages.citations import parse_citations, to_annotations
 from dial_client.messages.left_out import add_note, describe_echo, describe_part
-from dial_client.text.media_types import media_type
+from dial_client.text.media_types import normalize_media_type
 
 NAME = "openai"
 """The provider name of an echo that was read from a message, if the caller names no provider."""
@@ -97,7 +97,7 @@ def _write_content(content: Any, notes: list[str], *, has_media: bool) -> Any:
 def _write_part(part: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     if part["type"] == "text":
         return {"type": "text", "text": part["text"]}
-    mime_type = media_type(part["mime_type"])
+    mime_type = normalize_media_type(part["mime_type"])
     if not _MIME_TYPE.fullmatch(mime_type):
         return {"type": "text", "text": describe_part(part, notes)}
     url = f"data:{mime_type};base64,{part['data']}"

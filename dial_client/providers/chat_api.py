@@ -18,7 +18,7 @@ from dial_client.messages.message import (
     TextPart,
     ToolCallRequest,
     ToolSpec,
-    text_of,
+    extract_text,
 )
 from dial_client.model import Delta, ModelRequest, TextChunk, ToolChoice
 from dial_client.providers.chat_stream import ChatStreamParser
@@ -63,7 +63,7 @@ class ChatProvider(HttpProvider):
     def _get_path(self) -> str:
         return "/chat/completions"
 
-    def _new_parser(self) -> ChatStreamParser:
+    def _create_parser(self) -> ChatStreamParser:
         return ChatStreamParser(self._adaptation.profile)
 
     def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def to_wire(
 
 def _to_content(parts: tuple[Part, ...]) -> str | list[ChatCompletionContentPartParam]:
     if all(isinstance(part, TextPart) for part in parts):
-        return text_of(parts)
+        return extract_text(parts)
     return [_to_part(part) for part in parts]
 
 
@@ -263,7 +263,7 @@ def _to_tool_content(result: Result, profile: EndpointProfile) -> str | list[Cha
     images = sum(isinstance(part, ImagePart) for part in result.media)
     documents = len(result.media) - images
     counted = [f"{number} {kind}(s)" for number, kind in ((images, "image"), (documents, "document")) if number]
-    text = result.text(f"[{', '.join(counted)}: shown below]") if counted else result.text()
+    text = result.to_text(f"[{', '.join(counted)}: shown below]") if counted else result.to_text()
     return [{"type": "text", "text": text}] if profile.tool_content == "parts" else text
 
 

@@ -10,7 +10,7 @@ from dial_client.messages.message import FilePart, ImagePart
 from dial_client.model import Delta, MediaChunk, ReasoningChunk, TextChunk
 from dial_client.providers.tool_call_codec import to_json_text
 from dial_client.text.json_fields import to_text
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 _DATA_URL = re.compile(r"data:([^;,]{1,100})(?:;[^;,]{1,100})*?;base64,", re.ASCII)
 _MAX_NOTES = 20
@@ -69,7 +69,7 @@ class ChatContent:
             return self._parse_image(part)
         if isinstance(part.get("text"), str):
             return [TextChunk(part["text"])] if part["text"] else []
-        self.note(f"a part of the reply is not shown (type {one_line(kind, 40) or 'unknown'})")
+        self.note(f"a part of the reply is not shown (type {to_one_line(kind, 40) or 'unknown'})")
         return []
 
     def _parse_image(self, image: Any) -> list[Delta]:
@@ -78,7 +78,7 @@ class ChatContent:
         if (part := parse_data_url(url)) is not None:
             return [MediaChunk(part)]
         if url:
-            self.note(f"the reply has an image that is not fetched: {one_line(url, 300)}")
+            self.note(f"the reply has an image that is not fetched: {to_one_line(url, 300)}")
         return []
 
 

@@ -105,7 +105,7 @@ class CallAssembler:
         call.extra |= extra
         return ArgumentsChunk(self._calls.index(call), call.name.strip(), added) if added else None
 
-    def calls(self) -> list[tuple[ToolCallRequest, dict[str, Any]]]:
+    def assemble(self) -> list[tuple[ToolCallRequest, dict[str, Any]]]:
         """Return the calls, with unique ids, each with the extra fields that the endpoint sent with it."""
         calls = self._calls
         if all(isinstance(call.index, int) for call in calls):
@@ -196,7 +196,7 @@ class ChatStreamParser:
             if self.has_calls:
                 notes.append("the reply is incomplete: its tool calls are not run")
             return [Completion(finish, self._usage, notes=tuple(notes), citations=citations)]
-        calls = self._assembler.calls()
+        calls = self._assembler.assemble()
         extras = {call.id: extra for call, extra in calls if extra}
         reasoning: dict[str, Any] = {name: "".join(text) for name, text in self._reasoning.items()}
         if self._details:

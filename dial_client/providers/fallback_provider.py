@@ -62,7 +62,7 @@ class FallbackProvider:
     def info(self) -> ModelInfo:
         """The known properties of the model that is asked next, with the secrets of all models."""
         secrets = (secret for candidate in self._candidates for secret in candidate.provider.info.secrets)
-        return replace(self._in_order()[0].provider.info, secrets=tuple(dict.fromkeys(secrets)))
+        return replace(self._sort_candidates()[0].provider.info, secrets=tuple(dict.fromkeys(secrets)))
 
     async def prepare(self) -> None:
         """Prepare the first model. The other models are prepared when they are asked."""
@@ -77,7 +77,7 @@ class FallbackProvider:
             ProviderError: No model could answer, the request was refused, or the connection broke during a reply.
         """
         errors: list[ProviderError] = []
-        for candidate in self._in_order():
+        for candidate in self._sort_candidates():
             has_begun = False
             try:
                 async with aclosing(candidate.provider.generate(request)) as deltas:
@@ -99,7 +99,7 @@ class FallbackProvider:
         for candidate in self._candidates:
             await candidate.provider.aclose()
 
-    def _in_order(self) -> list[_Candidate]:
+    def _sort_candidates(self) -> list[_Candidate]:
         """Return the models in the current order: those that failed less than `PAUSE` seconds ago are last."""
         now = self._clock()
         return sorted(self._candidates, key=lambda candidate: candidate.paused_until > now)

@@ -13,8 +13,8 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from dial_client.local.answer_prompt import (
-    answer_instructions,
-    answer_messages,
+    build_answer_instructions,
+    build_answer_messages,
     find_question,
     find_results,
     has_results,
@@ -24,7 +24,7 @@ from dial_client.local.call_score import DecisionScore
 from dial_client.local.clause_policy import ClausePolicy, find_first_request
 from dial_client.local.decision_step import DecisionStep
 from dial_client.local.echo import ANSWER_NOW, Opening
-from dial_client.local.json_prompt_format import called_tool, is_unknown, parse_call
+from dial_client.local.json_prompt_format import find_called_tool, is_unknown, parse_call
 from dial_client.local.repetition import Repetition
 from dial_client.local.result_check import ResultCheck, find_shown_result
 from dial_client.messages.message import Message, Role
@@ -95,10 +95,10 @@ class GrammarToolCallingProvider:
             echo = {"then": policy.next_tool} if policy.next_tool else None
             yield Completion(FinishReason.TOOL_CALLS, usage, echo)
         elif form is not None and not policy.reply:
-            async with aclosing(self._reporter.generate(_json_request(request, form))) as deltas:
+            async with aclosing(self._reporter.generate(_build_json_request(request, form))) as deltas:
                 async for delta in deltas:
                     yield replace(delta, usage=usage + delta.usage) if isinstance(delta, Completion) else delta
-        elif reply := policy.reply or ("" if clauses.note else _shown_result(request)):
+        elif reply := policy.reply or ("" if clauses.note else _find_shown_result(request)):
             yield TextChunk(reply)
             # A structured answer counts as refused: under its grammar the model would invent unknown facts.
             yield Completion(FinishReason.STOP if form is None else FinishReason.REFUSED, usage)
@@ -110,7 +110,7 @@ class GrammarToolCallingProvider:
     async def _answer(self, request: ModelRequest, usage: Usage, note: str) -> AsyncGenerator[Delta, None]:
         """Ask for an answer, and once more if the answer only repeats the question; append `note` to the answer."""
         model = self._reporter if has_results(request.messages) else self._writer
-        answer_request = _answer_request(request)
+        answer_request = _build_answer_request(request)
         check = ResultCheck(find_question(request.messages), find_results(request.messages))
         for is_last in (False, True):
             opening, repetition = (
@@ -168,7 +168,7 @@ class GrammarToolCallingProvider:
                 elif isinstance(delta, TextChunk):
                     text.append(delta.text)
         reply = "".join(text)
-        tool = called_tool(reply)
+        tool = find_called_tool(reply)
         score = DecisionScore(**completion.echo) if completion.echo else None
         is_unanswerable = score.is_unknown if score is not None and not tool else is_unknown(reply)
         if is_unanswerable:
@@ -200,23 +200,23 @@ def _is_answer_next(request: ModelRequest) -> bool:
     return request.output_format is not None and not (request.tools and request.tool_choice is ToolChoice.AUTO)
 
 
-def _json_request(request: ModelRequest, form: OutputFormat) -> ModelRequest:
-    answer_request = _answer_request(request)
+def _build_json_request(request: ModelRequest, form: OutputFormat) -> ModelRequest:
+    answer_request = _build_answer_request(request)
     text = _AS_JSON.format(schema=json.dumps(form.schema, ensure_ascii=False))
     return replace(
         answer_request, instructions=(*answer_request.instructions, Instruction(InstructionSource.HOST, text))
     )
 
 
-def _shown_result(request: ModelRequest) -> str:
+def _find_shown_result(request: ModelRequest) -> str:
     return find_shown_result(find_question(request.messages), find_results(request.messages)) or ""
 
 
-def _answer_request(request: ModelRequest) -> ModelRequest:
+def _build_answer_request(request: ModelRequest) -> ModelRequest:
     return replace(
         request,
-        instructions=answer_instructions(request),
-        messages=answer_messages(request.messages),
+        instructions=build_answer_instructions(request),
+        messages=build_answer_messages(request.messages),
         tools=(),
         tool_choice=ToolChoice.AUTO,
     )

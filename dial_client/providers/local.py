@@ -21,7 +21,7 @@ from dial_client.local import TEMPLATE, hub
 from dial_client.local.call_score import UNKNOWN_DISCOUNT
 from dial_client.local.chat_template import has_chat_template
 from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
-from dial_client.local.weights import QWEN, cache_folder, ensure
+from dial_client.local.weights import QWEN, ensure, find_cache_folder
 from dial_client.model import Delta, ModelInfo, ModelRequest, OnDownload, Provider, StructuredOutput, ToolFormat
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import EndpointProfile
@@ -180,8 +180,8 @@ class LocalProvider:
 
     async def _fetch(self) -> Path:
         if self._hub_name:
-            return await hub.fetch(self._hub_name, cache_folder(), self._report)
-        return await ensure(QWEN, cache_folder(), self._report)
+            return await hub.fetch(self._hub_name, find_cache_folder(), self._report)
+        return await ensure(QWEN, find_cache_folder(), self._report)
 
     async def _stop(self) -> None:
         process, self._process = self._process, None
@@ -194,9 +194,9 @@ class LocalProvider:
     async def _explain(self, error: ProviderError) -> ProviderError:
         """Return the error, replaced by one with the last lines of the log if the model's process has ended."""
         process = self._process
-        if error.code != "connection" or process is None or not await process.ended(_EXIT_TIMEOUT):
+        if error.code != "connection" or process is None or not await process.wait_ended(_EXIT_TIMEOUT):
             return error
-        return ProviderError(f"the embedded model ended: {process.last_words()}", code="connection")
+        return ProviderError(f"the embedded model ended: {process.read_last_words()}", code="connection")
 
     def _report(self, done: int, total: int, step: str) -> None:
         if self._on_progress is not None:

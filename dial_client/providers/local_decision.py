@@ -18,7 +18,7 @@ LOGPROBS: Mapping[str, Any] = {"logprobs": True, "top_logprobs": 20}
 class DecisionProvider(ChatProvider):
     """Asks for decisions. The echo of each `Completion` is the decision's `DecisionScore` as JSON, if there is one."""
 
-    def _new_parser(self) -> ChatStreamParser:
+    def _create_parser(self) -> ChatStreamParser:
         return _ScoringParser(self._adaptation.profile)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dial_client.messages.message import FilePart, ImagePart, Part, TextPart, describe
-from dial_client.text.media_types import IMAGE_TYPES, PDF, find_media_type, media_type
+from dial_client.text.media_types import IMAGE_TYPES, PDF, find_media_type, normalize_media_type
 from dial_client.text.surrogates import replace_surrogates
 
 MAX_IMAGE = 5 * 1024 * 1024
@@ -55,7 +55,7 @@ def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
         return describe_media(part)
     head = _decode_start(data)
     detected = find_media_type(head)
-    mime_type = detected if detected in IMAGE_TYPES else media_type(part.mime_type)
+    mime_type = detected if detected in IMAGE_TYPES else normalize_media_type(part.mime_type)
     if images and head and mime_type in IMAGE_TYPES and len(data) <= MAX_IMAGE:
         return ImagePart(data, mime_type)
     if documents and b"%PDF-" in head and mime_type == PDF:

@@ -65,7 +65,7 @@ class MessagesProvider(HttpProvider):
     def _get_path(self) -> str:
         return "/messages" if self.endpoint.base_url.endswith("/v1") else "/v1/messages"
 
-    def _new_parser(self) -> MessagesStreamParser:
+    def _create_parser(self) -> MessagesStreamParser:
         return MessagesStreamParser()
 
     def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:

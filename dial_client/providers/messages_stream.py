@@ -22,7 +22,7 @@ from dial_client.model import (
 from dial_client.providers import server_tool_calls
 from dial_client.providers.http.provider_errors import StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
-from dial_client.providers.usage import first_number
+from dial_client.providers.usage import find_number
 from dial_client.text.json_fields import to_text
 
 _FINISHES = {
@@ -273,19 +273,19 @@ def _to_echo(blocks: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    cached = first_number(usage, "cache_read_input_tokens")
+    cached = find_number(usage, "cache_read_input_tokens")
     details = usage.get("output_tokens_details")
-    cache_written = first_number(usage, "cache_creation_input_tokens")
+    cache_written = find_number(usage, "cache_creation_input_tokens")
     server_tools = usage.get("server_tool_use")
     return Usage(
-        input_tokens=first_number(usage, "input_tokens") + cache_written + cached,
-        output_tokens=first_number(usage, "output_tokens"),
+        input_tokens=find_number(usage, "input_tokens") + cache_written + cached,
+        output_tokens=find_number(usage, "output_tokens"),
         cached_tokens=cached,
-        reasoning_tokens=first_number(details, "thinking_tokens", "reasoning_tokens")
+        reasoning_tokens=find_number(details, "thinking_tokens", "reasoning_tokens")
         if isinstance(details, Mapping)
         else 0,
         cache_write_tokens=cache_written,
-        server_tool_calls=sum(first_number(server_tools, name) for name in server_tools)
+        server_tool_calls=sum(find_number(server_tools, name) for name in server_tools)
         if isinstance(server_tools, Mapping)
         else 0,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec, text_of
+from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec, extract_text
 from dial_client.model import ModelRequest, ToolChoice
 from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider
@@ -47,7 +47,7 @@ class ResponsesProvider(HttpProvider):
     def _get_path(self) -> str:
         return "/responses"
 
-    def _new_parser(self) -> ResponsesStreamParser:
+    def _create_parser(self) -> ResponsesStreamParser:
         return ResponsesStreamParser()
 
     def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
@@ -149,12 +149,12 @@ def _build_outputs(step: AssistantStep) -> list[FunctionCallOutput]:
 
 def _to_content(parts: tuple[Part, ...]) -> str | list[ResponseInputContentParam]:
     if all(isinstance(part, TextPart) for part in parts):
-        return text_of(parts)
+        return extract_text(parts)
     return [_to_part(part) for part in parts]
 
 
 def _to_output(result: Result) -> str | list[Any]:
-    return [_to_part(part) for part in result.to_parts()] if result.media else result.text()
+    return [_to_part(part) for part in result.to_parts()] if result.media else result.to_text()
 
 
 def _to_part(part: Part) -> ResponseInputContentParam:

@@ -147,7 +147,7 @@ class ResponsesStreamParser:
         """Return the end of a commentary message, with its text if the text was not streamed."""
         if item.get("phase") != _COMMENTARY or at in self._text.items:
             return []
-        text = "" if at in self._shown_commentary else "".join(map(_text_of_part, _list_parts(item)))
+        text = "" if at in self._shown_commentary else "".join(map(_read_part_text, _list_parts(item)))
         self._shown_commentary.add(at)
         return [CommentaryChunk(text, is_end=True)]
 
@@ -207,7 +207,7 @@ class ResponsesStreamParser:
             yield from self._end_commentary(at, item) if at not in self._shown_commentary else ()
             return
         for index, part in enumerate(_list_parts(item)):
-            if not has_text and (text := _text_of_part(part)):
+            if not has_text and (text := _read_part_text(part)):
                 yield TextChunk(self._text.add(text, at, index))
 
     def _complete_items(self) -> dict[int, dict[str, Any]]:
@@ -267,7 +267,7 @@ def _list_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
     return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
 
 
-def _text_of_part(part: dict[str, Any]) -> str:
+def _read_part_text(part: dict[str, Any]) -> str:
     return next((text for name in ("text", "refusal", "transcript") if (text := to_text(part.get(name)))), "")
 
 

@@ -149,7 +149,7 @@ class ScriptedProvider:
     ) -> AsyncGenerator[Delta, None]:
         """Do the same as `generate`, and append the body of every response to `bodies`."""
         self.requests.append(request)
-        reply = self._next_reply()
+        reply = self._take_next_reply()
         await checkpoint()
         if isinstance(reply, WireReply):
             self._names.to_endpoint(request)
@@ -164,7 +164,7 @@ class ScriptedProvider:
     async def aclose(self) -> None:
         """Do nothing: there are no connections to close."""
 
-    def _next_reply(self) -> ScriptedReply | WireReply:
+    def _take_next_reply(self) -> ScriptedReply | WireReply:
         index, replies = self._played, self._script.replies
         self._played += 1
         if index >= len(replies) and not (self._script.repeats and replies):
@@ -179,7 +179,7 @@ class ScriptedProvider:
 
         async def send() -> AsyncGenerator[bytes, None]:
             nonlocal reply
-            response, reply = reply or self._next_reply(), None
+            response, reply = reply or self._take_next_reply(), None
             if isinstance(response, ScriptedReply):
                 raise response.error or ProviderError("the script does not continue a paused reply", code="cut")
             notes.extend(response.notes)
@@ -189,7 +189,7 @@ class ScriptedProvider:
 
         parser = _make_parser(first.wire, self._profile)
         parser.streams_arguments = request.streams_arguments
-        return ResponseStream(first.wire.value, parser, self._endpoint, notes, bodies).deltas(send)
+        return ResponseStream(first.wire.value, parser, self._endpoint, notes, bodies).read_deltas(send)
 
     async def _play_body(self, response: WireReply) -> AsyncGenerator[bytes, None]:
         size = response.chunk_size or len(response.body) or 1

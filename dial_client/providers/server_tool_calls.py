@@ -31,13 +31,13 @@ _UNTRUSTED_TOOLS = frozenset({"web_search", "web_fetch", "file_search"})
 
 def is_call_block(block: Mapping[str, Any]) -> bool:
     """Return True for a block with a call that the endpoint runs and that the user is shown."""
-    return block.get("type") in ("server_tool_use", "mcp_tool_use") and not _name_of(block).startswith(_HIDDEN_PREFIX)
+    return block.get("type") in ("server_tool_use", "mcp_tool_use") and not _read_name(block).startswith(_HIDDEN_PREFIX)
 
 
 def parse_call_block(block: Mapping[str, Any]) -> ToolCallRequest:
     """Return the call in a block, which must contain its complete input."""
     server = to_text(block.get("server_name"))
-    name = f"{server}.{_name_of(block)}" if server else _name_of(block)
+    name = f"{server}.{_read_name(block)}" if server else _read_name(block)
     return parse_call(to_text(block.get("id")), name, block.get("input"))
 
 
@@ -55,7 +55,7 @@ def parse_item(item: Mapping[str, Any]) -> tuple[ToolCallRequest, ToolCallResult
     kind = to_text(item.get("type"))
     if kind not in _ITEM_TOOLS:
         return None
-    name = _ITEM_TOOLS[kind] or f"{to_text(item.get('server_label'))}.{_name_of(item)}"
+    name = _ITEM_TOOLS[kind] or f"{to_text(item.get('server_label'))}.{_read_name(item)}"
     call = parse_call(to_text(item.get("id")), name, _find_arguments(kind, item))
     status, error = item.get("status"), item.get("error")
     if status in ("in_progress", "searching", "interpreting", "generating", "calling") or kind == "shell_call":
@@ -147,5 +147,5 @@ def _find_taint(call: ToolCallRequest) -> str:
     return call.name if call.name in _UNTRUSTED_TOOLS or "." in call.name else ""
 
 
-def _name_of(block: Mapping[str, Any]) -> str:
+def _read_name(block: Mapping[str, Any]) -> str:
     return to_text(block.get("name"))

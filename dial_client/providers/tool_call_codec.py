@@ -22,7 +22,7 @@ def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
         name: The tool's name.
         arguments: The arguments as an object or as a JSON text, which may be empty for a tool without parameters.
     """
-    call_id = call_id or new_call_id()
+    call_id = call_id or create_call_id()
     if isinstance(arguments, Mapping):
         return ToolCallRequest(call_id, name, dict(arguments))
     text = arguments if isinstance(arguments, str) else ("" if arguments is None else to_json_text(arguments))
@@ -42,13 +42,13 @@ def make_ids_unique(calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
     seen: set[str] = set()
     unique = []
     for call in calls:
-        call_id = new_call_id() if call.id in seen else call.id
+        call_id = create_call_id() if call.id in seen else call.id
         seen.add(call_id)
         unique.append(call if call_id == call.id else replace(call, id=call_id))
     return unique
 
 
-def new_call_id() -> str:
+def create_call_id() -> str:
     """Return a new id that every endpoint accepts: nine letters and digits, as Mistral requires."""
     return secrets.token_hex(5)[:9]
 

@@ -86,7 +86,7 @@ class ToolNameMapping:
         renamed: list[ToolSpec] = []
         self._name_at_endpoint, self._own_name = {}, {}
         for tool in tools:
-            name = tool.name if tool.name in used_names else self._new_name(tool.name, used_names)
+            name = tool.name if tool.name in used_names else self._find_unused_name(tool.name, used_names)
             if not name:
                 self.notes.append(f"the endpoint accepts no name for the tool {tool.name}: it is left out")
                 continue
@@ -104,13 +104,13 @@ class ToolNameMapping:
     def _map_call(self, call: ToolCallRequest) -> ToolCallRequest:
         if self._is_accepted(call.name):
             return call
-        name = self._name_at_endpoint.get(call.name) or self._new_name(call.name, set())
+        name = self._name_at_endpoint.get(call.name) or self._find_unused_name(call.name, set())
         return replace(call, name=name) if name else call
 
     def _is_accepted(self, name: str) -> bool:
         return 0 < len(name) <= self._length and (self._pattern is None or self._pattern.fullmatch(name) is not None)
 
-    def _new_name(self, name: str, used_names: set[str]) -> str:
+    def _find_unused_name(self, name: str, used_names: set[str]) -> str:
         """Return a name that the endpoint accepts and no other tool has; empty if there is none."""
         for attempt in count():
             if attempt == _MAX_ATTEMPTS:

@@ -16,18 +16,18 @@ def parse_usage(usage: Any) -> Usage:
     if not isinstance(usage, Mapping):
         return Usage()
     input_details, output_details = (
-        _first_mapping(usage, "prompt_tokens_details", "input_tokens_details"),
-        _first_mapping(usage, "completion_tokens_details", "output_tokens_details"),
+        _find_mapping(usage, "prompt_tokens_details", "input_tokens_details"),
+        _find_mapping(usage, "completion_tokens_details", "output_tokens_details"),
     )
     return Usage(
-        input_tokens=first_number(usage, "prompt_tokens", "input_tokens"),
-        output_tokens=first_number(usage, "completion_tokens", "output_tokens"),
-        cached_tokens=first_number(input_details, "cached_tokens") or first_number(usage, "prompt_cache_hit_tokens"),
-        reasoning_tokens=first_number(output_details, "reasoning_tokens"),
+        input_tokens=find_number(usage, "prompt_tokens", "input_tokens"),
+        output_tokens=find_number(usage, "completion_tokens", "output_tokens"),
+        cached_tokens=find_number(input_details, "cached_tokens") or find_number(usage, "prompt_cache_hit_tokens"),
+        reasoning_tokens=find_number(output_details, "reasoning_tokens"),
     )
 
 
-def first_number(usage: Mapping[str, Any], *names: str) -> int:
+def find_number(usage: Mapping[str, Any], *names: str) -> int:
     """Return the value of the first named field that is a number; 0 if none is."""
     for name in names:
         value = usage.get(name)
@@ -36,5 +36,5 @@ def first_number(usage: Mapping[str, Any], *names: str) -> int:
     return 0
 
 
-def _first_mapping(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+def _find_mapping(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return next((inner for name in names if isinstance(inner := usage.get(name), Mapping)), {})

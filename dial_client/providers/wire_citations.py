@@ -77,11 +77,11 @@ def _parse_numbered(sources: Sequence[Any], marker: str, text: str) -> Iterable[
         source = {"url": value} if isinstance(value, str) else value
         if not isinstance(source, Mapping):
             continue
-        url = _first_text(source, "url", "uri", "link")
-        title = _first_text(source, "title", "filepath", "site_name")
+        url = _find_text(source, "url", "uri", "link")
+        title = _find_text(source, "title", "filepath", "site_name")
         if not (url or title):
             continue
-        quote = _first_text(source, "snippet", "content")
+        quote = _find_text(source, "snippet", "content")
         written = marker.format(number)
         start = text.find(written)
         span = (start, start + len(written)) if start >= 0 else (None, None)
@@ -112,8 +112,8 @@ def _parse_grounding_chunk(chunk: Any) -> Citation | None:
     source = next((chunk[kind] for kind in kinds if kind in chunk), None) if isinstance(chunk, Mapping) else None
     if not isinstance(source, Mapping):
         return None
-    url, title = _first_text(source, "uri", "url"), _first_text(source, "title")
-    return Citation(url or title, title, url, _first_text(source, "text")) if url or title else None
+    url, title = _find_text(source, "uri", "url"), _find_text(source, "title")
+    return Citation(url or title, title, url, _find_text(source, "text")) if url or title else None
 
 
 def _find_segment(segment: Any, text: str) -> tuple[int | None, int | None]:
@@ -122,7 +122,7 @@ def _find_segment(segment: Any, text: str) -> tuple[int | None, int | None]:
         return None, None
     start = segment.get("startIndex", segment.get("start_index", 0))
     end = segment.get("endIndex", segment.get("end_index"))
-    quoted = _first_text(segment, "text")
+    quoted = _find_text(segment, "text")
     data = text.encode("utf-8", "replace")
     if isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= len(data):
         before, part = data[:start].decode("utf-8", "replace"), data[start:end].decode("utf-8", "replace")
@@ -157,5 +157,5 @@ class ResponseCitations:
         return tuple(sorted(self._found, key=lambda citation: (citation.start is None, citation.start or 0)))
 
 
-def _first_text(value: Mapping[str, Any], *names: str) -> str:
+def _find_text(value: Mapping[str, Any], *names: str) -> str:
     return next((text for name in names if isinstance(text := value.get(name), str) and text), "")

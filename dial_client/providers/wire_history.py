@@ -27,7 +27,7 @@ from dial_client.messages.message import (
     TextPart,
     ToolCallRequest,
     describe,
-    text_of,
+    extract_text,
 )
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.media_fallback import MediaDescription, count_expired, describe_media, to_accepted_part
@@ -63,9 +63,9 @@ class Result:
         """The images and documents of the result."""
         return tuple(part for part in self.parts if not isinstance(part, TextPart))
 
-    def text(self, *extra_texts: str) -> str:
+    def to_text(self, *extra_texts: str) -> str:
         """Return the text, with `extra_texts` appended, and marked as an error if it is one and does not say so."""
-        text = text_of((*self.parts, *map(TextPart, extra_texts))) or NO_OUTPUT
+        text = extract_text((*self.parts, *map(TextPart, extra_texts))) or NO_OUTPUT
         return f"{ERROR} {text}" if self._hides_an_error else text
 
     def to_parts(self) -> tuple[Part, ...]:
@@ -74,7 +74,7 @@ class Result:
 
     @property
     def _hides_an_error(self) -> bool:
-        return self.is_error and not text_of(self.parts).lower().startswith("error")
+        return self.is_error and not extract_text(self.parts).lower().startswith("error")
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,12 +78,12 @@ def _make_approver(servers: Mapping[str, RecordedServer], approve: Approver | No
     for server in servers.values():
         for call in server.calls:
             if "denied" in call:
-                denied[_key(**call["called"])].append(call["denied"])
+                denied[_build_key(**call["called"])].append(call["denied"])
 
     async def decide(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         if context.server not in servers:
             return await approve(call, tool, context) if approve is not None else Approval(Decision.ONCE)
-        reasons = denied.get(_key(context.server, tool.tool, call.arguments))
+        reasons = denied.get(_build_key(context.server, tool.tool, call.arguments))
         if reasons:
             return Approval(Decision.DENY, reasons.popleft(), _DECIDED_BY)
         return Approval(Decision.ONCE, decided_by=_DECIDED_BY)
@@ -99,7 +99,7 @@ class _MockConnection(Connection):
         self._outcomes: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
         for call in server.calls:
             if "denied" not in call:
-                self._outcomes[_key(**call["called"])].append(call)
+                self._outcomes[_build_key(**call["called"])].append(call)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress | None = None) -> Any:  # noqa: ARG002 - progress is not recorded
         """Return the recorded result of a call.
@@ -111,7 +111,7 @@ class _MockConnection(Connection):
         from pydantic import ValidationError
 
         await anyio.lowlevel.checkpoint()
-        outcomes = self._outcomes.get(_key(self.name, tool, arguments))
+        outcomes = self._outcomes.get(_build_key(self.name, tool, arguments))
         if not outcomes:
             how_often = "never recorded" if outcomes is None else "not recorded as often as it is made"
             text = f"This call is {how_often}: {tool} with these arguments. The recording has no answer to it."
@@ -128,7 +128,7 @@ class _MockConnection(Connection):
         raise (ServerGone if error.get("gone") else ServerError)(self.name, str(error.get("problem", "it failed")))
 
 
-def _key(server: str, tool: str, arguments: Mapping[str, Any]) -> str:
+def _build_key(server: str, tool: str, arguments: Mapping[str, Any]) -> str:
     return json.dumps([server, tool, arguments], sort_keys=True, default=str)
 
 

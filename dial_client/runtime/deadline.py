@@ -27,7 +27,7 @@ class Deadline:
         self._waiting = 0
         self._stopped_at = 0.0
 
-    def remaining(self) -> float:
+    def compute_remaining(self) -> float:
         """Return the seconds left, at least 0; infinite during `pause`."""
         return math.inf if self._waiting else max(0.0, self._at - anyio.current_time())
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dial_client.schema.regular_expressions import drop_patterns
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 
 MAX_PROBLEMS = 5
 MAX_PROBLEM_CHARS = 300
@@ -36,7 +36,7 @@ class ArgumentCheck:
         except ValueError:  # not JSON: a lone surrogate, or a key that is a number
             return False
 
-    def problems(self, arguments: Mapping[str, Any]) -> list[str]:
+    def find_problems(self, arguments: Mapping[str, Any]) -> list[str]:
         """Return at most five problems, each with its place (``count: "x" is not of type "integer"``)."""
         if self._validator is None:
             return []
@@ -54,7 +54,7 @@ class ArgumentCheck:
 
 def shorten_problem(problem: str) -> str:
     """Return a problem, shortened in the middle: the wrong value is at the beginning, the rule at the end."""
-    problem = safe(problem)
+    problem = sanitize(problem)
     half = MAX_PROBLEM_CHARS // 2
     return problem if len(problem) <= MAX_PROBLEM_CHARS else f"{problem[:half]} … {problem[-half:]}"
 

@@ -31,7 +31,7 @@ _COMMON = {
 }
 
 
-def literal(text: str) -> str:
+def to_literal(text: str) -> str:
     """Return a text as a terminal of a grammar."""
     return '"' + "".join(_ESCAPES.get(letter) or _escape(letter) for letter in text) + '"'
 
@@ -43,12 +43,12 @@ def _escape(letter: str) -> str:
     return letter if letter.isprintable() else rf"\U{ord(letter):08X}"
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
 class Grammar:
-    """Builds a grammar: `object` and `value` add schemas as rules, and `text` returns the complete grammar."""
+    """Builds a grammar: `add_object` and `add_value` add rules for schemas, `to_text` returns the grammar."""
 
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}
@@ -57,83 +57,85 @@ class Grammar:
         self._references: dict[str, str] = {}
         """The rules of the definitions that were referenced so far, by reference."""
 
-    def text(self, root: str) -> str:
+    def to_text(self, root: str) -> str:
         """Return the grammar; `root` is the body of its root rule."""
         rules = {"root": root, **self._rules, **_COMMON}
         return "".join(f"{name} ::= {body}\n" for name, body in rules.items())
 
-    def object(self, schema: Mapping[str, Any], name: str) -> str:
+    def add_object(self, schema: Mapping[str, Any], name: str) -> str:
         """Add a rule for objects that satisfy a schema, and return its name; `name` has only letters and digits."""
         self._begin(schema)
-        return self._add(name, self._object(schema, name, 0))
+        return self._add(name, self._build_object(schema, name, 0))
 
-    def value(self, schema: Mapping[str, Any], name: str) -> str:
-        """Add rules for values that satisfy a schema, and return the symbol for them; `name` is as for `object`."""
+    def add_value(self, schema: Mapping[str, Any], name: str) -> str:
+        """Add rules for values that satisfy a schema, and return the symbol for them; `name` is as for `add_object`."""
         self._begin(schema)
-        return self._value(schema, name, 0)
+        return self._build_value(schema, name, 0)
 
     def _begin(self, schema: Mapping[str, Any]) -> None:
         definitions = schema.get("$defs")
         self._definitions = definitions if isinstance(definitions, Mapping) else {}
         self._references = {}
 
-    def _reference(self, reference: str, name: str) -> str:
+    def _add_reference(self, reference: str, name: str) -> str:
         """Return the name of a definition's rule, which may be recursive."""
         if reference not in self._references:
             target = self._definitions.get(reference.removeprefix(_DEFINITIONS))
             rule = self._references[reference] = f"{name}-r"
             self._add(rule, "value")
-            self._add(rule, self._value(target, f"{name}-d", 1))
+            self._add(rule, self._build_value(target, f"{name}-d", 1))
         return self._references[reference]
 
     def _add(self, name: str, body: str) -> str:
         self._rules[name] = body
         return name
 
-    def _object(self, schema: Mapping[str, Any], name: str, level: int) -> str:
+    def _build_object(self, schema: Mapping[str, Any], name: str, level: int) -> str:
         properties = schema.get("properties")
         if not isinstance(properties, Mapping):
-            return "object" if level else literal("{}")
+            return "object" if level else to_literal("{}")
         required = [key for key in properties if key in schema.get("required", ())]
         optional = [key for key in properties if key not in required][:MAX_OPTIONAL]
         pairs = [
-            f"{literal(_json(key) + ': ')} {self._value(properties[key], f'{name}-{index}', level)}"
+            f"{to_literal(_to_json(key) + ': ')} {self._build_value(properties[key], f'{name}-{index}', level)}"
             for index, key in enumerate([*required, *optional])
         ]
         return f'"{{" {_with_commas(pairs, len(required))} "}}"'
 
-    def _value(self, schema: Any, name: str, level: int) -> str:
+    def _build_value(self, schema: Any, name: str, level: int) -> str:
         if not isinstance(schema, Mapping) or level >= MAX_LEVELS:
             return "value"
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.startswith(_DEFINITIONS):
-            return self._reference(reference, name)
+            return self._add_reference(reference, name)
         if "const" in schema:
-            return literal(_json(schema["const"]))
+            return to_literal(_to_json(schema["const"]))
         if isinstance(schema.get("enum"), list) and schema["enum"]:
-            return self._add(name, " | ".join(literal(_json(value)) for value in schema["enum"]))
+            return self._add(name, " | ".join(to_literal(_to_json(value)) for value in schema["enum"]))
         choices = schema.get("anyOf") or schema.get("oneOf")
         if isinstance(choices, list) and choices:
-            return self._add(name, self._any_of(choices, name, level))
+            return self._add(name, self._build_alternatives(choices, name, level))
         kind = schema.get("type")
         if isinstance(kind, list) and kind:
-            return self._add(name, self._any_of([{**schema, "type": type_name} for type_name in kind], name, level))
-        return self._of_type(kind, schema, name, level)
+            return self._add(
+                name, self._build_alternatives([{**schema, "type": type_name} for type_name in kind], name, level)
+            )
+        return self._build_typed_value(kind, schema, name, level)
 
-    def _any_of(self, choices: Iterable[Any], name: str, level: int) -> str:
-        rules = (self._value(choice, f"{name}-{index}", level + 1) for index, choice in enumerate(choices))
+    def _build_alternatives(self, choices: Iterable[Any], name: str, level: int) -> str:
+        rules = (self._build_value(choice, f"{name}-{index}", level + 1) for index, choice in enumerate(choices))
         return " | ".join(dict.fromkeys(rules))
 
-    def _of_type(self, kind: Any, schema: Mapping[str, Any], name: str, level: int) -> str:
+    def _build_typed_value(self, kind: Any, schema: Mapping[str, Any], name: str, level: int) -> str:
         match kind:
             case "string" | "number" | "integer" | "boolean" | "null":
                 return str(kind)
             case "array":
-                item = self._value(schema.get("items"), f"{name}-0", level + 1)
+                item = self._build_value(schema.get("items"), f"{name}-0", level + 1)
                 items = f'{item} ( ", " {item} )*'
                 return self._add(name, f'"[" {items} "]"' if schema.get("minItems") else f'"[" ( {items} )? "]"')
             case "object":
-                return self._add(name, self._object(schema, name, level + 1))
+                return self._add(name, self._build_object(schema, name, level + 1))
         return "value"
 
 

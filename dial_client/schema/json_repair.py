@@ -47,7 +47,7 @@ class LiteralParser:
         self.position = position
         self._quote = quote
 
-    def value(self, depth: int = MAX_DEPTH) -> Any:
+    def parse_value(self, depth: int = MAX_DEPTH) -> Any:
         """Parse and return a value; a tuple becomes a list.
 
         Raises:
@@ -57,21 +57,21 @@ class LiteralParser:
         if depth <= 0:
             raise Unreadable("nested too deeply")
         if first == "{":
-            return dict(self._parse_items(self._pair, depth))
+            return dict(self._parse_items(self._parse_pair, depth))
         if first and first in "[(":
-            return self._parse_items(self.value, depth)
-        if (first and first in "\"'") or self._at_quote():
-            return self.string()
-        return self._plain()
+            return self._parse_items(self.parse_value, depth)
+        if (first and first in "\"'") or self._is_at_quote():
+            return self.parse_string()
+        return self._parse_plain()
 
-    def string(self) -> str:
+    def parse_string(self) -> str:
         """Parse and return a string.
 
         Raises:
             Unreadable: There is no string, or the string is incomplete.
         """
         self.peek()
-        if self._at_quote():
+        if self._is_at_quote():
             begin = self.position + len(self._quote)
             end = self.text.find(self._quote, begin)
             if end < 0:
@@ -85,7 +85,7 @@ class LiteralParser:
         text = found.group(1)
         return replace_surrogates(_ESCAPE.sub(_unescape, text)) if "\\" in text else text
 
-    def word(self) -> str:
+    def parse_word(self) -> str:
         """Parse and return a name; empty if there is none."""
         self.peek()
         found = _WORD.match(self.text, self.position)
@@ -107,7 +107,7 @@ class LiteralParser:
         self.position += 1
         return True
 
-    def _at_quote(self) -> bool:
+    def _is_at_quote(self) -> bool:
         return bool(self._quote) and self.text.startswith(self._quote, self.position)
 
     def _parse_items(self, parse_item: Any, depth: int) -> list[Any]:
@@ -124,14 +124,14 @@ class LiteralParser:
         self.position += 1
         return values
 
-    def _pair(self, depth: int) -> tuple[str, Any]:
-        is_quoted = self.peek() in ("'", '"') or self._at_quote()
-        key = self.string() if is_quoted else self.word()
+    def _parse_pair(self, depth: int) -> tuple[str, Any]:
+        is_quoted = self.peek() in ("'", '"') or self._is_at_quote()
+        key = self.parse_string() if is_quoted else self.parse_word()
         if not (is_quoted or key) or not self.skip(":"):
             raise Unreadable("no key")
-        return key, self.value(depth)
+        return key, self.parse_value(depth)
 
-    def _plain(self) -> Any:
+    def _parse_plain(self) -> Any:
         number = _NUMBER.match(self.text, self.position)
         if number and (number.group(1) or len(number.group(2) or "") > 1):
             self.position = number.end()
@@ -141,7 +141,7 @@ class LiteralParser:
             if math.isfinite(value):
                 return value
             raise Unreadable("a number without an end")
-        word = self.word()
+        word = self.parse_word()
         if word not in _CONSTANTS:
             raise Unreadable("no value")
         return _CONSTANTS[word]

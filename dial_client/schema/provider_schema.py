@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from dial_client.schema.regular_expressions import is_portable
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 
 MAX_DEPTH = 64
 """The most levels of nesting; deeper schemas could exhaust the stack."""
@@ -79,7 +79,7 @@ def adapt(schema: Any) -> AdaptedSchema:
     dropped_patterns, remarks = _drop_invalid_patterns(cleaned)
     top, hints = _Flattening(_index_schemas(cleaned)).flatten(cleaned, frozenset())
     hints += remarks
-    if (kinds := _kinds(top)) and "object" not in kinds:
+    if (kinds := _list_kinds(top)) and "object" not in kinds:
         raise Unsupported(f"its arguments are of type {json.dumps(top['type'])}, not an object")
     top |= {"type": "object", "properties": dict(top.get("properties", {}))}
     hints += _remove_odd_names(top)
@@ -105,12 +105,14 @@ def _clean(schema: Any, depth: int) -> dict[str, Any]:
 def _is_readable(key: str, value: Any) -> bool:
     """Return True if there are no invisible characters in a keyword's name or pattern, which cannot be cleaned."""
     is_pattern = key in ("pattern", "patternProperties") and isinstance(value, str)
-    return safe(str(key)) == key and not (is_pattern and safe(value) != value)
+    return sanitize(str(key)) == key and not (is_pattern and sanitize(value) != value)
 
 
 def _clean_value(key: str, value: Any, depth: int) -> Any:
     if key in _NESTED_MAPS and isinstance(value, Mapping):
-        return {safe(str(name)): _clean(part, depth) for name, part in value.items() if _is_readable(key, str(name))}
+        return {
+            sanitize(str(name)): _clean(part, depth) for name, part in value.items() if _is_readable(key, str(name))
+        }
     if key in _NESTED_LISTS and isinstance(value, list):
         return [_clean(part, depth) for part in value]
     if key == "items" and isinstance(value, list):
@@ -127,16 +129,16 @@ def _clean_plain_value(value: Any, depth: int) -> Any:
     if depth < 0:
         raise Unsupported("its schema is nested too deeply")
     if isinstance(value, Mapping):
-        return {safe(str(key)): _clean_plain_value(part, depth - 1) for key, part in value.items()}
+        return {sanitize(str(key)): _clean_plain_value(part, depth - 1) for key, part in value.items()}
     if isinstance(value, list):
         return [_clean_plain_value(part, depth - 1) for part in value]
     if isinstance(value, str):
-        return safe(value)
+        return sanitize(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _with_valid_keywords(schema: dict[str, Any]) -> dict[str, Any]:
-    kinds = list(dict.fromkeys(kind for kind in _kinds(schema) if kind in _TYPES))
+    kinds = list(dict.fromkeys(kind for kind in _list_kinds(schema) if kind in _TYPES))
     schema.pop("type", None)
     if kinds:
         schema["type"] = kinds if len(kinds) > 1 else kinds[0]
@@ -149,12 +151,12 @@ def _with_valid_keywords(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _kinds(schema: Mapping[str, Any]) -> list[str]:
+def _list_kinds(schema: Mapping[str, Any]) -> list[str]:
     kind = schema.get("type")
     return [name for name in (kind if isinstance(kind, list) else [kind]) if isinstance(name, str)]
 
 
-def _target(reference: Any) -> Pointer | None:
+def _parse_reference(reference: Any) -> Pointer | None:
     """Return the place that a local reference points to (RFC 6901, section 6); None for any other reference."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
@@ -204,7 +206,7 @@ _VALID_VALUES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys((*_NESTED_LISTS, "enum"), _is_list),
     **dict.fromkeys(_NESTED_MAPS, _is_map),
     **dict.fromkeys(("dependentRequired", "dependencies"), _are_dependencies),
-    "$ref": lambda value: _target(value) is not None,
+    "$ref": lambda value: _parse_reference(value) is not None,
     "examples": lambda value: isinstance(value, list),
     "multipleOf": lambda value: _is_number(value) and value > 0,
     "required": _are_names,
@@ -218,11 +220,11 @@ def _index_schemas(top: dict[str, Any]) -> dict[Pointer, dict[str, Any]]:
     while remaining:
         place, schema = remaining.pop()
         schemas[place] = schema
-        remaining += [((*place, *steps), part) for steps, part in _parts(schema)]
+        remaining += [((*place, *steps), part) for steps, part in _list_parts(schema)]
     return schemas
 
 
-def _parts(schema: dict[str, Any]) -> Iterator[tuple[Pointer, dict[str, Any]]]:
+def _list_parts(schema: dict[str, Any]) -> Iterator[tuple[Pointer, dict[str, Any]]]:
     for key, value in schema.items():
         if key in _NESTED_MAPS:
             yield from (((key, name), part) for name, part in value.items())
@@ -264,7 +266,7 @@ def _remove_dangling_references(top: dict[str, Any]) -> None:
     """Remove references whose targets do not exist. The schemas with such references stay, so no new ones dangle."""
     schemas = _index_schemas(top)
     for schema in schemas.values():
-        if "$ref" in schema and _target(schema["$ref"]) not in schemas:
+        if "$ref" in schema and _parse_reference(schema["$ref"]) not in schemas:
             del schema["$ref"]
 
 
@@ -282,7 +284,7 @@ class _Flattening:
         self.remaining -= 1
         top = dict(schema)
         seen = set(above)
-        while (path := _target(top.pop("$ref", None))) is not None and path not in seen:
+        while (path := _parse_reference(top.pop("$ref", None))) is not None and path not in seen:
             seen.add(path)
             top = {**self.schemas.get(path, {}), **top}
         hints = []
@@ -304,7 +306,7 @@ class _Flattening:
         shared = set.union(*required) if key == "allOf" else set.intersection(*required)
         own = top.get("required", [])
         top["required"] = own + sorted(shared - set(own))
-        if "type" not in top and all(kinds := [_kinds(branch) for branch in flat]):
+        if "type" not in top and all(kinds := [_list_kinds(branch) for branch in flat]):
             top["type"] = "object" if any("object" in names for names in kinds) else kinds[0][0]
         if key == "allOf":
             return [hint for _, hints in pairs for hint in hints]

@@ -63,13 +63,13 @@ def is_shallow(value: Any) -> bool:
     """Return True if a value has no more than `MAX_DEPTH` levels of nesting."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        level = [part for nested in level for part in _parts_of(nested)]
+        level = [part for nested in level for part in _list_parts(nested)]
         if not level:
             return True
     return False
 
 
-def _parts_of(value: Any) -> list[Any]:
+def _list_parts(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         return list(value.values())
     return value if isinstance(value, list) else []
@@ -78,7 +78,7 @@ def _parts_of(value: Any) -> list[Any]:
 def _parse_leniently(text: str) -> Any:
     source = LiteralParser(strip_fence(text))
     try:
-        value = source.value()
+        value = source.parse_value()
     except (Unreadable, RecursionError, MemoryError):
         return None
     return None if source.peek() else value
@@ -114,7 +114,7 @@ class _Coercion:
         self._are_texts = are_texts
 
     def coerce_top(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        branches = list(self._branches(self._root, 8))
+        branches = list(self._list_branches(self._root, 8))
         schema = branches[0] if len(branches) == 1 else self._root
         return self._coerce_properties(arguments, schema, MAX_SCHEMA_DEPTH)
 
@@ -127,7 +127,7 @@ class _Coercion:
         coerced = {}
         for name, value in values.items():
             property_schema = properties.get(name, additional if name not in properties else None)
-            kinds = self._kinds(property_schema, depth)
+            kinds = self._list_kinds(property_schema, depth)
             if self._are_texts and value in _NULLS and kinds and "string" not in kinds:
                 value = None  # noqa: PLW2901 - the text of a null
             if value is None and name in properties and name not in required and kinds and "null" not in kinds:
@@ -136,16 +136,18 @@ class _Coercion:
         return coerced
 
     def _coerce(self, value: Any, schema: Any, depth: int) -> Any:
-        kinds = self._kinds(schema, depth)
+        kinds = self._list_kinds(schema, depth)
         if not kinds or depth <= 0:
             return value
-        if _kind(value) not in kinds and not (_kind(value) == "integer" and "number" in kinds):
+        if _find_kind(value) not in kinds and not (_find_kind(value) == "integer" and "number" in kinds):
             value = self._convert(value, kinds, schema, depth)
         if isinstance(value, Mapping):
-            objects = [branch for branch in self._alternatives(schema, depth) if "object" in _own_kinds(branch)]
+            objects = [
+                branch for branch in self._list_alternatives(schema, depth) if "object" in _list_own_kinds(branch)
+            ]
             return self._coerce_properties(value, objects[0], depth - 1) if len(objects) == 1 else value
         if isinstance(value, list):
-            items = self._items(schema, depth)
+            items = self._find_item_schema(schema, depth)
             return [self._coerce(item, items, depth - 1) for item in value]
         return value
 
@@ -154,27 +156,35 @@ class _Coercion:
             for kind in ("boolean", "integer", "number", "object", "array"):
                 if kind in kinds and (parsed := _PARSERS[kind](value)) is not None:
                     return parsed
-        elif _kind(value) in ("integer", "number") and "string" in kinds:
+        elif _find_kind(value) in ("integer", "number") and "string" in kinds:
             return json.dumps(value)
         is_broken = isinstance(value, str) and value.lstrip()[:1] == "["
-        if "array" in kinds and not is_broken and _kind(value) in self._kinds(self._items(schema, depth), depth):
+        if (
+            "array" in kinds
+            and not is_broken
+            and _find_kind(value) in self._list_kinds(self._find_item_schema(schema, depth), depth)
+        ):
             return [value]
         return value
 
-    def _items(self, schema: Any, depth: int) -> Any:
-        branches = self._alternatives(schema, depth)
-        items = [branch.get("items") for branch in branches if "array" in _own_kinds(branch)]
+    def _find_item_schema(self, schema: Any, depth: int) -> Any:
+        branches = self._list_alternatives(schema, depth)
+        items = [branch.get("items") for branch in branches if "array" in _list_own_kinds(branch)]
         return items[0] if len(items) == 1 else None
 
-    def _kinds(self, schema: Any, depth: int) -> set[str]:
-        return {kind for branch in self._alternatives(schema, depth) for kind in _own_kinds(branch)}
+    def _list_kinds(self, schema: Any, depth: int) -> set[str]:
+        return {kind for branch in self._list_alternatives(schema, depth) for kind in _list_own_kinds(branch)}
 
-    def _alternatives(self, schema: Any, depth: int) -> list[Mapping[str, Any]]:
+    def _list_alternatives(self, schema: Any, depth: int) -> list[Mapping[str, Any]]:
         """Return the alternative schemas of a value; an empty list if one of them has no type, or for too many."""
-        branches = list(self._branches(schema, min(depth, _MAX_REFERENCES)))
-        return branches if all(_own_kinds(branch) for branch in branches) and len(branches) <= _MAX_ALTERNATIVES else []
+        branches = list(self._list_branches(schema, min(depth, _MAX_REFERENCES)))
+        return (
+            branches
+            if all(_list_own_kinds(branch) for branch in branches) and len(branches) <= _MAX_ALTERNATIVES
+            else []
+        )
 
-    def _branches(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
+    def _list_branches(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
         """Yield the schemas that a value may match: references are resolved, and ``anyOf`` and ``oneOf`` expanded.
 
         Each level of alternatives uses up four of `depth`.
@@ -182,7 +192,7 @@ class _Coercion:
         for _ in range(_MAX_REFERENCES):
             if not isinstance(schema, Mapping) or "$ref" not in schema:
                 break
-            schema = self._target(schema["$ref"])
+            schema = self._resolve_reference(schema["$ref"])
         if not isinstance(schema, Mapping):
             yield {}
             return
@@ -194,9 +204,9 @@ class _Coercion:
             yield schema
             return
         for branch in branches[:_MAX_BRANCHES]:
-            yield from self._branches(branch, depth - 4)
+            yield from self._list_branches(branch, depth - 4)
 
-    def _target(self, reference: Any) -> Any:
+    def _resolve_reference(self, reference: Any) -> Any:
         if reference == "#":
             return self._root
         if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -207,14 +217,14 @@ class _Coercion:
         return found
 
 
-def _own_kinds(schema: Mapping[str, Any]) -> set[str]:
+def _list_own_kinds(schema: Mapping[str, Any]) -> set[str]:
     kind = schema.get("type")
     if kind is None and isinstance(values := schema.get("enum"), list):
-        return {_kind(value) for value in values}
+        return {_find_kind(value) for value in values}
     return {name for name in (kind if isinstance(kind, list) else [kind]) if isinstance(name, str)}
 
 
-def _kind(value: Any) -> str:
+def _find_kind(value: Any) -> str:
     """Return the JSON Schema type of a value. A number with a zero fraction is an integer."""
     match value:
         case None:

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dial_client.audit.record_format import log_files
+from dial_client.audit.record_format import list_log_files
 from dial_client.client.dial_client import DialClient
 from dial_client.serve.cluster.pending_requests import PendingRequests
-from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.http_responses import HttpError, build_json_response
 from dial_client.serve.request_bodies import read_limit
 
 MAX_ENTRIES = 200
@@ -37,7 +37,7 @@ class AccessRoutes:
         self._requests = requests
         self._audit_folder = audit_folder
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes."""
         return [
             Route("/grants", self._list, methods=["GET"]),
@@ -46,7 +46,7 @@ class AccessRoutes:
         ]
 
     async def _list(self, request: Request) -> Response:  # noqa: ARG002
-        return json_response({"grants": await self._list_grants()})
+        return build_json_response({"grants": await self._list_grants()})
 
     async def _list_grants(self) -> list[dict[str, Any]]:
         shared = await self._requests.list_granted()
@@ -90,14 +90,14 @@ class AccessRoutes:
         limit = read_limit(request, MAX_ENTRIES)
         folder = self._audit_folder
         entries = await anyio.to_thread.run_sync(read_last_entries, folder, limit) if folder else []
-        return json_response({"entries": entries})
+        return build_json_response({"entries": entries})
 
 
 def read_last_entries(folder: Path, limit: int) -> list[dict[str, Any]]:
     """Return the last entries of an audit log, newest first; reads at most its last `MAX_BYTES` bytes."""
     entries: list[dict[str, Any]] = []
     remaining = MAX_BYTES
-    for path in reversed(log_files(folder)):
+    for path in reversed(list_log_files(folder)):
         data = _read_end(path, remaining)
         remaining -= len(data)
         for line in reversed(data.split(b"\n")):

@@ -8,7 +8,7 @@ from typing import Any
 
 from dial_client.messages.message import Message, TextPart
 from dial_client.serve.http_responses import HttpError
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 
 MAX_CONTEXTS = 8
 """Contexts per message. The page keeps the same number of apps open."""
@@ -32,7 +32,7 @@ def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> tuple[Mo
     """
     contexts = body.get("app_contexts") or []
     if not isinstance(contexts, list) or len(contexts) > MAX_CONTEXTS:
-        raise _invalid(f"app_contexts must be a list of at most {MAX_CONTEXTS}")
+        raise _build_error(f"app_contexts must be a list of at most {MAX_CONTEXTS}")
     return tuple(_read_context(context, servers) for context in contexts)
 
 
@@ -48,7 +48,7 @@ def add_app_contexts(message: Message, contexts: tuple[ModelContext, ...]) -> Me
 
 
 def _format_context(context: ModelContext) -> str:
-    return safe(
+    return sanitize(
         f"[context from an app of the server {context.server}; the app wrote it]\n{context.text}\n[end of context]"
     )
 
@@ -56,11 +56,11 @@ def _format_context(context: ModelContext) -> str:
 def _read_context(context: Any, servers: Container[str]) -> ModelContext:
     server, text = (context.get("server"), context.get("text")) if isinstance(context, dict) else (None, None)
     if not isinstance(server, str) or server not in servers:
-        raise _invalid("a context must name a server")
+        raise _build_error("a context must name a server")
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_CONTEXT:
-        raise _invalid(f"a context must have a text of at most {MAX_CONTEXT:,} characters")
+        raise _build_error(f"a context must have a text of at most {MAX_CONTEXT:,} characters")
     return ModelContext(server, text)
 
 
-def _invalid(message: str) -> HttpError:
+def _build_error(message: str) -> HttpError:
     return HttpError(400, message, "bad_app_contexts", param="app_contexts")

@@ -15,7 +15,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.errors import ServerError, ServerGone
 from dial_client.messages.mcp_apps import MAX_SOURCES, parse_policy
 from dial_client.serve.direct_calls import DirectCall, DirectCalls
-from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.http_responses import HttpError, build_json_response
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.request_bodies import read_json, read_object, read_string
 from dial_client.serve.security import APP_FRAME
@@ -50,7 +50,7 @@ class AppRoutes:
         self._dial = dial
         self._calls = DirectCalls(human_input)
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes."""
         return [
             Route(APP_FRAME, self._frame),
@@ -82,7 +82,7 @@ class AppRoutes:
             raise _to_http_error(error) from error
         policy = app.policy
         lists = {"connect": policy.connect, "resource": policy.resource}
-        return json_response(
+        return build_json_response(
             {
                 "html": app.html,
                 "policy": {**lists, "frame": policy.frame, "base_uri": policy.base_uri},
@@ -97,7 +97,7 @@ class AppRoutes:
     async def _read_resource(self, request: Request) -> Response:
         body = await read_json(request)
         try:
-            return json_response(
+            return build_json_response(
                 await self._dial.apps.read_resource(read_string(body, "server", ""), read_string(body, "uri", ""))
             )
         except ServerError as error:

@@ -18,7 +18,7 @@ from dial_client.serve.app_routes import AppRoutes
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_routes import ConversationRoutes
-from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.http_responses import HttpError, build_json_response
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.human_input_routes import HumanInputRoutes
 from dial_client.serve.login_routes import LoginRoutes
@@ -62,7 +62,7 @@ class AppContext:
 
 def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     """Return the ASGI application."""
-    router = Router(build_routes(context), redirect_slashes=False, default=_not_found)
+    router = Router(build_routes(context), redirect_slashes=False, default=_refuse_path)
     return SecurityMiddleware(router, policy)
 
 
@@ -74,19 +74,19 @@ def build_routes(context: AppContext) -> list[Route]:
     remote_turns = RemoteTurns(database, context.peers) if database else None
     files = StaticFiles()
     return [
-        Route(HEALTH, _health),
-        Route("/", files.index),
-        Route("/assets/{name:path}", files.asset),
-        *ChatCompletionsEndpoint(dial, turns, model, context.peers.mailbox).routes(),
-        *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).routes(),
-        *PromptRoutes(dial).routes(),
-        *ModelRoutes(dial, model, context.locked_settings).routes(),
-        *(LoginRoutes(context.logins).routes() if context.logins is not None else ()),
-        *ServerRoutes(dial, context.administration).routes(),
-        *ToolRoutes(dial, context.human_input).routes(),
-        *AccessRoutes(dial, context.human_input.requests, context.audit_folder).routes(),
-        *AppRoutes(dial, context.human_input).routes(),
-        *HumanInputRoutes(context.human_input).routes(),
+        Route(HEALTH, _report_health),
+        Route("/", files.send_index),
+        Route("/assets/{name:path}", files.send_asset),
+        *ChatCompletionsEndpoint(dial, turns, model, context.peers.mailbox).build_routes(),
+        *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).build_routes(),
+        *PromptRoutes(dial).build_routes(),
+        *ModelRoutes(dial, model, context.locked_settings).build_routes(),
+        *(LoginRoutes(context.logins).build_routes() if context.logins is not None else ()),
+        *ServerRoutes(dial, context.administration).build_routes(),
+        *ToolRoutes(dial, context.human_input).build_routes(),
+        *AccessRoutes(dial, context.human_input.requests, context.audit_folder).build_routes(),
+        *AppRoutes(dial, context.human_input).build_routes(),
+        *HumanInputRoutes(context.human_input).build_routes(),
     ]
 
 
@@ -96,9 +96,9 @@ def build_manager(context: AppContext) -> ConversationManager:
     return ConversationManager(context.dial, context.store, when_busy="refuse", locked_settings=locked)
 
 
-async def _health(request: Request) -> Response:  # noqa: ARG001 - the response is the same for every request
-    return json_response({"status": "ok"})
+async def _report_health(request: Request) -> Response:  # noqa: ARG001 - the response is the same for every request
+    return build_json_response({"status": "ok"})
 
 
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+async def _refuse_path(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
     raise HttpError(404, "there is nothing at this path", "not_found")

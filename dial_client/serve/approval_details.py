@@ -77,7 +77,7 @@ def find_problems(about: Mapping[str, Any], arguments: Any) -> list[str]:
         raise HttpError(400, "arguments must be an object", "bad_arguments", param="arguments")
     if not isinstance(schema, Mapping):
         raise HttpError(400, "the arguments of this call cannot be changed", "bad_arguments", param="arguments")
-    return list(ArgumentCheck(schema).problems(arguments))
+    return list(ArgumentCheck(schema).find_problems(arguments))
 
 
 async def _compare(arguments: Mapping[str, Any], settings: ServerSettings | None) -> list[dict[str, Any]]:

@@ -78,11 +78,11 @@ def parse_request(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
     _reject_unsupported(body)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise _invalid("messages", "must be a list with at least one message")
+        raise _build_error("messages", "must be a list with at least one message")
     options = body.get("stream_options")
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise _invalid("max_tokens", "must be a number greater than 0")
+        raise _build_error("max_tokens", "must be a number greater than 0")
     return ChatCompletionRequest(
         tuple(_parse_message(message, f"messages[{at}]") for at, message in enumerate(messages)),
         () if body.get("tool_choice") == "none" else _parse_tools(body.get("tools") or []),
@@ -96,14 +96,16 @@ def parse_request(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
 
 def _reject_unsupported(body: Mapping[str, Any]) -> None:
     if body.get("n") not in (None, 1):
-        raise _invalid("n", "can only be 1: there is one answer")
+        raise _build_error("n", "can only be 1: there is one answer")
     if body.get("modalities") not in (None, ["text"]):
-        raise _invalid("modalities", 'can only be ["text"]')
+        raise _build_error("modalities", 'can only be ["text"]')
     if body.get("tool_choice") not in (None, "auto", "none"):
-        raise _invalid("tool_choice", 'can only be "auto" or "none": the tools of this server are always offered too')
+        raise _build_error(
+            "tool_choice", 'can only be "auto" or "none": the tools of this server are always offered too'
+        )
     for name, replacement in (("functions", "tools"), ("function_call", "tool_choice")):
         if body.get(name) is not None:
-            raise _invalid(name, f"is not supported: use {replacement}")
+            raise _build_error(name, f"is not supported: use {replacement}")
 
 
 def _parse_response_format(format_: Any) -> Mapping[str, Any] | None:
@@ -114,31 +116,31 @@ def _parse_response_format(format_: Any) -> Mapping[str, Any] | None:
     if kind == "json_object":
         return {"type": "object"}
     if kind != "json_schema":
-        raise _invalid("response_format", "must be of type text, json_object or json_schema")
+        raise _build_error("response_format", "must be of type text, json_object or json_schema")
     definition = format_.get("json_schema")
     schema = definition.get("schema") if isinstance(definition, Mapping) else None
     if not isinstance(schema, Mapping):
-        raise _invalid("response_format.json_schema.schema", "must be a JSON Schema")
+        raise _build_error("response_format.json_schema.schema", "must be a JSON Schema")
     try:
         build_output_type(schema)
     except (ConfigError, TypeError) as error:
-        raise _invalid("response_format.json_schema.schema", f"cannot be used: {error}") from None
+        raise _build_error("response_format.json_schema.schema", f"cannot be used: {error}") from None
     name = definition.get("name")
     return {"title": name, **schema} if isinstance(name, str) else schema
 
 
 def _parse_tools(tools: Any) -> tuple[ToolSpec, ...]:
     if not isinstance(tools, list) or len(tools) > MAX_TOOLS:
-        raise _invalid("tools", f"must be a list of at most {MAX_TOOLS} tools")
+        raise _build_error("tools", f"must be a list of at most {MAX_TOOLS} tools")
     specs: dict[str, ToolSpec] = {}
     for at, tool in enumerate(tools):
         path = f"tools[{at}]"
         function = tool.get("function") if isinstance(tool, Mapping) and tool.get("type") == "function" else None
         if not isinstance(function, Mapping):
-            raise _invalid(path, "must be of type function and have a function")
+            raise _build_error(path, "must be of type function and have a function")
         spec = _parse_tool(function, path)
         if spec.name in specs:
-            raise _invalid(f"{path}.function.name", "is a duplicate")
+            raise _build_error(f"{path}.function.name", "is a duplicate")
         specs[spec.name] = spec
     return tuple(specs.values())
 
@@ -146,14 +148,14 @@ def _parse_tools(tools: Any) -> tuple[ToolSpec, ...]:
 def _parse_tool(function: Mapping[str, Any], path: str) -> ToolSpec:
     name, description = function.get("name"), function.get("description") or ""
     if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
-        raise _invalid(f"{path}.function.name", "must have 1 to 64 letters, digits, _ and -")
+        raise _build_error(f"{path}.function.name", "must have 1 to 64 letters, digits, _ and -")
     if not isinstance(description, str):
-        raise _invalid(f"{path}.function.description", "must be a string")
+        raise _build_error(f"{path}.function.description", "must be a string")
     parameters = function.get("parameters") or {}
     try:
         fit = provider_schema.adapt(parameters)
     except provider_schema.Unsupported as error:
-        raise _invalid(f"{path}.function.parameters", f"cannot be offered: {error}") from None
+        raise _build_error(f"{path}.function.parameters", f"cannot be offered: {error}") from None
     description = "\n\n".join([description, *fit.hints]).strip()
     return ToolSpec(name, description, fit.schema, tool=name, original_schema=parameters)
 
@@ -161,16 +163,16 @@ def _parse_tool(function: Mapping[str, Any], path: str) -> ToolSpec:
 def _parse_message(message: Any, path: str) -> Message:
     role = _ROLES.get(str(message.get("role"))) if isinstance(message, Mapping) else None
     if role is None:
-        raise _invalid(f"{path}.role", f"must be one of {', '.join(_ROLES)}")
+        raise _build_error(f"{path}.role", f"must be one of {', '.join(_ROLES)}")
     content = parse_content(message.get("content"), f"{path}.content")
     if role is Role.TOOL:
         call_id = message.get("tool_call_id")
         if not isinstance(call_id, str):
-            raise _invalid(f"{path}.tool_call_id", "must be the id of a tool call")
+            raise _build_error(f"{path}.tool_call_id", "must be the id of a tool call")
         return Message(role, content, tool_call_id=call_id)
     calls = message.get("tool_calls") or [] if role is Role.ASSISTANT else []
     if not isinstance(calls, list):
-        raise _invalid(f"{path}.tool_calls", "must be a list of calls")
+        raise _build_error(f"{path}.tool_calls", "must be a list of calls")
     requests = tuple(_parse_call(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls))
     return Message(role, content, requests)
 
@@ -178,10 +180,10 @@ def _parse_message(message: Any, path: str) -> Message:
 def _parse_call(call: Any, path: str) -> ToolCallRequest:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
-        raise _invalid(path, "must be of type function and have a function")
+        raise _build_error(path, "must be of type function and have a function")
     id_, name, text = call.get("id"), function.get("name"), function.get("arguments")
     if not isinstance(id_, str) or not isinstance(name, str) or not isinstance(text, str):
-        raise _invalid(path, "must have an id, and a function with a name and arguments, all of them strings")
+        raise _build_error(path, "must have an id, and a function with a name and arguments, all of them strings")
     try:
         arguments = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -204,7 +206,7 @@ def parse_content(content: Any, path: str) -> Content:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, Sequence):
-        raise _invalid(path, "must be a string or a list of parts")
+        raise _build_error(path, "must be a string or a list of parts")
     return tuple(_parse_part(part, f"{path}[{at}]") for at, part in enumerate(content))
 
 
@@ -221,21 +223,21 @@ def _parse_part(part: Any, path: str) -> Part:
             mime_type, data = _parse_data_url(file.get("file_data"), f"{path}.file.file_data")
             return FilePart(data, mime_type, str(file.get("filename") or ""))
         case _:
-            raise _invalid(path, "must be a part of type text, image_url or file")
+            raise _build_error(path, "must be a part of type text, image_url or file")
 
 
 def _parse_data_url(url: Any, path: str) -> tuple[str, str]:
     """Return the media type and the base64 data of a URL."""
     head = _DATA_URL.match(url) if isinstance(url, str) else None
     if head is None:
-        raise _invalid(path, "must be a data: URL in base64; other URLs are not fetched")
+        raise _build_error(path, "must be a data: URL in base64; other URLs are not fetched")
     data = url[head.end() :]
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise _invalid(path, "is not base64") from None
+        raise _build_error(path, "is not base64") from None
     return head[1].lower(), data
 
 
-def _invalid(path: str, problem: str) -> HttpError:
+def _build_error(path: str, problem: str) -> HttpError:
     return HttpError(400, f"{path} {problem}", "invalid_request", param=path)

@@ -41,7 +41,7 @@ class ConnectionLimits:
     """
 
     def __init__(self, max_total: int | None = None, max_unauthenticated: int = MAX_UNAUTHENTICATED) -> None:
-        self.max_total = max_total if max_total is not None else max_connections_for(get_file_limit())
+        self.max_total = max_total if max_total is not None else compute_max_connections(get_file_limit())
         """Maximum number of connections at a time."""
         self._max_unauthenticated = max_unauthenticated
         self._all: dict[ServedConnection, None] = {}
@@ -49,7 +49,7 @@ class ConnectionLimits:
 
     def add(self, connection: ServedConnection) -> None:
         """Count a new connection; drop another connection if a limit is exceeded."""
-        network = _network(connection.address)
+        network = _find_network(connection.address)
         neighbours = self._unauthenticated.get(network, {})
         if len(neighbours) >= self._max_unauthenticated:
             self._drop(next(iter(neighbours)))
@@ -63,7 +63,7 @@ class ConnectionLimits:
         if connection in self._all:
             del self._all[connection]
             self._all[connection] = None  # moves it to the end: it is dropped last
-        network = _network(connection.address)
+        network = _find_network(connection.address)
         neighbours = self._unauthenticated.get(network, {})
         neighbours.pop(connection, None)
         if not neighbours:
@@ -86,7 +86,7 @@ class ConnectionLimits:
         connection.drop()
 
 
-def max_connections_for(file_limit: int | None) -> int:
+def compute_max_connections(file_limit: int | None) -> int:
     """Return the maximum number of connections for a process that may open `file_limit` files; None for no limit.
 
     A quarter of the files, at least 64, is left for databases, models and MCP servers.
@@ -106,7 +106,7 @@ def get_file_limit() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def _network(address: str) -> str:
+def _find_network(address: str) -> str:
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

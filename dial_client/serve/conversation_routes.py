@@ -14,12 +14,12 @@ from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.turn_input import ConversationInput, EditedMessage
 from dial_client.durable import DurableTurns
-from dial_client.messages.message import Content, TextPart, text_of
+from dial_client.messages.message import Content, TextPart, extract_text
 from dial_client.serve.app_contexts import add_app_contexts, read_app_contexts
 from dial_client.serve.chat_completion_request import parse_content
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_json import summary_to_dict, view_to_dict
-from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.http_responses import HttpError, build_json_response
 from dial_client.serve.request_bodies import read_conversation_id, read_json, read_limit, read_string
 from dial_client.serve.served_model import ServedModel
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
@@ -63,7 +63,7 @@ class ConversationRoutes:
         self._model = model
         self._remote_turns = remote_turns
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes."""
         path = "/conversations/{id}"
         return [
@@ -77,8 +77,8 @@ class ConversationRoutes:
             Route(f"{path}/export", self._export, methods=["GET"]),
             Route(f"{path}/chat", self._chat, methods=["POST"]),
             Route(f"{path}/stop", self._stop, methods=["POST"]),
-            Route(f"{path}/turns/{{turn}}/events", self._events, methods=["GET"]),
-            *VersionRoutes(self._manager, self._read, self._start_turn).routes(),
+            Route(f"{path}/turns/{{turn}}/events", self._stream_events, methods=["GET"]),
+            *VersionRoutes(self._manager, self._read, self._start_turn).build_routes(),
         ]
 
     async def _list(self, request: Request) -> Response:
@@ -86,7 +86,7 @@ class ConversationRoutes:
         limit = read_limit(request, MAX_LIMIT)
         page = await self._manager.list(limit, cursor=query.get("cursor") or None, search=query.get("search", ""))
         conversations = [summary_to_dict(summary) | {"running": summary.running} for summary in page]
-        return json_response({"conversations": conversations, "cursor": page.cursor})
+        return build_json_response({"conversations": conversations, "cursor": page.cursor})
 
     async def _create(self, request: Request) -> Response:
         title = read_string(await read_json(request), "title", "")
@@ -157,7 +157,7 @@ class ConversationRoutes:
         headers = {"x-turn-id": turn.id}
         if stream:
             return SSEResponse(stream_turn(turn, 0, self._model.name), headers)
-        return json_response((await turn.result()).to_dict(), headers=headers)
+        return build_json_response((await turn.result()).to_dict(), headers=headers)
 
     def _read_taint(self, body: dict[str, Any]) -> str:
         taint = read_string(body, "taint", "")
@@ -166,7 +166,7 @@ class ConversationRoutes:
         return taint
 
     async def _respond(self, conversation_id: str, status: int = 200) -> Response:
-        return json_response(view_to_dict(await self._read(conversation_id)), status)
+        return build_json_response(view_to_dict(await self._read(conversation_id)), status)
 
     async def _stop(self, request: Request) -> Response:
         turn = self._manager.find_turn(read_conversation_id(request))
@@ -185,7 +185,7 @@ class ConversationRoutes:
             message = "the turn waits for a process to resume it: try again when it runs"
             raise HttpError(409, message, "not_running_yet", headers={"retry-after": "2"})
 
-    async def _events(self, request: Request) -> SSEResponse:
+    async def _stream_events(self, request: Request) -> SSEResponse:
         turn_id = request.path_params["turn"]
         after = parse_last_event_id(request.headers.get("last-event-id"), turn_id)
         events = await self._find_events(read_conversation_id(request), turn_id, after)
@@ -197,7 +197,7 @@ class ConversationRoutes:
     async def _find_events(self, conversation_id: str, turn_id: str, after: int) -> AsyncGenerator[str, None] | None:
         turn = self._manager.find_turn(conversation_id, turn_id)
         if turn is None:
-            return await self._remote_turns.events(conversation_id, turn_id, after) if self._remote_turns else None
+            return await self._remote_turns.find_events(conversation_id, turn_id, after) if self._remote_turns else None
         if turn.has_ended:
             await self._manager.get(conversation_id)  # raises ConversationNotFound if it was deleted
         return stream_turn(turn, after, self._model.name)
@@ -212,6 +212,6 @@ def _read_content(body: dict[str, Any]) -> Content:
     else:
         raise HttpError(400, "send either text or content", "text_and_content", param="content")
     is_text = isinstance(content, str) or all(isinstance(part, TextPart) for part in content)
-    if is_text and not text_of(content).strip():
+    if is_text and not extract_text(content).strip():
         raise HttpError(400, "text or content must not be empty", "empty_message", param="text")
     return content

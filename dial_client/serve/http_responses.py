@@ -12,7 +12,7 @@ from starlette.responses import Response
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError, ProviderError
 from dial_client.runtime.logs import get_logger
 from dial_client.sinks.sse_encoder import to_json
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 log = get_logger(__name__)
 
@@ -47,14 +47,14 @@ class HttpError(Exception):
         super().__init__(message)
         self.status = status
         self.headers = dict(headers or {})
-        self.error = {"message": one_line(message, MAX_MESSAGE), "type": kind, "param": param, "code": code}
+        self.error = {"message": to_one_line(message, MAX_MESSAGE), "type": kind, "param": param, "code": code}
 
     def to_response(self) -> Response:
         """Return the response with the error as JSON."""
-        return json_response({"error": self.error}, self.status, self.headers)
+        return build_json_response({"error": self.error}, self.status, self.headers)
 
 
-def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def build_json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a JSON response."""
     return Response(to_json(content), status, {"content-type": "application/json", **(headers or {})})
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from dial_client.errors import ConfigError, system_reason
+from dial_client.errors import ConfigError, describe_system_error
 from dial_client.serve.connection_limits import ConnectionLimits
 from dial_client.serve.security import ON_AUTHENTICATED
 from dial_client.serve.turn_registry import TurnRegistry
@@ -49,7 +49,7 @@ def open_socket(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except (OSError, OverflowError, UnicodeError) as error:
-        problem = f"cannot listen on {host} port {port}: {system_reason(error)}"
+        problem = f"cannot listen on {host} port {port}: {describe_system_error(error)}"
         raise ConfigError(problem, hint="choose another address with --host and --port") from error
     listener.setblocking(False)  # noqa: FBT003 - the signature of `socket`
     return listener
@@ -139,11 +139,11 @@ class _LimitedProtocol(H11Protocol):
         self._limits = limits
         inner = self.app
 
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        async def run_app(scope: Scope, receive: Receive, send: Send) -> None:
             scope["state"][ON_AUTHENTICATED] = lambda: limits.mark_authenticated(self)
             await inner(scope, receive, send)
 
-        self.app = app
+        self.app = run_app
 
     @property
     def address(self) -> str:

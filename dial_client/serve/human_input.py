@@ -29,10 +29,10 @@ from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.pending_requests import GrantedTool, PendingRequest, PendingRequests
 from dial_client.serve.http_responses import HttpError
 from dial_client.serve.turn_registry import TurnRegistry
-from dial_client.servers.json_cache import identity
-from dial_client.servers.tool_pins import definition
+from dial_client.servers.json_cache import compute_identity
+from dial_client.servers.tool_pins import build_definition
 from dial_client.settings.config_types import ServerSettings
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision
 from dial_client.turn_data.events import Event, InputReceived, InputRequested
 
@@ -251,7 +251,7 @@ class HumanInputBroker:
 
     def _compute_grant_key(self, tool: ToolSpec, server: str) -> str:
         settings = self._find_settings(server)
-        return _hash(server, self._identify(settings) if settings is not None else (), definition(tool))
+        return _hash(server, self._identify(settings) if settings is not None else (), build_definition(tool))
 
     def _find_settings(self, server: str) -> ServerSettings | None:
         settings = self._servers.get(server)
@@ -259,7 +259,7 @@ class HumanInputBroker:
 
     def _identify(self, settings: ServerSettings) -> tuple[str, str]:
         # The working folder is a part of the identity: in another folder, the same program works on other files.
-        return identity(settings), (settings.cwd or self._working_folder) if settings.command else ""
+        return compute_identity(settings), (settings.cwd or self._working_folder) if settings.command else ""
 
     async def list_pending(self, kind: str) -> list[dict[str, Any]]:
         """Return the waiting requests of a kind as JSON types, oldest first.
@@ -300,7 +300,7 @@ class HumanInputBroker:
             raise HttpError(400, "; ".join(problems), "bad_arguments", param="arguments")
         answer = {"decision": decision, "reason": (reason or "the user said no") if decision == Decision.DENY else ""}
         if not await self._deliver(request, {**answer, "arguments": arguments}):
-            raise _not_found(APPROVAL)
+            raise _build_not_found_error(APPROVAL)
         # With `why_asked`, an answer covers only calls with equal arguments. No other call has the changed arguments.
         is_changed_alone = arguments is not None and request.about.get("why_asked")
         if decision in (*_LASTING, CONVERSATION) and not is_changed_alone:
@@ -321,10 +321,10 @@ class HumanInputBroker:
         schema = request.about.get("schema")
         if action == ElicitationAction.ACCEPT and isinstance(schema, Mapping):
             form = Form(schema)
-            if problems := form.problems(form.filled(content)):
+            if problems := form.find_problems(form.fill(content)):
                 raise HttpError(400, "; ".join(problems), "bad_answer", param="content")
         if not await self._deliver(request, {"action": action, "content": content}):
-            raise _not_found(QUESTION)
+            raise _build_not_found_error(QUESTION)
 
     async def _list(self, kind: str) -> list[PendingRequest]:
         requests = await self.requests.list_remote(kind)
@@ -356,7 +356,7 @@ def _describe_elicitation(question: Elicitation) -> dict[str, Any]:
         "server": question.server,
         "tools": list(question.tools),
         "names": {"server": quote_name(question.server), "tools": [quote_name(name) for name in question.tools]},
-        "message": safe(question.message),
+        "message": sanitize(question.message),
         "schema": question.schema and dict(question.schema),
         "url": question.url,
         "defaults": dict(question.defaults),
@@ -371,7 +371,7 @@ def _hash(*parts: Any) -> str:
 def _find(requests: Sequence[PendingRequest], id_: str, kind: str) -> PendingRequest:
     found = next((request for request in requests if request.id == id_), None)
     if found is None:
-        raise _not_found(kind)
+        raise _build_not_found_error(kind)
     return found
 
 
@@ -396,5 +396,5 @@ def _check_type(value: Any, kind: type[T]) -> T:
     return value
 
 
-def _not_found(kind: str) -> HttpError:
+def _build_not_found_error(kind: str) -> HttpError:
     return HttpError(404, f"there is no such {kind}, or it has been answered", "not_found")

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dial_client.serve.http_responses import json_response
+from dial_client.serve.http_responses import build_json_response
 from dial_client.serve.human_input import APPROVAL, QUESTION, HumanInputBroker
 from dial_client.serve.request_bodies import read_json
 
@@ -21,7 +21,7 @@ class HumanInputRoutes:
     def __init__(self, human_input: HumanInputBroker) -> None:
         self._human_input = human_input
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes."""
         return [
             Route("/approvals", self._list_approvals),
@@ -32,10 +32,10 @@ class HumanInputRoutes:
         ]
 
     async def _list_approvals(self, request: Request) -> Response:  # noqa: ARG002
-        return json_response({"approvals": await self._human_input.list_pending(APPROVAL)})
+        return build_json_response({"approvals": await self._human_input.list_pending(APPROVAL)})
 
     async def _list_questions(self, request: Request) -> Response:  # noqa: ARG002
-        return json_response({"questions": await self._human_input.list_pending(QUESTION)})
+        return build_json_response({"questions": await self._human_input.list_pending(QUESTION)})
 
     async def _decide(self, request: Request) -> Response:
         body = await read_json(request)
@@ -45,7 +45,7 @@ class HumanInputRoutes:
 
     async def _check(self, request: Request) -> Response:
         arguments = (await read_json(request)).get("arguments")
-        return json_response(await self._human_input.check_arguments(request.path_params["id"], arguments))
+        return build_json_response(await self._human_input.check_arguments(request.path_params["id"], arguments))
 
     async def _answer(self, request: Request) -> Response:
         body = await read_json(request)

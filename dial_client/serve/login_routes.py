@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.http_responses import HttpError, build_json_response
 from dial_client.serve.request_bodies import read_json
 from dial_client.serve.security import OAUTH_CALLBACK
 from dial_client.serve.server_logins import LOGIN_SECONDS, ServerLogins
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 COOKIE = "dial-login-"
 """Prefix of the cookies' names. A cookie identifies the browser that started a login."""
@@ -38,7 +38,7 @@ class LoginRoutes:
     def __init__(self, logins: ServerLogins) -> None:
         self._logins = logins
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes. They must precede the other routes under ``/servers``."""
         return [
             Route("/servers/{name:path}/login", self._begin, methods=["POST"]),
@@ -50,8 +50,8 @@ class LoginRoutes:
         browser = secrets.token_urlsafe(32)
         login = await self._logins.begin(request.path_params["name"], redirect_uri, browser)
         if login is None:
-            return json_response({"url": None, "host": None, "scopes": []})
-        response = json_response({"url": login.url, "host": login.origin, "scopes": list(login.scopes)})
+            return build_json_response({"url": None, "host": None, "scopes": []})
+        response = build_json_response({"url": login.url, "host": login.origin, "scopes": list(login.scopes)})
         parts = urlsplit(redirect_uri)
         response.set_cookie(
             *(_name_cookie(urlsplit(login.url).query), browser, int(LOGIN_SECONDS)),
@@ -67,9 +67,9 @@ class LoginRoutes:
         attempt = await self._logins.redirect(query, request.cookies.get(_name_cookie(query), ""))
         if attempt is None:
             return _build_page("There is no such login", _AGAIN, 400)
-        name = safe(attempt.server.name)
+        name = sanitize(attempt.server.name)
         if attempt.problem:
-            return _build_page(f"The login to {name} failed", one_line(attempt.problem, 400), 400)
+            return _build_page(f"The login to {name} failed", to_one_line(attempt.problem, 400), 400)
         return _build_page(f"You are logged in to {name}", _CLOSE, 200)
 
 

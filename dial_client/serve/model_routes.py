@@ -13,10 +13,10 @@ from starlette.routing import Route
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.token_usage import Usage
 from dial_client.model import ModelInfo
-from dial_client.serve.http_responses import json_response
+from dial_client.serve.http_responses import build_json_response
 from dial_client.serve.served_model import ServedModel
 from dial_client.settings.config_types import ModelSettings
-from dial_client.turns.prices import cost_usd, find_context_window
+from dial_client.turns.prices import compute_cost, find_context_window
 
 _MILLION = 1_000_000
 
@@ -35,7 +35,7 @@ class ModelRoutes:
         self._model = model
         self._locked = sorted(locked)
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes."""
         return [Route("/models", self._list, methods=["GET"])]
 
@@ -43,7 +43,7 @@ class ModelRoutes:
         profiles = [] if "model" in self._locked else list(self._dial.model.profiles.values())
         models = await to_thread.run_sync(lambda: [self._describe(profile) for profile in profiles])
         default = {"name": self._model.name, "profile": self._dial.model.profile_name or None}
-        return json_response({"models": models, "default": default, "locked": self._locked})
+        return build_json_response({"models": models, "default": default, "locked": self._locked})
 
     def _describe(self, profile: ModelSettings) -> dict[str, Any]:
         """Return the properties of a profile that are known without a request to it; unknown values are omitted."""
@@ -54,8 +54,8 @@ class ModelRoutes:
             "name": profile.name,
             "model": model,
             "context_window": profile.context_window or find_context_window(info),
-            "input_usd_per_million": cost_usd(Usage(input_tokens=_MILLION), info),
-            "output_usd_per_million": cost_usd(Usage(output_tokens=_MILLION), info),
+            "input_usd_per_million": compute_cost(Usage(input_tokens=_MILLION), info),
+            "output_usd_per_million": compute_cost(Usage(output_tokens=_MILLION), info),
             "tools": "text" if profile.tool_format not in (None, "native") else None,
             "images": flags.get("images"),
             "documents": flags.get("documents"),

@@ -28,7 +28,7 @@ from dial_client.messages.message import ImagePart, Role, ToolCallRequest
 from dial_client.messages.token_usage import Usage
 from dial_client.serve.chat_completion_request import parse_request
 from dial_client.serve.cluster.handoffs import HandoffStore
-from dial_client.serve.http_responses import HttpError, json_response, to_http_error
+from dial_client.serve.http_responses import HttpError, build_json_response, to_http_error
 from dial_client.serve.request_bodies import read_json
 from dial_client.serve.served_model import ServedModel
 from dial_client.serve.sse_response import SSEResponse, wait_for_disconnect
@@ -59,7 +59,7 @@ class ChatCompletionsEndpoint:
         self._handoffs = HandoffStore(mailbox)
         self._created = int(time.time())
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes."""
         return [
             Route("/v1/models", self._list_models, methods=["GET"]),
@@ -68,12 +68,12 @@ class ChatCompletionsEndpoint:
         ]
 
     async def _list_models(self, request: Request) -> Response:  # noqa: ARG002 - required by Starlette
-        return json_response({"object": "list", "data": [self._model_to_dict()]})
+        return build_json_response({"object": "list", "data": [self._model_to_dict()]})
 
     async def _get_model(self, request: Request) -> Response:
         if (name := request.path_params["model"]) != self._model.name:
             raise HttpError(404, f"there is no model {name!r} here", "model_not_found", param="model")
-        return json_response(self._model_to_dict())
+        return build_json_response(self._model_to_dict())
 
     def _model_to_dict(self) -> dict[str, Any]:
         return {"id": self._model.name, "object": "model", "created": self._created, "owned_by": "dial-client"}
@@ -93,12 +93,12 @@ class ChatCompletionsEndpoint:
             self._turns.add(turn)
         if completion.stream:
             chunks = _ChunkEncoder(
-                self._head("chat.completion.chunk"),
+                self._build_head("chat.completion.chunk"),
                 include_usage=completion.include_usage,
                 has_schema=completion.schema is not None,
             )
             return SSEResponse(self._stream(turn, chunks), headers, turn.cancel)
-        return json_response(await self._to_dict(await _wait_for_result(turn, request.receive)), headers=headers)
+        return build_json_response(await self._to_dict(await _wait_for_result(turn, request.receive)), headers=headers)
 
     async def _to_dict(self, turn: Turn) -> dict[str, Any]:
         _check_output(turn)
@@ -108,7 +108,7 @@ class ChatCompletionsEndpoint:
         if calls:
             message["tool_calls"] = [_call_to_dict(call) for call in calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(turn.stop_reason)}
-        return self._head("chat.completion") | {"choices": [choice], "usage": _usage_to_dict(turn.usage)}
+        return self._build_head("chat.completion") | {"choices": [choice], "usage": _usage_to_dict(turn.usage)}
 
     async def _stream(self, turn: TurnHandle, chunks: _ChunkEncoder) -> AsyncGenerator[str, None]:
         """Yield the chunks. An exception before the first chunk is raised, so that it becomes an error response."""
@@ -132,7 +132,7 @@ class ChatCompletionsEndpoint:
             yield _encode({"error": to_http_error(error).error})
         yield DONE
 
-    def _head(self, kind: str) -> dict[str, Any]:
+    def _build_head(self, kind: str) -> dict[str, Any]:
         id_ = f"chatcmpl-{secrets.token_hex(16)}"
         return {"id": id_, "object": kind, "created": int(time.time()), "model": self._model.name}
 
@@ -163,7 +163,7 @@ class _ChunkEncoder:
     def encode_text(self, text: str) -> str:
         separator, self._separator = self._separator, ""
         self._length += len(separator) + len(text)
-        return self._chunk({"content": f"{separator}{text}"})
+        return self._encode_chunk({"content": f"{separator}{text}"})
 
     def encode_answer(self, text: str) -> str:
         self._separator = ""
@@ -171,15 +171,15 @@ class _ChunkEncoder:
 
     def encode_end(self, turn: Turn, calls: tuple[ToolCallRequest, ...]) -> list[str]:
         attachments = _describe_attachments(turn, self._length - len(turn.text))
-        chunks = [self._chunk(attachments)] if attachments else []
+        chunks = [self._encode_chunk(attachments)] if attachments else []
         for index, call in enumerate(calls):
-            chunks.append(self._chunk({"tool_calls": [{"index": index, **_call_to_dict(call)}]}))
-        chunks.append(self._chunk({}, turn.stop_reason))
+            chunks.append(self._encode_chunk({"tool_calls": [{"index": index, **_call_to_dict(call)}]}))
+        chunks.append(self._encode_chunk({}, turn.stop_reason))
         if self._include_usage:
             chunks.append(_encode(self._head | {"choices": [], "usage": _usage_to_dict(turn.usage)}))
         return chunks
 
-    def _chunk(self, delta: dict[str, Any], stop_reason: StopReason | None = None) -> str:
+    def _encode_chunk(self, delta: dict[str, Any], stop_reason: StopReason | None = None) -> str:
         if not self.has_started:
             delta = {"role": "assistant", "content": ""} | delta
         self.has_started = True

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ServerError
-from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.http_responses import HttpError, build_json_response
 from dial_client.serve.request_bodies import read_json, read_string
 from dial_client.servers.resources import ResourceContent
 
@@ -27,7 +27,7 @@ class PromptRoutes:
     def __init__(self, dial: DialClient) -> None:
         self._dial = dial
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes."""
         return [
             Route("/prompts", self._list_prompts, methods=["GET"]),
@@ -40,7 +40,7 @@ class PromptRoutes:
 
     async def _list_prompts(self, request: Request) -> Response:  # noqa: ARG002
         prompts = await self._dial.prompts.list()
-        return json_response({"prompts": [prompt.to_dict() for prompt in prompts]})
+        return build_json_response({"prompts": [prompt.to_dict() for prompt in prompts]})
 
     async def _list_resources(self, request: Request) -> Response:
         server = request.query_params.get("server")
@@ -51,7 +51,7 @@ class PromptRoutes:
             templates = await self._dial.resources.templates(server)
         except ServerError as error:
             raise _to_http_error(error) from error
-        return json_response(
+        return build_json_response(
             {
                 "resources": [resource.to_dict() for resource in resources],
                 "templates": [template.to_dict() for template in templates],
@@ -66,7 +66,7 @@ class PromptRoutes:
         except ServerError as error:
             raise _to_http_error(error) from error
         taint = next((message.taint for message in messages if message.taint), "")
-        return json_response({"messages": [message.to_dict() for message in messages], "taint": taint})
+        return build_json_response({"messages": [message.to_dict() for message in messages], "taint": taint})
 
     async def _read(self, request: Request) -> Response:
         body = await read_json(request)
@@ -75,14 +75,14 @@ class PromptRoutes:
             contents = await self._dial.resources.read(server, uri)
         except ServerError as error:
             raise _to_http_error(error) from error
-        return json_response({"contents": [content_to_dict(content) for content in contents]})
+        return build_json_response({"contents": [content_to_dict(content) for content in contents]})
 
     async def _expand(self, request: Request) -> Response:
         body = await read_json(request)
         server, uri_template = self._read_server(body), read_string(body, "uri_template")
         for template in await self._dial.resources.templates(server):
             if template.uri_template == uri_template:
-                return json_response({"uri": template.expand(_read_values(body, "values"))})
+                return build_json_response({"uri": template.expand(_read_values(body, "values"))})
         raise HttpError(404, f"{server!r} has no such template", "not_found", param="uri_template")
 
     async def _complete(self, request: Request) -> Response:
@@ -99,7 +99,7 @@ class PromptRoutes:
                 values = await self._dial.resources.complete(server, template, argument, value, arguments)
         except ServerError as error:
             raise _to_http_error(error) from error
-        return json_response({"values": list(values)})
+        return build_json_response({"values": list(values)})
 
     def _read_server(self, body: Mapping[str, Any]) -> str:
         server = read_string(body, "server")

@@ -154,7 +154,7 @@ class SecurityMiddleware:
         content_length = Headers(scope=scope).get("content-length", "0")
         announced = int(content_length) if content_length.isdigit() else 0
         if announced > self._policy.max_body:
-            raise _body_too_large(self._policy.max_body)
+            raise _build_too_large_error(self._policy.max_body)
         return _BodyReader(receive, share, self._policy, announced).receive
 
 
@@ -198,7 +198,7 @@ class _BodyReader:
         self._received += len(message.get("body", b""))
         self._is_complete = not message.get("more_body", False)
         if self._received > self._max_body:
-            raise _body_too_large(self._max_body)
+            raise _build_too_large_error(self._max_body)
         self._share.grow(self._received)
         return message
 
@@ -248,19 +248,19 @@ def is_loopback(host: str) -> bool:
     return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def _body_too_large(max_body: int) -> HttpError:
+def _build_too_large_error(max_body: int) -> HttpError:
     return HttpError(413, f"the body is larger than {max_body // (1024 * 1024)} MiB", "request_too_large")
 
 
-def page_headers(mime_type: str) -> Mapping[str, str]:
+def build_page_headers(mime_type: str) -> Mapping[str, str]:
     """Return the headers of a file of the web page: browsers may keep it, but must revalidate it."""
     return {"content-type": mime_type, "cache-control": "no-cache"}
 
 
-def frame_headers(mime_type: str) -> Mapping[str, str]:
+def build_frame_headers(mime_type: str) -> Mapping[str, str]:
     """Return the headers of the document that draws diagrams: only the page may embed it, and its origin is opaque."""
     return {
-        **page_headers(mime_type),
+        **build_page_headers(mime_type),
         "content-security-policy": _FRAME_POLICY,
         "x-frame-options": "SAMEORIGIN",
     }

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 
-from dial_client.callbacks.oauth_callbacks import LoginRequest, advice
+from dial_client.callbacks.oauth_callbacks import LoginRequest, build_login_hint
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ConfigError, DialError, LoginFailed
@@ -101,7 +101,7 @@ class ServerLogins:
     @staticmethod
     def is_needed(status: ServerStatus) -> bool:
         """Return True if a server has failed because it requires a login."""
-        return status.state is ServerState.FAILED and advice(status.name) in (status.error or "")
+        return status.state is ServerState.FAILED and build_login_hint(status.name) in (status.error or "")
 
     async def begin(self, name: str, redirect_uri: str, browser: str) -> LoginRequest | None:
         """Start a login and return the login request for the user. An earlier login to the same server is cancelled.

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
-from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.http_responses import HttpError, build_json_response
 from dial_client.serve.request_bodies import read_json
 from dial_client.serve.server_logins import ServerLogins
 
@@ -43,7 +43,7 @@ class ServerRoutes:
         self._dial = dial
         self._administration = administration
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes."""
         path = "/servers/{name:path}"
         return [
@@ -60,7 +60,7 @@ class ServerRoutes:
             {**status.to_dict(), "needs_login": ServerLogins.is_needed(status)}
             for status in self._dial.servers.values()
         ]
-        return json_response({"servers": servers, "can_change": self._administration is not None})
+        return build_json_response({"servers": servers, "can_change": self._administration is not None})
 
     async def _restart(self, request: Request) -> Response:
         await self._dial.restart_server(self._find(request))

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from dial_client.serve.http_responses import HttpError
 from dial_client.serve.page_bundle import join_modules
-from dial_client.serve.security import ASSETS, FRAME_SCRIPTS, frame_headers, page_headers
+from dial_client.serve.security import ASSETS, FRAME_SCRIPTS, build_frame_headers, build_page_headers
 
 FOLDER = Path(__file__).parent / "page"
 VENDOR = "vendor"
@@ -64,11 +64,11 @@ class StaticFiles:
             self._files[BUNDLE] = tuple(file for file in files if file.suffix == ".js" and file.parent == folder)
         self._contents: dict[str, _Content] = {}
 
-    async def index(self, request: Request) -> Response:
+    async def send_index(self, request: Request) -> Response:
         """Respond to ``GET /``."""
         return self._respond("index.html", request)
 
-    async def asset(self, request: Request) -> Response:
+    async def send_asset(self, request: Request) -> Response:
         """Respond to ``GET /assets/{name}``."""
         return self._respond(request.path_params["name"], request)
 
@@ -76,7 +76,7 @@ class StaticFiles:
         if name not in self._files:
             raise HttpError(404, "there is no such file", "not_found")
         content = self._read(name)
-        headers = {**_headers(name), "etag": content.etag, "vary": "accept-encoding"}
+        headers = {**_build_headers(name), "etag": content.etag, "vary": "accept-encoding"}
         if request.headers.get("if-none-match") == content.etag:
             return Response(status_code=304, headers=headers)
         if content.compressed and "gzip" in request.headers.get("accept-encoding", ""):
@@ -110,11 +110,11 @@ def _compress(sources: tuple[bytes, ...], plain: bytes) -> _Content:
     return _Content(sources, plain, compressed, f'"{hashlib.sha256(plain).hexdigest()[:32]}"')
 
 
-def _headers(name: str) -> Mapping[str, str]:
+def _build_headers(name: str) -> Mapping[str, str]:
     mime_type = _TYPES[PurePosixPath(name).suffix]
     if name == FRAME:
-        return frame_headers(mime_type)
-    headers = page_headers(mime_type)
+        return build_frame_headers(mime_type)
+    headers = build_page_headers(mime_type)
     if name == SERVICE_WORKER:
         return {**headers, "service-worker-allowed": "/"}
     return {**headers, "cross-origin-resource-policy": "cross-origin"} if ASSETS + name in FRAME_SCRIPTS else headers

@@ -8,7 +8,7 @@ from dial_client.messages.attached_files import MAX_TEXT, build_text_part, decod
 from dial_client.messages.message import Content, FilePart, Part
 from dial_client.serve.http_responses import HttpError
 from dial_client.text.media_types import PDF
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 _MAX_NAME = 200
 
@@ -29,7 +29,7 @@ def _to_text_part(part: Part) -> Part:
     text = decode_text_file(data)
     if text is None:
         return part
-    name = one_line(part.name, _MAX_NAME) or "without a name"
+    name = to_one_line(part.name, _MAX_NAME) or "without a name"
     if len(data) > MAX_TEXT:
         raise HttpError(
             413, f"{name} is too large: a text file may have at most {MAX_TEXT // 1000} kB", "file_too_large"

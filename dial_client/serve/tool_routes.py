@@ -14,7 +14,7 @@ from dial_client.callbacks.approval_request import quote_name, to_claims
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.message import ToolSpec
 from dial_client.serve.direct_calls import DirectCall, DirectCalls
-from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.http_responses import HttpError, build_json_response
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.request_bodies import read_json, read_object
 
@@ -31,7 +31,7 @@ class ToolRoutes:
         self._dial = dial
         self._calls = DirectCalls(human_input)
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes."""
         return [
             Route("/tools", self._list),
@@ -40,7 +40,7 @@ class ToolRoutes:
         ]
 
     async def _list(self, request: Request) -> Response:  # noqa: ARG002
-        return json_response({"tools": [_summarize(tool) for tool in self._dial.tools]})
+        return build_json_response({"tools": [_summarize(tool) for tool in self._dial.tools]})
 
     async def _get(self, request: Request) -> Response:
         tool = self._find(request.path_params["name"])
@@ -50,7 +50,7 @@ class ToolRoutes:
             "claims": to_claims(tool),
             "schema": dict(tool.original_schema or tool.input_schema),
         }
-        return json_response({**_summarize(tool), **details})
+        return build_json_response({**_summarize(tool), **details})
 
     async def _call(self, request: Request) -> Any:
         body = await read_json(request)

@@ -13,7 +13,7 @@ from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import Continuation, ConversationInput, Regeneration
 from dial_client.serve.conversation_json import view_to_dict
-from dial_client.serve.http_responses import HttpError, json_response
+from dial_client.serve.http_responses import HttpError, build_json_response
 from dial_client.serve.request_bodies import read_conversation_id, read_json
 
 _MAX_DIGITS = 10
@@ -44,12 +44,12 @@ class VersionRoutes:
         self._read_view = read_view
         self._start_turn = start_turn
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes."""
         path = "/conversations/{id}"
         return [
-            Route(f"{path}/state", self._state, methods=["GET"]),
-            Route(f"{path}/messages", self._messages, methods=["GET"]),
+            Route(f"{path}/state", self._read_state, methods=["GET"]),
+            Route(f"{path}/messages", self._list_messages, methods=["GET"]),
             Route(f"{path}/messages/{{position}}", self._remove, methods=["DELETE"]),
             Route(f"{path}/switch", self._switch, methods=["POST"]),
             Route(f"{path}/regenerate", self._regenerate, methods=["POST"]),
@@ -59,11 +59,11 @@ class VersionRoutes:
             Route(f"{path}/compact", self._compact, methods=["POST"]),
         ]
 
-    async def _state(self, request: Request) -> Response:
-        return json_response({"state": await self._manager.read_state(read_conversation_id(request))})
+    async def _read_state(self, request: Request) -> Response:
+        return build_json_response({"state": await self._manager.read_state(read_conversation_id(request))})
 
-    async def _messages(self, request: Request) -> Response:
-        return json_response({"messages": await self._manager.list_messages(read_conversation_id(request))})
+    async def _list_messages(self, request: Request) -> Response:
+        return build_json_response({"messages": await self._manager.list_messages(read_conversation_id(request))})
 
     async def _remove(self, request: Request) -> Response:
         position = request.path_params["position"]
@@ -107,7 +107,9 @@ class VersionRoutes:
         return await self._respond(request, note)
 
     async def _respond(self, request: Request, extra_fields: dict[str, Any] | None = None) -> Response:
-        return json_response(view_to_dict(await self._read_view(read_conversation_id(request))) | (extra_fields or {}))
+        return build_json_response(
+            view_to_dict(await self._read_view(read_conversation_id(request))) | (extra_fields or {})
+        )
 
 
 def read_position(body: dict[str, Any], name: str) -> int | None:

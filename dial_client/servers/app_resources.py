@@ -68,12 +68,12 @@ async def _find_listed_meta(client: Client, uri: str) -> Mapping[str, Any] | Non
     from mcp import MCPError
     from pydantic import ValidationError
 
-    async def page(cursor: str | None) -> tuple[list[Resource], str | None]:
+    async def request_page(cursor: str | None) -> tuple[list[Resource], str | None]:
         read = await client.list_resources(cursor=cursor)
         return list(read.resources), read.next_cursor
 
     try:
-        listed = await read_all_pages("resources", page, lambda resource: str(resource.uri), lambda _: None)
+        listed = await read_all_pages("resources", request_page, lambda resource: str(resource.uri), lambda _: None)
     except (MCPError, ValidationError):
         return None
     return next((resource.meta for resource in listed if str(resource.uri) == uri), None)

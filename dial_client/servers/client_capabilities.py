@@ -22,7 +22,7 @@ class ClientCapabilities:
     features: ClientFeatures = ClientFeatures()  # noqa: RUF009 - frozen
     """Elicitation, sampling, roots and logging."""
 
-    def features_for(self, server: ServerSettings | None, logs: MutableSequence[ServerLog]) -> ClientFeatures:
+    def build_features(self, server: ServerSettings | None, logs: MutableSequence[ServerLog]) -> ClientFeatures:
         """Return the features for one server: with its own roots, if configured, and with logging to `logs`."""
         roots, on_log = server.roots if server is not None else None, self.features.on_log
 

@@ -23,7 +23,7 @@ from dial_client.servers.notifications import Notifications
 from dial_client.servers.observable_status import ObservableStatus
 from dial_client.servers.restart_policy import add_jitter
 from dial_client.servers.server_cache import ServerCache
-from dial_client.servers.session import ServerContext, ServerSession, Target, startup_seconds
+from dial_client.servers.session import ServerContext, ServerSession, Target, find_startup_seconds
 from dial_client.servers.session_calls import FRESH_SECONDS, Answer, OnCallProgress
 from dial_client.servers.session_errors import CallNotRun
 from dial_client.servers.status import ServerState, ServerStatus
@@ -61,7 +61,7 @@ class Connection:
         """The changes of resources and prompts that the server announced."""
         is_enabled = self.settings is None or self.settings.enabled
         self._status = ObservableStatus(name, capabilities.on_change, is_enabled=is_enabled)
-        features = capabilities.features_for(self.settings, self._status.logs)
+        features = capabilities.build_features(self.settings, self._status.logs)
         cache = ServerCache(self.settings, capabilities.cache)
         self._supervisor = Supervisor(ServerContext(target, self._status, self.notifications, features, cache))
         self._cache = cache
@@ -132,7 +132,7 @@ class Connection:
         Returns:
             False if the server has started already, or no tools are cached.
         """
-        if self.is_settled or not (tools := self._cache.tools()):
+        if self.is_settled or not (tools := self._cache.read_tools()):
             return False
         self._status.set_tools(tools)
         self._status.notify()
@@ -150,7 +150,7 @@ class Connection:
     async def wake(self) -> None:
         """Start a sleeping server, and wait until it has started; `tools` may have changed afterwards."""
         self._supervisor.wake()
-        await self._status.wait_until(lambda: not self._status.is_waking, startup_seconds(self.settings))
+        await self._status.wait_until(lambda: not self._status.is_waking, find_startup_seconds(self.settings))
 
     def add_note(self, note: str) -> None:
         """Add a note about a harmless irregularity of the server."""
@@ -172,7 +172,7 @@ class Connection:
         first: ServerSession | None = None
         may_repeat: bool | None = None
         for pause in (*REPEAT_PAUSES, None):
-            session = await self._session_with(tool)
+            session = await self._open_session_with(tool)
             first = first or session
             may_repeat = _is_repeatable(self, tool) if may_repeat is None else may_repeat
             try:
@@ -223,13 +223,13 @@ class Connection:
             ServerGone: The server has no session, or got none within its start-up timeout.
         """
         await self.wake()
-        await self._status.wait_until(lambda: not self._supervisor.is_restarting, startup_seconds(self.settings))
+        await self._status.wait_until(lambda: not self._supervisor.is_restarting, find_startup_seconds(self.settings))
         session = self._supervisor.session
         if session is None or not session.is_serving:
             raise ServerGone(self.name, self.summary.why_unavailable)
         return session
 
-    async def _session_with(self, tool: str) -> ServerSession:
+    async def _open_session_with(self, tool: str) -> ServerSession:
         """Return the session to call a tool with.
 
         Raises:

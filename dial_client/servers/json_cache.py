@@ -29,7 +29,7 @@ FORM = 1
 """Version of the file format; a file of another version is not read."""
 
 
-def identity(server: ServerSettings) -> str:
+def compute_identity(server: ServerSettings) -> str:
     """Return the identity of a server: a hash of how it is reached, without the values of variables and headers."""
     parts = [server.command, *server.args], server.cwd, server.url, sorted(server.env), sorted(server.headers)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
@@ -49,12 +49,12 @@ class JsonCache:
 
     def read(self, server: ServerSettings) -> dict[str, Any]:
         """Return the stored data of a server; empty if there is no readable file."""
-        return self.read_key(identity(server))
+        return self.read_key(compute_identity(server))
 
     def read_key(self, key: str) -> dict[str, Any]:
         """Return the stored data of the server with this identity; empty if there is no readable file."""
         try:
-            with self._path(key).open("rb") as file:
+            with self._build_path(key).open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
             value = json.loads(data) if len(data) <= MAX_BYTES else None
         except (OSError, ValueError, RecursionError):
@@ -63,7 +63,7 @@ class JsonCache:
 
     def write(self, server: ServerSettings, value: Mapping[str, Any]) -> bool:
         """Replace the stored data of a server; return False if it could not be written."""
-        return self._write(identity(server), value)
+        return self._write(compute_identity(server), value)
 
     def rewrite(self, key: str, value: Mapping[str, Any] | None) -> bool:
         """Replace the stored data of the server with this identity; None removes it.
@@ -74,10 +74,10 @@ class JsonCache:
         if value is not None:
             return self._write(key, value)
         with suppress(OSError):
-            self._path(key).unlink(missing_ok=True)
-        return not self._path(key).exists()
+            self._build_path(key).unlink(missing_ok=True)
+        return not self._build_path(key).exists()
 
-    def keys(self) -> tuple[str, ...]:
+    def list_keys(self) -> tuple[str, ...]:
         """Return the identities of all servers with stored data."""
         try:
             return tuple(sorted(path.stem for path in self._folder.glob("*.json")))
@@ -89,14 +89,14 @@ class JsonCache:
             data = json.dumps({"form": FORM, **value}).encode()
             if len(data) > MAX_BYTES:
                 return False
-            write_private(self._path(key), data)
+            write_private(self._build_path(key), data)
             self._remove_oldest()
         except (OSError, ValueError, TypeError, RecursionError) as error:
             log.debug("cache_not_written", error=type(error).__name__)
             return False
         return True
 
-    def _path(self, key: str) -> Path:
+    def _build_path(self, key: str) -> Path:
         return self._folder / f"{key}.json"
 
     def _remove_oldest(self) -> None:

@@ -12,7 +12,7 @@ from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.observable import Observable
 from dial_client.servers.status import MAX_REASON_CHARS, OnChange, ServerState, ServerStatus
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -129,7 +129,7 @@ class ObservableStatus:
 
         A disabled server stays disabled.
         """
-        error = one_line(error, MAX_REASON_CHARS) if error else None
+        error = to_one_line(error, MAX_REASON_CHARS) if error else None
         before = self._status.value
         is_change = before.state is not ServerState.DISABLED and (state, error) != (before.state, before.error)
         self.restart_delay = restart_delay

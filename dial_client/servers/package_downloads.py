@@ -40,7 +40,7 @@ _NAMES_PACKAGE = ("--from", "-p", "--package")
 _SUBCOMMANDS = {"uv": {"tool", "run"}}
 
 
-def program_name(settings: ServerSettings) -> str:
+def find_program_name(settings: ServerSettings) -> str:
     """Return the name of the server's program without folder and extension: ``npx`` for ``npx.cmd``."""
     name = re.split(r"[/\\]", settings.command or "")[-1].lower()
     return PurePath(name).stem if name.endswith((".exe", ".cmd", ".bat", ".ps1")) else name
@@ -48,7 +48,7 @@ def program_name(settings: ServerSettings) -> str:
 
 def find_package(settings: ServerSettings) -> str:
     """Return the package that uvx or npx runs; empty for other programs, and for packages that are URLs or files."""
-    program, args = program_name(settings), list(settings.args)
+    program, args = find_program_name(settings), list(settings.args)
     if program not in ("uvx", "uv", "npx"):
         return ""
     subcommands = _SUBCOMMANDS.get(program, ())
@@ -70,7 +70,7 @@ def describe_download(settings: ServerSettings | None, stderr: Sequence[str]) ->
         settings: The server's settings; None for a server object in this process.
         stderr: The last lines of the program's standard error, oldest first.
     """
-    program = program_name(settings) if settings is not None else ""
+    program = find_program_name(settings) if settings is not None else ""
     if settings is None or program not in _FETCHERS:
         return ""
     begins, ends, verb = _FETCHERS[program]

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dial_client.messages.icons import Icon, icons_of
+from dial_client.messages.icons import Icon, read_icons
 from dial_client.servers.connection import Connection
 from dial_client.servers.list_cache import MAX_DESCRIPTION, ListCache, find_connection, wait_for_connection
 from dial_client.servers.notifications import Listing, Subscription
 from dial_client.servers.status import AddNote
 from dial_client.servers.tool_listing import read_all_pages
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 
 if TYPE_CHECKING:
     import mcp_types
@@ -193,10 +193,10 @@ class Resources:
 
         reference = ResourceTemplateReference(type="ref/resource", uri=template)
         connection = await wait_for_connection(self._connections, server)
-        return await completions(connection, reference, variable, typed, variables)
+        return await complete_argument(connection, reference, variable, typed, variables)
 
 
-async def completions(
+async def complete_argument(
     connection: Connection,
     reference: mcp_types.ResourceTemplateReference | mcp_types.PromptReference,
     argument: str,
@@ -233,7 +233,7 @@ def read_timeout_of(connection: Connection) -> float:
 
 def clean_text(text: str | None) -> str:
     """Return a server's text without unsafe characters, cut to `MAX_DESCRIPTION` characters."""
-    return safe((text or "")[:MAX_DESCRIPTION]).strip()
+    return sanitize((text or "")[:MAX_DESCRIPTION]).strip()
 
 
 def _to_content(content: mcp_types.TextResourceContents | mcp_types.BlobResourceContents) -> ResourceContent:
@@ -245,7 +245,7 @@ def _to_content(content: mcp_types.TextResourceContents | mcp_types.BlobResource
 
 
 async def _read_resources(server: str, client: Client, note: AddNote) -> tuple[Resource, ...]:
-    async def page(cursor: str | None) -> tuple[Sequence[Resource], str | None]:
+    async def request_page(cursor: str | None) -> tuple[Sequence[Resource], str | None]:
         read = await client.list_resources(cursor=cursor)
         found = [
             Resource(
@@ -256,17 +256,17 @@ async def _read_resources(server: str, client: Client, note: AddNote) -> tuple[R
                 description=clean_text(resource.description),
                 mime_type=clean_text(resource.mime_type) or None,
                 size=resource.size,
-                icons=icons_of(resource.icons),
+                icons=read_icons(resource.icons),
             )
             for resource in read.resources
         ]
         return found, read.next_cursor
 
-    return await read_all_pages("resources", page, lambda resource: resource.uri, note)
+    return await read_all_pages("resources", request_page, lambda resource: resource.uri, note)
 
 
 async def _read_templates(server: str, client: Client, note: AddNote) -> tuple[ResourceTemplate, ...]:
-    async def page(cursor: str | None) -> tuple[Sequence[ResourceTemplate], str | None]:
+    async def request_page(cursor: str | None) -> tuple[Sequence[ResourceTemplate], str | None]:
         read = await client.list_resource_templates(cursor=cursor)
         found = [
             ResourceTemplate(
@@ -276,10 +276,10 @@ async def _read_templates(server: str, client: Client, note: AddNote) -> tuple[R
                 title=clean_text(template.title) or None,
                 description=clean_text(template.description),
                 mime_type=clean_text(template.mime_type) or None,
-                icons=icons_of(template.icons),
+                icons=read_icons(template.icons),
             )
             for template in read.resource_templates
         ]
         return found, read.next_cursor
 
-    return await read_all_pages("resource templates", page, lambda template: template.uri_template, note)
+    return await read_all_pages("resource templates", request_page, lambda template: template.uri_template, note)

@@ -51,12 +51,12 @@ def create_client(target: Any, protocol: Protocol, on_message: OnMessage, reques
         list_roots_callback=requests.answer_roots if requests.has_feature("roots") else None,
         logging_callback=requests.handle_log,
         log_level=cast("Any", requests.features.log_level),
-        extensions=_extensions(requests),
+        extensions=_build_extensions(requests),
         cache=None,
     )
 
 
-def _extensions(requests: ServerRequests) -> list[ClientExtension]:
+def _build_extensions(requests: ServerRequests) -> list[ClientExtension]:
     """Return the extensions that the client declares to the server."""
     from mcp.client.extension import advertise
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dial_client.callbacks.server_callbacks import SamplingReply, SamplingRequest, ServerLog
 from dial_client.messages.message import ImagePart, Message, Role, TextPart
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 
 if TYPE_CHECKING:
     from mcp_types import (
@@ -30,10 +30,10 @@ def map_sampling_request(server: str, params: CreateMessageRequestParams, tools:
         server,
         tuple(_to_message(message.role, message.content) for message in params.messages),
         params.max_tokens,
-        safe(params.system_prompt or ""),
+        sanitize(params.system_prompt or ""),
         params.temperature,
         tuple(params.stop_sequences or ()),
-        tuple(safe(hint.name) for hint in hints or () if hint.name),
+        tuple(sanitize(hint.name) for hint in hints or () if hint.name),
         tools,
     )
 
@@ -49,7 +49,7 @@ def _to_message(role: str, content: Any) -> Message:
 def _to_part(block: Any) -> TextPart | ImagePart:
     match block.type:
         case "text":
-            return TextPart(safe(block.text))
+            return TextPart(sanitize(block.text))
         case "image":
             return ImagePart(block.data, block.mime_type)
         case kind:
@@ -82,4 +82,4 @@ def map_log(server: str, params: LoggingMessageNotificationParams) -> ServerLog:
     """Map a log message: unsafe characters are removed, and long texts are cut."""
     text = params.data if isinstance(params.data, str) else json.dumps(params.data, ensure_ascii=False, default=str)
     cut = text if len(text) <= MAX_LOG_CHARS else f"{text[:MAX_LOG_CHARS]}…"
-    return ServerLog(server, params.level, safe(cut), safe((params.logger or "")[:200]))
+    return ServerLog(server, params.level, sanitize(cut), sanitize((params.logger or "")[:200]))

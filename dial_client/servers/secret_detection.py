@@ -119,12 +119,12 @@ def find_secrets(settings: object) -> frozenset[str]:
     """
     if not isinstance(settings, ServerSettings):
         return frozenset()
-    found = {*_in_variables(settings.env.items()), *_in_variables(settings.headers.items())}
-    found.update(_in_arguments(settings.args))
+    found = {*_find_in_variables(settings.env.items()), *_find_in_variables(settings.headers.items())}
+    found.update(_find_in_arguments(settings.args))
     if settings.url is not None:
-        found.update(_in_url(settings.url))
+        found.update(_find_in_url(settings.url))
     if settings.oauth is not None:
-        found.update(_in_oauth(settings.oauth))
+        found.update(_find_in_oauth(settings.oauth))
     return frozenset(found)
 
 
@@ -147,7 +147,7 @@ def find_literal_secrets(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield place, "TOKEN"
 
 
-def lines_of(secret: str) -> Iterator[str]:
+def split_secret(secret: str) -> Iterator[str]:
     """Yield a secret and, if it has several lines (a PEM key), each line long enough to be masked on its own."""
     yield secret
     lines = secret.splitlines()
@@ -155,38 +155,38 @@ def lines_of(secret: str) -> Iterator[str]:
         yield from (line.strip() for line in lines if len(line.strip()) >= _MIN_RANDOM and not line.startswith("---"))
 
 
-def _in_oauth(oauth: OAuthSettings) -> Iterator[str]:
+def _find_in_oauth(oauth: OAuthSettings) -> Iterator[str]:
     for secret in (oauth.client_secret, oauth.private_key):
-        yield from lines_of(secret) if secret else ()
+        yield from split_secret(secret) if secret else ()
 
 
-def _in_variables(variables: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _find_in_variables(variables: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, value in variables:
-        yield from _in_variable(name, value)
+        yield from _find_in_variable(name, value)
 
 
-def _in_variable(name: str, value: str) -> Iterator[str]:
+def _find_in_variable(name: str, value: str) -> Iterator[str]:
     if names_secret(name):
-        yield from _named(name, value)
+        yield from _find_named(name, value)
     elif len(value) >= MIN_UNNAMED and not _is_public(name, value):
-        yield from lines_of(value.strip())
-    yield from _inside(value)
+        yield from split_secret(value.strip())
+    yield from _find_in_text(value)
 
 
-def _in_arguments(arguments: tuple[str, ...]) -> Iterator[str]:
+def _find_in_arguments(arguments: tuple[str, ...]) -> Iterator[str]:
     for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         option, has_value, value = argument.partition("=")
         if option.startswith("-") and names_secret(option):
             if has_value:
-                yield from _named(option, value)
+                yield from _find_named(option, value)
             elif not following.startswith("-"):
-                yield from _named(option, following)
+                yield from _find_named(option, following)
         text = value if option.startswith("-") and has_value else argument
         if (variable := _VARIABLE.fullmatch(text)) is not None:
-            yield from _in_variable(variable[1], variable[2])
+            yield from _find_in_variable(variable[1], variable[2])
         if re.fullmatch(r"[A-Za-z0-9_-]+", argument) and _is_random(argument, _MIN_RANDOM_ARGUMENT):
             yield argument
-        yield from _inside(text)
+        yield from _find_in_text(text)
 
 
 def names_secret(name: str) -> bool:
@@ -197,7 +197,7 @@ def names_secret(name: str) -> bool:
     return any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words)
 
 
-def _named(name: str, value: str) -> Iterator[str]:
+def _find_named(name: str, value: str) -> Iterator[str]:
     """Yield the secrets in a value whose name says that it is secret."""
     value = _SCHEME.sub("", value.strip(), count=1) if _SCHEME.match(value.strip()) else value.strip()
     if value.lower() in _NO_SECRETS or (_PATH.match(value) and _is_plain(value)):
@@ -205,11 +205,11 @@ def _named(name: str, value: str) -> Iterator[str]:
     if name.lower().endswith("cookie"):
         parts = [part.partition("=")[2].strip() or part.strip() for part in value.split(";")]
     else:
-        parts = [*lines_of(value), *_password_of_basic(value)]
+        parts = [*split_secret(value), *_find_basic_password(value)]
     yield from (part for part in parts if len(part) >= MIN_NAMED)
 
 
-def _password_of_basic(value: str) -> Iterator[str]:
+def _find_basic_password(value: str) -> Iterator[str]:
     """Yield the password if a value is ``user:password`` in base64 (RFC 7617)."""
     try:
         decoded = base64.b64decode(value, validate=True).decode()
@@ -220,37 +220,37 @@ def _password_of_basic(value: str) -> Iterator[str]:
         yield password
 
 
-def _inside(text: str) -> Iterator[str]:
+def _find_in_text(text: str) -> Iterator[str]:
     """Yield the secrets inside a text, including a text that is JSON."""
     yield from _KNOWN_FORMS.findall(text)
     for url in _URL.findall(text):
-        yield from _in_url(url)
+        yield from _find_in_url(url)
     for name, value in _PAIR.findall(text):
         if names_secret(name):
-            yield from _named(name, value)
+            yield from _find_named(name, value)
     header = _HEADER.fullmatch(text)
     if header is not None and names_secret(header[1]) and "://" not in text:
-        yield from _named(header[1], header[2])
+        yield from _find_named(header[1], header[2])
     if text.lstrip()[:1] in ("{", "["):
         try:
-            yield from _in_json("", json.loads(text))
+            yield from _find_in_json("", json.loads(text))
         except (ValueError, RecursionError):
             return
 
 
-def _in_json(name: str, value: Any) -> Iterator[str]:
+def _find_in_json(name: str, value: Any) -> Iterator[str]:
     match value:
         case str():
-            yield from _in_variable(name, value)
+            yield from _find_in_variable(name, value)
         case dict():
             for key, inner in value.items():
-                yield from _in_json(str(key), inner)
+                yield from _find_in_json(str(key), inner)
         case list():
             for inner in value:
-                yield from _in_json(name, inner)
+                yield from _find_in_json(name, inner)
 
 
-def _in_url(url: str) -> Iterator[str]:
+def _find_in_url(url: str) -> Iterator[str]:
     """Yield the password, secrets in query parameters, by their names, and random parts of path and query."""
     try:
         parts = urlsplit(url)
@@ -263,7 +263,7 @@ def _in_url(url: str) -> Iterator[str]:
         yield user
     for name, value in parse_qsl(parts.query):
         if names_secret(name) and value.lower() not in _NO_SECRETS:
-            yield from _named(name, value)
+            yield from _find_named(name, value)
         elif _is_random(value, _MIN_RANDOM):
             yield value
     yield from (part for part in map(unquote, parts.path.split("/")) if _is_random(part, _MIN_RANDOM))

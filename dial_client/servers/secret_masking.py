@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 from weakref import WeakSet
 
-from dial_client.servers.secret_detection import MIN_NAMED, MIN_UNNAMED, find_secrets, lines_of
+from dial_client.servers.secret_detection import MIN_NAMED, MIN_UNNAMED, find_secrets, split_secret
 from dial_client.settings.config_types import ServerSettings
 
 MAX_TOKENS = 50
@@ -110,7 +110,7 @@ class SecretMask:
                 self.mask_json(body or {})
             case JSONRPCError(error=error):
                 error.message = self.mask_text(error.message)
-                error.data = self._masked(error.data)
+                error.data = self._mask_value(error.data)
 
     def mask_json(self, root: dict[str, Any] | list[Any], *, is_free: bool = False) -> None:
         """Mask parsed JSON in place, in linear time and at any depth.
@@ -124,7 +124,7 @@ class SecretMask:
         pending: list[tuple[Any, bool]] = [(root, is_free)]
         while pending:
             node, is_free = pending.pop()
-            unmasked = frozenset() if is_free or isinstance(node, list) else _unmasked_members(node)
+            unmasked = frozenset() if is_free or isinstance(node, list) else _find_unmasked_members(node)
             for key, value in tuple(node.items()) if isinstance(node, dict) else enumerate(node):
                 if isinstance(value, dict | list):
                     pending.append((value, is_free or key in _FREE))
@@ -133,7 +133,7 @@ class SecretMask:
                 if is_free and isinstance(key, str) and (masked := self.mask_text(key)) != key:
                     node[masked] = node.pop(key)
 
-    def _masked(self, value: Any) -> Any:
+    def _mask_value(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.mask_text(value)
         if isinstance(value, dict | list):
@@ -142,16 +142,16 @@ class SecretMask:
 
     def _add(self, known: dict[str, None], *secrets: str) -> None:
         before = len(known)
-        known.update((line, None) for secret in secrets for line in lines_of(secret) if len(line) >= MIN_NAMED)
+        known.update((line, None) for secret in secrets for line in split_secret(secret) if len(line) >= MIN_NAMED)
         if len(known) == before:
             return
         while len(self._tokens) > MAX_TOKENS:
             del self._tokens[next(iter(self._tokens))]
-        forms = {form for secret in (*self._secrets, *self._tokens) for form in _forms(secret)}
+        forms = {form for secret in (*self._secrets, *self._tokens) for form in _list_forms(secret)}
         self._forms, self._pattern = tuple(sorted(forms, key=len, reverse=True)), None
 
 
-def _unmasked_members(node: dict[str, Any]) -> frozenset[str]:
+def _find_unmasked_members(node: dict[str, Any]) -> frozenset[str]:
     """Return the names of members that are not masked in this object of a message."""
     names = _STRUCTURE
     if node.get("type") in ("image", "audio"):
@@ -163,17 +163,17 @@ def _unmasked_members(node: dict[str, Any]) -> frozenset[str]:
     return names
 
 
-def _forms(secret: str) -> Iterator[str]:
+def _list_forms(secret: str) -> Iterator[str]:
     yield secret
     escaped = (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
     quoted = (quote(secret, safe=""), quote(secret), quote_plus(secret))
     lower = (re.sub(r"%[0-9A-F]{2}", lambda code: code[0].lower(), form) for form in quoted)
     yield from {*escaped, *quoted, *lower}
     if len(secret) >= MIN_UNNAMED:
-        yield from _in_base64(secret.encode("utf-8", "surrogatepass"))
+        yield from _list_base64_forms(secret.encode("utf-8", "surrogatepass"))
 
 
-def _in_base64(secret: bytes) -> Iterator[str]:
+def _list_base64_forms(secret: bytes) -> Iterator[str]:
     """Yield the base64 forms of bytes inside longer data, without the characters that encode neighboring bytes too."""
     for before in range(3):
         text = base64.b64encode(bytes(before) + secret).decode().rstrip("=")

@@ -63,7 +63,7 @@ class ServerCache:
         self._cache.write(self._server, self._read() | {"legacy": False})
         return time.monotonic() - guessed_at < startup_timeout
 
-    def tools(self) -> tuple[Tool, ...] | None:
+    def read_tools(self) -> tuple[Tool, ...] | None:
         """Return the valid tools stored in the last run; None if none were stored."""
         stored = self._read().get("tools")
         if not isinstance(stored, list):
@@ -99,7 +99,7 @@ class ServerCache:
             "version": version,
             "tools": [_to_json(tool) for tool in tools],
         }
-        is_recent = self._age(before, "written") < REWRITE_SECONDS
+        is_recent = self._compute_age(before, "written") < REWRITE_SECONDS
         if is_recent and all(before.get(name) == value for name, value in state.items()):
             return
         times = {"since": before["since"] if was_legacy else self._now(), "written": self._now()}
@@ -110,9 +110,9 @@ class ServerCache:
         return {} if self._server is None or self._cache is None else self._cache.read(self._server)
 
     def _is_fresh_legacy(self, stored: Mapping[str, Any]) -> bool:
-        return stored.get("legacy") is True and self._age(stored, "since") < REPROBE_SECONDS
+        return stored.get("legacy") is True and self._compute_age(stored, "since") < REPROBE_SECONDS
 
-    def _age(self, stored: Mapping[str, Any], key: str) -> float:
+    def _compute_age(self, stored: Mapping[str, Any], key: str) -> float:
         """Return the seconds since a stored time; infinity if the time is unknown or in the future."""
         since = stored.get(key)
         is_known = isinstance(since, int | float) and not isinstance(since, bool) and 0 <= since <= self._now()

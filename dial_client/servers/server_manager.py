@@ -35,7 +35,7 @@ class ServerManager(Mapping[str, Connection]):
         """How each server is reached."""
         self.announcements = Observable(0)
         """The number of state and tool changes, of all servers together."""
-        self._capabilities = replace(capabilities, on_change=_counted(self.announcements, capabilities.on_change))
+        self._capabilities = replace(capabilities, on_change=_build_counter(self.announcements, capabilities.on_change))
         self._connect = connect
         self._connections = {name: connect(name, target, self._capabilities) for name, target in targets.items()}
         self._tasks: BackgroundTasks | None = None
@@ -171,7 +171,7 @@ class ServerManager(Mapping[str, Connection]):
         """The number of restarts of each server."""
         return {name: connection.summary.restarts for name, connection in self.items()}
 
-    def notes_since(self, restarts: Mapping[str, int]) -> tuple[str, ...]:
+    def describe_restarts(self, restarts: Mapping[str, int]) -> tuple[str, ...]:
         """Return one line for each server that died and was restarted since `restarts` was read.
 
         Args:
@@ -211,7 +211,7 @@ class AutoApproved(Mapping[str, tuple[str, ...]]):
         return len(self._servers)
 
 
-def _counted(announcements: Observable[int], on_change: OnChange | None) -> OnChange:
+def _build_counter(announcements: Observable[int], on_change: OnChange | None) -> OnChange:
     """Return a callback that counts each change, and calls `on_change`."""
 
     def announce(name: str, status: ServerStatus) -> None:

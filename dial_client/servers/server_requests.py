@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from dial_client.audit.call_audit import new_id, record
-from dial_client.audit.entries import AuditEntry, common_origin
+from dial_client.audit.call_audit import create_id, record
+from dial_client.audit.entries import AuditEntry, find_common_origin
 from dial_client.callbacks import call_context
 from dial_client.callbacks.call_context import CallContext
 from dial_client.callbacks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
@@ -24,7 +24,7 @@ from dial_client.errors import ServerError
 from dial_client.runtime.logs import get_logger
 from dial_client.servers import sdk_mapping
 from dial_client.servers.observable import Observable
-from dial_client.text.safe_text import clean, one_line, removed_note
+from dial_client.text.safe_text import clean, describe_removed, to_one_line
 
 if TYPE_CHECKING:
     from mcp import MCPError
@@ -169,7 +169,7 @@ class ServerRequests:
             from mcp_types import ErrorData
 
             reply = await sample(
-                sdk_mapping.map_sampling_request(self._server, params, _tools(calls)), _contexts(calls)
+                sdk_mapping.map_sampling_request(self._server, params, _list_tools(calls)), _list_contexts(calls)
             )
             if reply is None:
                 # The error code of the specification ("Sampling", "Error Handling").
@@ -285,21 +285,21 @@ class ServerRequests:
     ) -> ElicitResult:
         from mcp_types import ElicitResult
 
-        tools = _tools(calls)
+        tools = _list_tools(calls)
         if params.mode == "url":
             answer = await self._ask_to_open(params.message, params.url, tools, calls)
             return ElicitResult(action=ElicitationAction(answer.action).value)
         message = clean(params.message)
         schema, removed = clean_schema(params.requested_schema)
         form = Form(schema)
-        warnings = tuple(f"it asks for what seems to be a secret: {one_line(name, 100)}" for name in form.secrets)
-        warnings += _removal_warning(message.removed + removed)
+        warnings = tuple(f"it asks for what seems to be a secret: {to_one_line(name, 100)}" for name in form.secrets)
+        warnings += _build_removal_warning(message.removed + removed)
         question = Elicitation(self._server, message.text, schema, None, form.defaults, warnings, tools)
         answer = await self._ask_user(question, calls)
         if answer.action != ElicitationAction.ACCEPT:
             return ElicitResult(action=ElicitationAction(answer.action).value)
-        content = form.filled(answer.content)
-        if form.problems(content):
+        content = form.fill(answer.content)
+        if form.find_problems(content):
             raise _InvalidAnswer(form, content)
         return ElicitResult(action="accept", content=content)
 
@@ -307,10 +307,10 @@ class ServerRequests:
         """Write the action of an answer, without its content, to the audit log."""
         entry = AuditEntry(
             event="elicitation",
-            id=new_id(),
-            origin=common_origin(context.origin for context in _contexts(calls)),
+            id=create_id(),
+            origin=find_common_origin(context.origin for context in _list_contexts(calls)),
             server=self._server,
-            tool=", ".join(_tools(calls)),
+            tool=", ".join(_list_tools(calls)),
             decision=action,
             decided_by="elicit callback",
         )
@@ -324,13 +324,13 @@ class ServerRequests:
             log.warning("url_refused", server=self._server)
             return ElicitationAnswer(ElicitationAction.DECLINE)
         text = clean(message)
-        warnings = find_url_doubts(url) + _removal_warning(text.removed)
+        warnings = find_url_doubts(url) + _build_removal_warning(text.removed)
         question = Elicitation(self._server, text.text, None, url, {}, warnings, tools)
         return await self._ask_user(question, calls)
 
     async def _ask_user(self, question: Elicitation, calls: tuple[_Call, ...]) -> ElicitationAnswer:
         assert self.features.elicit is not None
-        with call_context.pause_deadlines(_contexts(calls)):
+        with call_context.pause_deadlines(_list_contexts(calls)):
             # The embedding program may return anything.
             answer: object = await self.features.elicit(question)
         if not isinstance(answer, ElicitationAnswer):
@@ -351,7 +351,7 @@ class ServerRequests:
             raise ServerError(self._server, "the user has to open a URL first, but no user can be asked")
         ids = {params.elicitation_id or params.url for params in elicitations}
         if ids <= agreed:
-            with call_context.pause_deadlines(_contexts(calls)):
+            with call_context.pause_deadlines(_list_contexts(calls)):
                 await self._completed.wait_until(lambda completed: ids <= completed, BROWSER_SECONDS)
             return True
         for params in elicitations:
@@ -373,13 +373,13 @@ class _InvalidAnswer(Exception):
         self.fields = missing + wrong
 
 
-def _removal_warning(count: int) -> tuple[str, ...]:
-    return (f"{removed_note(count)} from what it says",) if count else ()
+def _build_removal_warning(count: int) -> tuple[str, ...]:
+    return (f"{describe_removed(count)} from what it says",) if count else ()
 
 
-def _contexts(calls: Iterable[_Call]) -> tuple[CallContext, ...]:
+def _list_contexts(calls: Iterable[_Call]) -> tuple[CallContext, ...]:
     return tuple(call.context for call in calls if call.context is not None)
 
 
-def _tools(calls: Iterable[_Call]) -> tuple[str, ...]:
+def _list_tools(calls: Iterable[_Call]) -> tuple[str, ...]:
     return tuple(sorted({call.tool for call in calls if call.tool}))

@@ -32,10 +32,10 @@ from dial_client.servers.transports.transport_factory import (
     InProcessTransportFactory,
     TransportFactory,
     TransportHooks,
-    transports_for,
+    list_transports,
 )
 from dial_client.settings.config_types import Protocol, ServerSettings
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -154,7 +154,7 @@ class ServerSession:
 
     async def _limit_duration(self) -> None:
         """Enforce the start-up timeout, and later the timeout for closing."""
-        seconds = startup_seconds(self._context.settings)
+        seconds = find_startup_seconds(self._context.settings)
         with anyio.move_on_after(seconds) as start:
             await self._state.wait_until(lambda state: state.is_started)
         if start.cancelled_caught:
@@ -171,7 +171,7 @@ class ServerSession:
     async def _try_transports(self) -> None:
         """Try the transports in order, and serve calls over the first that works."""
         try:
-            for transport in self._transports():
+            for transport in self._list_transports():
                 self._transport = transport
                 try:
                     # Let the tasks of other servers start their processes first: importing the SDK blocks the loop.
@@ -187,11 +187,11 @@ class ServerSession:
         except ServerStartError as error:
             self._exit(ExitKind.MISCONFIGURED, error.problem)
 
-    def _transports(self) -> Iterator[TransportFactory]:
+    def _list_transports(self) -> Iterator[TransportFactory]:
         settings = self._context.settings
         if settings is None:
             return iter((InProcessTransportFactory(self._context.target),))
-        return transports_for(settings, self._context.features.login, self._mask)
+        return list_transports(settings, self._context.features.login, self._mask)
 
     async def _serve(self, transport: TransportFactory) -> None:
         async with self._create_client(transport) as client, anyio.create_task_group() as group:
@@ -268,7 +268,7 @@ class ServerSession:
         self._context.cache.save(self._context.status.tools, version=version, is_legacy=self._state.value.is_legacy)
 
     def _exit(self, kind: ExitKind, why: str = "") -> None:
-        self._state.exit(kind, one_line(self._mask.mask_text(why), MAX_REASON_CHARS))
+        self._state.exit(kind, to_one_line(self._mask.mask_text(why), MAX_REASON_CHARS))
 
     async def _on_message(self, message: object) -> None:
         from mcp_types import ElicitCompleteNotification, ResourceUpdatedNotification
@@ -280,6 +280,6 @@ class ServerSession:
             self._context.notifications.mark_updated(message.params.uri)
 
 
-def startup_seconds(settings: ServerSettings | None) -> float:
+def find_startup_seconds(settings: ServerSettings | None) -> float:
     """Return the seconds within which a server must be ready after its start."""
     return STARTUP_SECONDS if settings is None else settings.startup_timeout

@@ -94,7 +94,7 @@ class SessionCalls:
             finally:
                 self._in_flight.set(self._in_flight.value - {scope})
         if problem is None:
-            raise self._lost()
+            raise self._build_lost_error()
         # A traceback would print the cause unmasked: an error with a secret is not chained.
         cause = problem if self._mask.mask_text(str(problem)) == str(problem) else None
         raise await self._to_error(problem, is_own_session=is_own_session) from cause
@@ -126,7 +126,7 @@ class SessionCalls:
             case kind if kind is CallFailureKind.CONNECTION_CLOSED or self._state.value.is_breaking:
                 # The session learns from other tasks how the server ended.
                 await self._state.wait_until(lambda state: state.is_announced, FRESH_SECONDS)
-                return self._lost()
+                return self._build_lost_error()
             case CallFailureKind.BROKEN_OFF:
                 return ServerGone(self._server, message)
             case _:
@@ -139,5 +139,5 @@ class SessionCalls:
         error = CallNotRun if kind is CallFailureKind.SESSION_REJECTED else ServerGone
         return error(self._server, _SESSION_LOST)
 
-    def _lost(self) -> ServerGone:
+    def _build_lost_error(self) -> ServerGone:
         return ServerGone(self._server, f"the call was lost, and may have had its effect: {self._state.value.reason}")

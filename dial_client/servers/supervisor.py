@@ -11,7 +11,7 @@ import anyio
 from dial_client.servers.observable_status import ObservableStatus
 from dial_client.servers.protocol_choice import ProtocolChooser
 from dial_client.servers.restart_policy import Exit, ExitKind, RestartDecision, RestartPolicy
-from dial_client.servers.session import ServerContext, ServerSession, startup_seconds
+from dial_client.servers.session import ServerContext, ServerSession, find_startup_seconds
 from dial_client.servers.status import ServerState
 from dial_client.telemetry.instrument_lookup import record_restart
 
@@ -32,7 +32,7 @@ class Supervisor:
         """The session opened last."""
         self._context = context
         self._policy = RestartPolicy()
-        self._protocols = ProtocolChooser(context.settings, context.cache, startup_seconds(context.settings))
+        self._protocols = ProtocolChooser(context.settings, context.cache, find_startup_seconds(context.settings))
         self._woken = anyio.Event()
         self._stopped = anyio.Event()
         self._ended = anyio.Event()
@@ -104,7 +104,7 @@ class Supervisor:
         settings = self._context.settings
         if settings is None or not settings.lazy or self._stopped.is_set():
             return
-        if (tools := self._context.cache.tools()) is not None:
+        if (tools := self._context.cache.read_tools()) is not None:
             self._status.set_tools(tools)
             self._status.publish(ServerState.SLEEPING, None)
             await self._woken.wait()

@@ -37,11 +37,11 @@ Item = TypeVar("Item")
 async def list_tools(client: Client, note: AddNote) -> tuple[Tool, ...]:
     """Read all pages of ``tools/list`` with `read_all_pages`."""
 
-    async def page(cursor: str | None) -> tuple[Sequence[Tool], str | None]:
+    async def request_page(cursor: str | None) -> tuple[Sequence[Tool], str | None]:
         read = await client.list_tools(cursor=cursor)
         return read.tools, read.next_cursor
 
-    return await read_all_pages("tools", page, lambda tool: tool.name, note)
+    return await read_all_pages("tools", request_page, lambda tool: tool.name, note)
 
 
 async def read_all_pages(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dial_client.messages.message import ToolSpec
-from dial_client.servers.json_cache import JsonCache, identity
+from dial_client.servers.json_cache import JsonCache, compute_identity
 from dial_client.settings.config_types import ServerSettings
 
 MAX_TEXT = 16_000
@@ -21,7 +21,7 @@ MAX_TEXT = 16_000
 _NOT_STORED = "the definition that was approved was too long to be kept"
 
 
-def definition(tool: ToolSpec) -> str:
+def build_definition(tool: ToolSpec) -> str:
     """Return the definition of a tool, as JSON that does not depend on the order of keys."""
     fields = {
         "tool": tool.tool,
@@ -37,7 +37,7 @@ def definition(tool: ToolSpec) -> str:
     return json.dumps(fields, indent=2, sort_keys=True, default=str, ensure_ascii=False)
 
 
-def difference(before: str, now: str) -> str:
+def compare_definitions(before: str, now: str) -> str:
     """Return the difference between two definitions as a unified diff without headers."""
     from difflib import unified_diff
 
@@ -61,24 +61,24 @@ class ToolPins:
 
     def change(self, tool: ToolSpec) -> str:
         """Return the diff between a tool's approved and current definitions; empty if equal, or none was approved."""
-        entry, now = self._servers.get(tool.server), definition(tool)
+        entry, now = self._servers.get(tool.server), build_definition(tool)
         if not isinstance(entry, ServerSettings):
             return ""
-        approved = self._approved.get((identity(entry), tool.tool))
+        approved = self._approved.get((compute_identity(entry), tool.tool))
         if approved == now:
             return ""
         pin = self._read(entry).get(tool.tool) or (_pin(approved) if approved is not None else None)
         if pin is None or pin.get("sha256") == compute_hash(now):
             return ""
         before = pin.get("text")
-        return difference(before if isinstance(before, str) and len(before) <= MAX_TEXT else _NOT_STORED, now)
+        return compare_definitions(before if isinstance(before, str) and len(before) <= MAX_TEXT else _NOT_STORED, now)
 
     def pin(self, tool: ToolSpec) -> None:
         """Store the current definition of a tool as approved."""
-        entry, now = self._servers.get(tool.server), definition(tool)
-        if not isinstance(entry, ServerSettings) or self._approved.get((identity(entry), tool.tool)) == now:
+        entry, now = self._servers.get(tool.server), build_definition(tool)
+        if not isinstance(entry, ServerSettings) or self._approved.get((compute_identity(entry), tool.tool)) == now:
             return
-        self._approved[identity(entry), tool.tool] = now
+        self._approved[compute_identity(entry), tool.tool] = now
         pins = self._read(entry)
         if pins.get(tool.tool, {}).get("sha256") == compute_hash(now):
             return

@@ -29,16 +29,16 @@ def find_config(explicit: str | None = None) -> Path | None:
 
 def find_user_config() -> Path | None:
     """Return the path of the file in the user's configuration folder; None if it does not exist."""
-    path = user_config_path()
+    path = build_user_config_path()
     return path if _exists(path) else None
 
 
 def is_user_config(path: Path) -> bool:
     """Return True if this is the file ``servers.json`` in the user's configuration folder."""
-    return real_location(path) == real_location(user_config_path())
+    return resolve_location(path) == resolve_location(build_user_config_path())
 
 
-def real_location(path: str | os.PathLike[str]) -> str:
+def resolve_location(path: str | os.PathLike[str]) -> str:
     """Return the real path of the file's folder, joined with the file's name.
 
     If the file itself is a symbolic link, it is not followed: relative paths and ``${workspaceFolder}`` refer to the
@@ -48,7 +48,7 @@ def real_location(path: str | os.PathLike[str]) -> str:
     return os.path.normcase(os.path.join(os.path.realpath(folder), name))  # noqa: PTH118 - stored as text
 
 
-def user_config_path() -> Path:
+def build_user_config_path() -> Path:
     """Return the path of the file in the user's configuration folder, whether it exists or not."""
     from platformdirs import user_config_dir
 

@@ -20,11 +20,11 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
 
-from dial_client.errors import ConfigError, system_reason
+from dial_client.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
-from dial_client.settings.config_locations import real_location
+from dial_client.settings.config_locations import resolve_location
 from dial_client.settings.config_outline import Outline, is_enabled
-from dial_client.settings.variables import Variables, references
+from dial_client.settings.variables import Variables, find_references
 
 MAX_BYTES = 1024 * 1024
 """Maximum bytes of a found configuration file, and of each file of variables that it names."""
@@ -42,7 +42,7 @@ class FoundFile:
     path: Path
     """The path under which the file was found."""
     location: str
-    """The real path of the folder, with the file's name: see `real_location`."""
+    """The real path of the folder, with the file's name: see `resolve_location`."""
     target: str
     """The real path of the file, with symbolic links resolved."""
     data: bytes = field(repr=False)
@@ -83,14 +83,14 @@ def read_found(path: Path) -> FoundFile:
     Raises:
         ConfigError: The file cannot be read, is no regular file, or is larger than `MAX_BYTES`.
     """
-    location, target = real_location(path), os.path.realpath(path)
+    location, target = resolve_location(path), os.path.realpath(path)
     try:
         if not path.is_file():
             problem = "this is not a regular file" if path.exists() else "there is no such file"
             raise ConfigError(f"cannot be read: {problem}", path=str(path))
-        data = _bounded(path)
+        data = _read_bounded(path)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {system_reason(error)}", path=str(path)) from None
+        raise ConfigError(f"cannot be read: {describe_system_error(error)}", path=str(path)) from None
     if data is None:
         raise ConfigError(f"a configuration found in a folder must not exceed {MAX_BYTES:,} bytes", path=str(path))
     return FoundFile(path, location, target, data)
@@ -106,7 +106,7 @@ class EnvFiles:
         """Return the content of a file; None if it cannot be read, or is larger than `MAX_BYTES`."""
         if path not in self._read:
             try:
-                self._read[path] = _bounded(path) if path.is_file() else None
+                self._read[path] = _read_bounded(path) if path.is_file() else None
             except (OSError, ValueError):
                 self._read[path] = None
         return self._read[path]
@@ -118,7 +118,7 @@ class EnvFiles:
         Windows, reading a network path would open a connection.
         """
         relative = PurePath(name)
-        if references(name) or "${" in name or relative.anchor or name.startswith("~") or ".." in relative.parts:
+        if find_references(name) or "${" in name or relative.anchor or name.startswith("~") or ".." in relative.parts:
             return None
         path = folder / relative
         try:
@@ -127,13 +127,13 @@ class EnvFiles:
             return None
         return None if has_link else self.read(path)
 
-    def digests(self, outline: Outline, variables: Variables) -> dict[str, str]:
+    def hash_files(self, outline: Outline, variables: Variables) -> dict[str, str]:
         """Return, by path, the SHA-256 or `UNREADABLE` for each file of variables that an enabled server names."""
         found: dict[str, str] = {}
         for entry in outline.servers.values():
             if "envFile" in entry and is_enabled(entry):
                 try:
-                    path = variables.folder / variables.text(entry["envFile"], home=True)
+                    path = variables.folder / variables.expand_text(entry["envFile"], home=True)
                 except ConfigError:  # a variable in the path is not set: the server cannot use the file
                     continue
                 data = self.read(path)
@@ -151,11 +151,11 @@ class TrustStore:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        self._folder = Path(folder) if folder is not None else _usual_folder()
+        self._folder = Path(folder) if folder is not None else _find_default_folder()
 
     def find(self, location: str) -> TrustedFile | None:
         """Return the trusted file of a location; None if there is none, or the stored data is invalid."""
-        trusted = _read_stored(self._path(location))
+        trusted = _read_stored(self._build_path(location))
         return trusted if trusted is not None and trusted.location == location else None
 
     def save(self, found: FoundFile, env_files: Mapping[str, str]) -> TrustedFile:
@@ -167,7 +167,7 @@ class TrustStore:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         trusted = TrustedFile(found.location, found.target, found.digest, dict(env_files), found.text, now)
         data = json.dumps({"form": FORM, **asdict(trusted)}, indent=1).encode()
-        write_private(self._path(found.location), data)
+        write_private(self._build_path(found.location), data)
         return trusted
 
     def revoke(self, location: str) -> bool:
@@ -176,7 +176,7 @@ class TrustStore:
         Raises:
             OSError: The stored file cannot be removed.
         """
-        path = self._path(location)
+        path = self._build_path(location)
         existed = path.exists()
         path.unlink(missing_ok=True)
         return existed
@@ -188,20 +188,22 @@ class TrustStore:
         except OSError:
             return []
         stored = ((path, _read_stored(path)) for path in paths)
-        files = [trusted for path, trusted in stored if trusted is not None and path == self._path(trusted.location)]
+        files = [
+            trusted for path, trusted in stored if trusted is not None and path == self._build_path(trusted.location)
+        ]
         return sorted(files, key=lambda trusted: trusted.location)
 
-    def _path(self, location: str) -> Path:
+    def _build_path(self, location: str) -> Path:
         return self._folder / f"{hashlib.sha256(os.fsencode(location)).hexdigest()[:32]}.json"
 
 
-def _usual_folder() -> Path:
+def _find_default_folder() -> Path:
     from platformdirs import user_data_dir
 
     return Path(user_data_dir("dial-client"), "trusted-files")
 
 
-def _bounded(path: Path) -> bytes | None:
+def _read_bounded(path: Path) -> bytes | None:
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     return data if len(data) <= MAX_BYTES else None

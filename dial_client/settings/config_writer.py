@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dial_client.errors import ConfigError, system_reason
+from dial_client.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
 from dial_client.settings import configuration
 from dial_client.settings.config_trust import MAX_BYTES
@@ -52,7 +52,7 @@ def read_text(path: Path) -> ConfigText:
             raise ConfigError("this is not a regular file", path=str(path))
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {system_reason(error)}", path=str(path)) from None
+        raise ConfigError(f"cannot be read: {describe_system_error(error)}", path=str(path)) from None
     if len(data) > MAX_BYTES:
         raise ConfigError(f"a configuration to edit must not exceed {MAX_BYTES:,} bytes", path=str(path))
     try:
@@ -91,7 +91,7 @@ def write_text(original: ConfigText, text: str) -> Path | None:
         mode = target.stat().st_mode & 0o777
         write_private(target, text.encode(), mode=mode)
     except OSError as error:
-        raise ConfigError(f"cannot be written: {system_reason(error)}", path=str(original.path)) from None
+        raise ConfigError(f"cannot be written: {describe_system_error(error)}", path=str(original.path)) from None
     return backup
 
 

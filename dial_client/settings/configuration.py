@@ -20,7 +20,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
-from dial_client.errors import ConfigError, system_reason
+from dial_client.errors import ConfigError, describe_system_error
 from dial_client.settings.config_locations import find_config
 from dial_client.settings.config_merge import merge_settings
 from dial_client.settings.config_outline import Outline
@@ -37,17 +37,17 @@ from dial_client.settings.config_values import COMMENTS, TOP_KEYS
 from dial_client.settings.jsonc import Node
 from dial_client.settings.jsonc import read as document
 from dial_client.settings.model_config import MODEL_KEYS, QUIRKS, read_model
-from dial_client.settings.policy_config import policy
+from dial_client.settings.policy_config import read_policy
 from dial_client.settings.profile_config import (
     apply_profile,
+    build_profile_error,
     check_servers,
     merge_profiles,
     read_profile,
     selects_server,
-    unknown_profile,
 )
 from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS, read_server
-from dial_client.settings.variables import ReadFile, Variables, read_file, variables
+from dial_client.settings.variables import ReadFile, Variables, build_variables, read_file
 from dial_client.text.similar_names import did_you_mean
 
 __all__ = [
@@ -65,7 +65,7 @@ __all__ = [
     "outline",
     "parse",
     "read_config_file",
-    "server_from_mapping",
+    "read_server_mapping",
 ]
 
 
@@ -130,7 +130,7 @@ def read_config_file(path: str | os.PathLike[str], environ: Mapping[str, str] | 
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        reason = system_reason(error, "this is not the name of a file")
+        reason = describe_system_error(error, "this is not the name of a file")
         raise ConfigError(f"cannot be read: {reason}", path=str(path)) from None
     return ConfigFile(data, str(path), environ=environ)
 
@@ -151,14 +151,14 @@ def combine(files: Sequence[ConfigFile], profile: str | None = None, only_server
         ConfigError: A file is invalid; the error names the place, and what was expected.
     """
     documents = [_Document.read(file) for file in files]
-    found = [document.profile(profile) for document in documents if profile is not None]
+    found = [document.find_profile(profile) for document in documents if profile is not None]
     if profile is not None and not any(found):
-        raise unknown_profile(profile, [name for document in documents for name in document.profiles])
+        raise build_profile_error(profile, [name for document in documents for name in document.profiles])
     chosen = reduce(merge_profiles, filter(None, found)) if any(found) else None
     check_servers(chosen, [name for document in documents for name in document.servers])
     if only_server is not None:
         chosen = replace(chosen or Profile(""), servers=(glob.escape(only_server),))
-    settings = [document.settings(chosen, documents[index:]) for index, document in enumerate(documents, 1)]
+    settings = [document.build_settings(chosen, documents[index:]) for index, document in enumerate(documents, 1)]
     return apply_profile(reduce(merge_settings, settings, Settings()), chosen)
 
 
@@ -173,24 +173,24 @@ class _Document:
 
     @classmethod
     def read(cls, file: ConfigFile) -> _Document:
-        names = variables(file.environ, Path(file.path).parent if file.folder is None else file.folder, file.read)
-        top, unknown = document(file.text, file.path).known(TOP_KEYS, {})
-        return cls(file.path, names, top, _entries(top, unknown))
+        names = build_variables(file.environ, Path(file.path).parent if file.folder is None else file.folder, file.read)
+        top, unknown = document(file.text, file.path).split_members(TOP_KEYS, {})
+        return cls(file.path, names, top, _find_entries(top, unknown))
 
     @property
     def profiles(self) -> Mapping[str, Node]:
-        return self.top["profiles"].children() if "profiles" in self.top else {}
+        return self.top["profiles"].read_members() if "profiles" in self.top else {}
 
-    def profile(self, name: str | None) -> Profile | None:
+    def find_profile(self, name: str | None) -> Profile | None:
         """Return the profile of this name; None if the file has no such profile."""
         node = self.profiles.get(name or "")
         return None if node is None else read_profile(name or "", node, self.variables)
 
     @property
     def models(self) -> Mapping[str, Node]:
-        return self.top["models"].children() if "models" in self.top else {}
+        return self.top["models"].read_members() if "models" in self.top else {}
 
-    def settings(self, profile: Profile | None, later: Sequence[_Document]) -> Settings:
+    def build_settings(self, profile: Profile | None, later: Sequence[_Document]) -> Settings:
         """Return the settings of the file. Of the profile's values they include only the rules, which come first.
 
         Args:
@@ -199,7 +199,7 @@ class _Document:
         """
         top, variables = self.top, self.variables
         servers = {
-            name: self._server(name, profile, is_last=not later)
+            name: self._read_server(name, profile, is_last=not later)
             for name in self.servers
             if not any(name in document.servers for document in later)
         }
@@ -215,22 +215,22 @@ class _Document:
                 if not later:
                     raise
                 warnings.append(f"{error}: this model is not used")
-        own_profile = self.profile(profile.name) if profile is not None else None
-        own_rules = policy(top["policy"], variables) if "policy" in top else ()
+        own_profile = self.find_profile(profile.name) if profile is not None else None
+        own_rules = read_policy(top["policy"], variables) if "policy" in top else ()
         path = Path(self.path) if self.path else None
         return Settings(
             servers,
             models,
-            variables.text(top["defaultModel"]) if "defaultModel" in top else None,
+            variables.expand_text(top["defaultModel"]) if "defaultModel" in top else None,
             path,
             tuple(warnings),
             (*(own_profile.policy if own_profile else ()), *own_rules),
             profiles=tuple(self.profiles),
-            startup_patience=top["startupPatience"].positive() if "startupPatience" in top else None,
-            fallback_models=variables.expanded(top["fallbackModels"]).strings() if "fallbackModels" in top else None,
+            startup_patience=top["startupPatience"].read_positive() if "startupPatience" in top else None,
+            fallback_models=variables.expand(top["fallbackModels"]).read_strings() if "fallbackModels" in top else None,
         )
 
-    def _server(self, name: str, profile: Profile | None, *, is_last: bool) -> ServerSettings:
+    def _read_server(self, name: str, profile: Profile | None, *, is_last: bool) -> ServerSettings:
         node, is_selected = self.servers[name], selects_server(profile, name)
         try:
             return read_server(name, node, self.variables, is_selected=is_selected)
@@ -247,20 +247,20 @@ def outline(text: str | bytes, path: str = "") -> Outline:
     Raises:
         ConfigError: The text is not JSON, or has values other than entries.
     """
-    top, unknown = document(text, path).known(TOP_KEYS, {})
-    servers, models = _entries(top, unknown), top["models"].children() if "models" in top else {}
+    top, unknown = document(text, path).split_members(TOP_KEYS, {})
+    servers, models = _find_entries(top, unknown), top["models"].read_members() if "models" in top else {}
     shown = {"mcpServers", "servers", "models", "defaultModel"}
     if not {"mcpServers", "servers"} & top.keys():
         shown |= servers.keys()
     return Outline(
-        {name: reduce(or_, node.known(SERVER_KEYS, SERVER_ALIASES)) for name, node in servers.items()},
-        {name: reduce(or_, node.known(MODEL_KEYS, {})) for name, node in models.items()},
+        {name: reduce(or_, node.split_members(SERVER_KEYS, SERVER_ALIASES)) for name, node in servers.items()},
+        {name: reduce(or_, node.split_members(MODEL_KEYS, {})) for name, node in models.items()},
         top.get("defaultModel"),
         {key: node for key, node in {**unknown, **top}.items() if key not in shown},
     )
 
 
-def server_from_mapping(
+def read_server_mapping(
     name: str,
     entry: Mapping[str, Any],
     *,
@@ -278,18 +278,20 @@ def server_from_mapping(
     Raises:
         ConfigError: The entry is invalid; the error names the key, and what was expected.
     """
-    return read_server(name, Node(entry, (name,)), variables(environ, folder or ""))
+    return read_server(name, Node(entry, (name,)), build_variables(environ, folder or ""))
 
 
-def _entries(top: Mapping[str, Node], unknown: Mapping[str, Node]) -> Mapping[str, Node]:
+def _find_entries(top: Mapping[str, Node], unknown: Mapping[str, Node]) -> Mapping[str, Node]:
     """Return the entries of the servers: under ``mcpServers`` or ``servers``, otherwise at the top level."""
     if "mcpServers" in top and "servers" in top:
-        raise top["servers"].error("must not be combined with mcpServers", "keep one of the two", at_name=True)
+        raise top["servers"].build_error("must not be combined with mcpServers", "keep one of the two", at_name=True)
     for key in ("mcpServers", "servers"):
         if key in top:
-            return top[key].children()
+            return top[key].read_members()
     entries = {name: node for name, node in unknown.items() if not name.startswith(COMMENTS)}
     for name, node in entries.items():
         if not isinstance(node.value, Mapping):
-            raise node.wrong("a server's entry", did_you_mean(name, TOP_KEYS) or 'servers belong under "mcpServers"')
+            raise node.build_type_error(
+                "a server's entry", did_you_mean(name, TOP_KEYS) or 'servers belong under "mcpServers"'
+            )
     return entries

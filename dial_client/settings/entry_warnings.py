@@ -42,7 +42,7 @@ class EntryWarning:
 
     def to_error(self) -> ConfigError:
         """Return the warning as an error with its place in the file."""
-        return self.node.error(self.fault, self.hint, at_name=self.fault is not EntryFault.BARE_VARIABLE)
+        return self.node.build_error(self.fault, self.hint, at_name=self.fault is not EntryFault.BARE_VARIABLE)
 
 
 def find_unknown_keys(
@@ -72,7 +72,7 @@ def find_odd_values(found: Mapping[str, Node]) -> Iterator[EntryWarning]:
         yield EntryWarning(EntryFault.SHORT_TIMEOUT, timeout, "timeout is in milliseconds, toolTimeout in seconds")
     for key in ("env", "headers"):
         node = found.get(key)
-        for child in node.children().values() if node is not None and isinstance(node.value, Mapping) else ():
+        for child in node.read_members().values() if node is not None and isinstance(node.value, Mapping) else ():
             if re.fullmatch(r"\$[A-Za-z_][A-Za-z0-9_]*", str(child.value)):
                 hint = "a variable is written ${NAME}"
                 yield EntryWarning(EntryFault.BARE_VARIABLE, child, hint, f"${{{str(child.value)[1:]}}}")

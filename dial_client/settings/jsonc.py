@@ -40,7 +40,7 @@ class JsoncSource:
     names: Mapping[Keys, int] = field(default_factory=dict, repr=False)
     """The offset of the key of each object member, in characters."""
 
-    def place(self, keys: Keys, *, at_name: bool = False) -> tuple[int, int]:
+    def find_place(self, keys: Keys, *, at_name: bool = False) -> tuple[int, int]:
         """Return line and column of a value or of its key; for a missing value, those of the enclosing value.
 
         Both are counted from 1, columns in characters; (0, 0) for values that come from no file.
@@ -48,9 +48,9 @@ class JsoncSource:
         while keys and keys not in self.values:
             keys = keys[:-1]
         offset = self.values.get(keys, 0)
-        return self.position(self.names.get(keys, offset) if at_name else offset)
+        return self.find_position(self.names.get(keys, offset) if at_name else offset)
 
-    def position(self, offset: int) -> tuple[int, int]:
+    def find_position(self, offset: int) -> tuple[int, int]:
         """Return line and column of an offset."""
         line = bisect_right(self.lines, offset)
         return (line, offset - self.lines[line - 1] + 1) if line else (0, 0)
@@ -67,76 +67,78 @@ class Node:
     keys: Keys = ()
     source: JsoncSource = field(default_factory=JsoncSource, repr=False)
 
-    def error(self, problem: str, hint: str = "", *, at_name: bool = False) -> ConfigError:
+    def build_error(self, problem: str, hint: str = "", *, at_name: bool = False) -> ConfigError:
         """Return an error about this value or its key; the caller raises it."""
-        text = f"{_dotted(self.keys)}: {problem}" if self.keys else problem
-        return ConfigError(text, hint, self.source.path, *self.source.place(self.keys, at_name=at_name))
+        text = f"{_format_keys(self.keys)}: {problem}" if self.keys else problem
+        return ConfigError(text, hint, self.source.path, *self.source.find_place(self.keys, at_name=at_name))
 
-    def wrong(self, expected: str, hint: str = "") -> ConfigError:
+    def build_type_error(self, expected: str, hint: str = "") -> ConfigError:
         """Return the error for a value that has another type or is out of range."""
-        return self.error(f"expected {expected}, found {_kind(self.value)}", hint)
+        return self.build_error(f"expected {expected}, found {_describe_kind(self.value)}", hint)
 
-    def children(self) -> dict[str, Node]:
+    def read_members(self) -> dict[str, Node]:
         """Return the members of an object, in the order of the file."""
         if not isinstance(self.value, Mapping):
-            raise self.wrong("an object")
+            raise self.build_type_error("an object")
         if not all(isinstance(key, str) for key in self.value):
-            raise self.error("expected keys that are strings")
-        return {key: self._child(key) for key in self.value}
+            raise self.build_error("expected keys that are strings")
+        return {key: self._get_child(key) for key in self.value}
 
-    def elements(self) -> list[Node]:
+    def read_elements(self) -> list[Node]:
         """Return the elements of a list."""
         if not isinstance(self.value, list | tuple):
-            raise self.wrong("a list")
-        return [self._child(index) for index in range(len(self.value))]
+            raise self.build_type_error("a list")
+        return [self._get_child(index) for index in range(len(self.value))]
 
-    def string(self) -> str:
+    def read_string(self) -> str:
         """Return a string; a `PurePath` is accepted, too, in configurations made in Python."""
         if not isinstance(self.value, str | PurePath):
-            raise self.wrong("a string", "put it in double quotes" if isinstance(self.value, int | float) else "")
+            raise self.build_type_error(
+                "a string", "put it in double quotes" if isinstance(self.value, int | float) else ""
+            )
         return str(self.value)
 
-    def strings(self) -> tuple[str, ...]:
+    def read_strings(self) -> tuple[str, ...]:
         """Return a list of strings."""
-        return tuple(element.string() for element in self.elements())
+        return tuple(element.read_string() for element in self.read_elements())
 
-    def boolean(self) -> bool:
+    def read_boolean(self) -> bool:
         """Return true or false."""
         if not isinstance(self.value, bool):
-            raise self.wrong("true or false")
+            raise self.build_type_error("true or false")
         return self.value
 
-    def number(self) -> float:
+    def read_number(self) -> float:
         """Return a finite number that is not negative."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float) or not abs(self.value) <= _LARGEST:
-            raise self.wrong("a finite number")
+            raise self.build_type_error("a finite number")
         if self.value < 0:
-            raise self.error("expected a number that is not negative")
+            raise self.build_error("expected a number that is not negative")
         return float(self.value)
 
-    def positive(self) -> float:
+    def read_positive(self) -> float:
         """Return a finite number above 0."""
-        if self.number() == 0:
-            raise self.error("expected a number greater than 0")
-        return self.number()
+        if self.read_number() == 0:
+            raise self.build_error("expected a number greater than 0")
+        return self.read_number()
 
-    def count(self) -> int:
+    def read_count(self) -> int:
         """Return a whole number above 0."""
-        if self.positive() != int(self.value):
-            raise self.error("expected a whole number")
+        if self.read_positive() != int(self.value):
+            raise self.build_error("expected a whole number")
         return int(self.value)
 
-    def scalar(self) -> str:
+    def read_scalar(self) -> str:
         """Return a string; a number, true or false is returned in JSON notation."""
         if isinstance(self.value, int | float) and abs(self.value) <= _LARGEST:
             return json.dumps(self.value)
-        return self.string()
+        return self.read_string()
 
-    def scalars(self) -> dict[str, str]:
+    def read_scalars(self) -> dict[str, str]:
         """Return an object of scalars as strings; members that are null are left out."""
-        return {key: child.scalar() for key, child in self.children().items() if child.value is not None}
+        return {key: child.read_scalar() for key, child in self.read_members().items() if child.value is not None}
 
-    def known(self, keys: Iterable[str], aliases: Mapping[str, str]) -> tuple[dict[str, Node], dict[str, Node]]:
+    def split_members(self, keys: Iterable[str], aliases: Mapping[str, str]) -> tuple[dict[str, Node], dict[str, Node]]:
         """Return the members of an object with known keys, under the names in `keys`, and those with unknown keys.
 
         Null members count as absent. Letter case, ``_`` and ``-`` are ignored. `aliases` maps further names to `keys`.
@@ -144,13 +146,13 @@ class Node:
         proper = {fold_name(key): key for key in keys} | {fold_name(name): key for name, key in aliases.items()}
         found: dict[str, Node] = {}
         unknown: dict[str, Node] = {}
-        for name, child in self.children().items():
+        for name, child in self.read_members().items():
             key = proper.get(fold_name(name))
             if key is None:
                 unknown[name] = child
             elif child.value is not None and key in found and found[key].value != child.value:
                 first = found[key].keys[-1]
-                raise child.error(f"contradicts {first}", "keep one of the two", at_name=True)
+                raise child.build_error(f"contradicts {first}", "keep one of the two", at_name=True)
             elif child.value is not None:
                 found[key] = child
         return found, unknown
@@ -161,14 +163,14 @@ class Node:
         if isinstance(value, str):
             value = change(self)
         elif isinstance(value, list | tuple):
-            value = [child.with_strings(change).value for child in self.elements()]
+            value = [child.with_strings(change).value for child in self.read_elements()]
         elif isinstance(value, Mapping):
-            value = {key: child.with_strings(change).value for key, child in self.children().items()}
+            value = {key: child.with_strings(change).value for key, child in self.read_members().items()}
         return Node(value, self.keys, self.source)
 
-    def _child(self, key: str | int) -> Node:
+    def _get_child(self, key: str | int) -> Node:
         if len(self.keys) > MAX_DEPTH:
-            raise self.error(_TOO_DEEP)
+            raise self.build_error(_TOO_DEEP)
         return Node(self.value[key], (*self.keys, key), self.source)
 
 
@@ -179,27 +181,27 @@ def read(text: str | bytes, path: str = "") -> Node:
         ConfigError: The content is not JSON.
     """
     if isinstance(text, bytes):
-        text = _decoded(text, path)
-    return _Scanner(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"), path).document()
+        text = _decode(text, path)
+    return _Scanner(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"), path).scan_document()
 
 
-def quoted(key: str) -> str:
+def quote_key(key: str) -> str:
     """Return a key for a message: in quotes, escaped, and cut to 60 characters."""
     return repr(key if len(key) <= 60 else key[:60] + "…")
 
 
-def one_of(meanings: Mapping[str, T]) -> Callable[[Node], T]:
+def build_choice_reader(meanings: Mapping[str, T]) -> Callable[[Node], T]:
     """Return a reader that maps a word by `meanings`; letter case, ``_`` and ``-`` of the word are ignored."""
     folded = {fold_name(word): meaning for word, meaning in meanings.items()}
 
-    def word(node: Node) -> T:
-        value = fold_name(node.scalar())
+    def read_choice(node: Node) -> T:
+        value = fold_name(node.read_scalar())
         if value not in folded:
             words = ", ".join(f'"{word}"' for word in meanings)
-            raise node.error(f"expected one of {words}", did_you_mean(value, meanings))
+            raise node.build_error(f"expected one of {words}", did_you_mean(value, meanings))
         return folded[value]
 
-    return word
+    return read_choice
 
 
 _LARGEST = 1e300
@@ -208,22 +210,22 @@ _KINDS = {bool: "true or false", int | float: "a number", str: "a string", Mappi
 _TOO_DEEP = f"objects and lists are nested more than {MAX_DEPTH} deep"
 
 
-def _dotted(keys: Keys) -> str:
+def _format_keys(keys: Keys) -> str:
     path = ""
     for key in keys:
         if isinstance(key, int):
             path += f"[{key}]"
         else:
-            path += f".{key}" if _BARE.fullmatch(key) else f"[{quoted(key)}]"
+            path += f".{key}" if _BARE.fullmatch(key) else f"[{quote_key(key)}]"
     return path.removeprefix(".")
 
 
-def _kind(value: Any) -> str:
+def _describe_kind(value: Any) -> str:
     python_name = "null" if value is None else type(value).__name__
     return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), python_name)
 
 
-def _decoded(data: bytes, path: str) -> str:
+def _decode(data: bytes, path: str) -> str:
     encoding = json.detect_encoding(data)
     try:
         return data.decode(encoding)
@@ -265,54 +267,54 @@ class _Scanner:
         lines = [0, *(end.end() for end in re.finditer("\n", text))]
         self.source = JsoncSource(path, lines, self.values, self.names)
 
-    def document(self) -> Node:
+    def scan_document(self) -> Node:
         if half := _SURROGATE.search(self.text):
             self.fail("half of a surrogate pair is not text", at=half.start())
         if not self.peek():
             self.fail("the file is empty", 'expected {"mcpServers": {…}}')
-        value = self.value(())
+        value = self.scan_value(())
         if self.peek():
             self.fail("there is text after the end of the JSON", "a file contains one object")
         return Node(value, (), self.source)
 
-    def value(self, keys: Keys) -> Any:
+    def scan_value(self, keys: Keys) -> Any:
         char = self.peek()
         self.values[keys] = self.at
         if len(keys) > MAX_DEPTH:
             self.fail(_TOO_DEEP)
         match char:
             case "{":
-                return self.object(keys)
+                return self.scan_object(keys)
             case "[":
-                return self.array(keys)
+                return self.scan_array(keys)
             case '"':
-                return self.string()
+                return self.scan_string()
             case _:
-                return self.scalar()
+                return self.scan_scalar()
 
-    def object(self, keys: Keys) -> dict[str, Any]:
+    def scan_object(self, keys: Keys) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for char in self.items("}"):
+        for char in self.scan_items("}"):
             if char != '"':
-                self.expected("a key in double quotes" if found else "a key in double quotes or '}'")
-            began, key = self.at, self.string()
+                self.fail_expected("a key in double quotes" if found else "a key in double quotes or '}'")
+            began, key = self.at, self.scan_string()
             if key in found:
-                first, _ = self.source.place((*keys, key), at_name=True)
-                self.fail(f"the key {quoted(key)} occurs twice in one object", f"first in line {first}", at=began)
+                first, _ = self.source.find_place((*keys, key), at_name=True)
+                self.fail(f"the key {quote_key(key)} occurs twice in one object", f"first in line {first}", at=began)
             self.names[*keys, key] = began
             if self.peek() != ":":
-                self.expected("':' after the key")
+                self.fail_expected("':' after the key")
             self.at += 1
-            found[key] = self.value((*keys, key))
+            found[key] = self.scan_value((*keys, key))
         return found
 
-    def array(self, keys: Keys) -> list[Any]:
+    def scan_array(self, keys: Keys) -> list[Any]:
         found: list[Any] = []
-        for _ in self.items("]"):
-            found.append(self.value((*keys, len(found))))
+        for _ in self.scan_items("]"):
+            found.append(self.scan_value((*keys, len(found))))
         return found
 
-    def items(self, closer: str) -> Iterator[str]:
+    def scan_items(self, closer: str) -> Iterator[str]:
         """Yield the first character of each item, which the caller scans; consume the commas and both brackets."""
         self.open.append(self.at)
         self.at += 1
@@ -323,13 +325,13 @@ class _Scanner:
                 self.at += 1
             elif following != closer:
                 hint = "is a comma missing before this?" if following in ('"', "{", "[") else ""
-                self.expected(f"',' or '{closer}'", hint)
+                self.fail_expected(f"',' or '{closer}'", hint)
         self.open.pop()
         self.at += 1
 
-    def string(self) -> str:
+    def scan_string(self) -> str:
         began = self.at
-        self.at = match_end(_BODY, self.text, began + 1)
+        self.at = find_match_end(_BODY, self.text, began + 1)
         match self.text[self.at : self.at + 1]:
             case '"':
                 self.at += 1
@@ -339,19 +341,19 @@ class _Scanner:
                 escape = self.text[self.at : self.at + 2]
                 self.fail(f"'{escape if escape.isprintable() else escape[0]}' is not an escape", _BACKSLASH)
             case control:
-                self.fail(f"{_shown(control)} inside a string", f"it is written \\u{ord(control):04x}")
+                self.fail(f"{_format_char(control)} inside a string", f"it is written \\u{ord(control):04x}")
         value = str(json.loads(self.text[began : self.at]))
         if _SURROGATE.search(value):
             self.fail("half of a surrogate pair is not text", at=began)
         return value
 
-    def scalar(self) -> bool | int | float | None:
-        began, end = self.at, match_end(_WORD, self.text, self.at)
+    def scan_scalar(self) -> bool | int | float | None:
+        began, end = self.at, find_match_end(_WORD, self.text, self.at)
         word = self.text[began:end]
         number = _NUMBER.fullmatch(word)
         if not number and word not in _WORDS:
             usual = "text is written in double quotes" if word[:1].isalpha() else "a number is written like -1 or 0.5"
-            self.expected("a value", _HINTS.get(word, usual) if word else "")
+            self.fail_expected("a value", _HINTS.get(word, usual) if word else "")
         self.at = end
         if not number:
             return _WORDS[word]
@@ -361,28 +363,28 @@ class _Scanner:
 
     def peek(self) -> str:
         """Skip blanks and comments; return the next character, or an empty string at the end."""
-        self.at = match_end(GAP, self.text, self.at)
+        self.at = find_match_end(GAP, self.text, self.at)
         if self.text.startswith("/*", self.at):
             self.fail("a comment is not closed", "expected */")
         return self.text[self.at : self.at + 1]
 
-    def expected(self, what: str, hint: str = "") -> NoReturn:
+    def fail_expected(self, what: str, hint: str = "") -> NoReturn:
         char = self.text[self.at : self.at + 1]
         if not char and self.open:
-            line, column = self.source.position(self.open[-1])
+            line, column = self.source.find_position(self.open[-1])
             hint = f"the {self.text[self.open[-1]]!r} of line {line}, column {column} is not closed"
-        found = _shown(char) if char else "the end of the file"
+        found = _format_char(char) if char else "the end of the file"
         self.fail(f"expected {what}, found {found}", hint or _HINTS.get(char, ""))
 
     def fail(self, problem: str, hint: str = "", *, at: int | None = None) -> NoReturn:
-        raise ConfigError(problem, hint, self.source.path, *self.source.position(self.at if at is None else at))
+        raise ConfigError(problem, hint, self.source.path, *self.source.find_position(self.at if at is None else at))
 
 
-def match_end(pattern: re.Pattern[str], text: str, at: int) -> int:
+def find_match_end(pattern: re.Pattern[str], text: str, at: int) -> int:
     """Return the end of a pattern's match at an offset; the offset itself if the pattern does not match."""
     found = pattern.match(text, at)
     return found.end() if found else at
 
 
-def _shown(char: str) -> str:
+def _format_char(char: str) -> str:
     return repr(char) if char.isprintable() else f"U+{ord(char):04X}"

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dial_client.settings.jsonc import GAP, Keys, Node, match_end, read
+from dial_client.settings.jsonc import GAP, Keys, Node, find_match_end, read
 
 MAX_WIDTH = 100
 """Maximum columns of a new list on one line."""
@@ -67,99 +67,99 @@ class _Text:
 
     def with_value(self, keys: Keys, value: Any) -> str:
         """Return the text with a value replaced or appended."""
-        depth = self._existing(keys)
+        depth = self._count_existing(keys)
         if depth == len(keys):
             start = self._root.source.values[keys]
             pretty = not keys or self._begins_its_line(self._root.source.names[keys])
-            layout = _Layout(self._indent_at(start), self._unit()) if pretty else None
-            return self._changed([(start, self._value_end(start), _formatted(value, layout))])
+            layout = _Layout(self._indent_at(start), self._find_unit()) if pretty else None
+            return self._apply_changes([(start, self._find_value_end(start), _format_value(value, layout))])
         for key in reversed(keys[depth + 1 :]):
             value = {key: value}
-        return self._changed(self._appended(keys[:depth], str(keys[depth]), value))
+        return self._apply_changes(self._build_addition(keys[:depth], str(keys[depth]), value))
 
     def without(self, keys: Keys) -> str:
         """Return the text without a member and its comma."""
-        if not keys or self._existing(keys) < len(keys):
+        if not keys or self._count_existing(keys) < len(keys):
             raise KeyError(keys)
         start = self._root.source.names[keys]
-        end = self._value_end(self._root.source.values[keys])
+        end = self._find_value_end(self._root.source.values[keys])
         comma = self._find_comma_after(end)
         if comma is not None and not self._text[end:comma].strip():
-            return self._changed([self._removal(start, comma + 1)])
+            return self._apply_changes([self._build_removal(start, comma + 1)])
         if comma is None and (previous := self._find_comma_before(keys)) is not None:
             if not self._text[previous + 1 : start].strip(" \t"):
-                return self._changed([(previous, end, "")])
-            return self._changed([(previous, previous + 1, ""), self._removal(start, end)])
+                return self._apply_changes([(previous, end, "")])
+            return self._apply_changes([(previous, previous + 1, ""), self._build_removal(start, end)])
         commas = [] if comma is None else [(comma, comma + 1, "")]
-        return self._changed([self._removal(start, end), *commas])
+        return self._apply_changes([self._build_removal(start, end), *commas])
 
-    def _existing(self, keys: Keys) -> int:
+    def _count_existing(self, keys: Keys) -> int:
         """Return the number of leading keys that exist in the text."""
         node: Node = self._root
         for depth, key in enumerate(keys):
-            children = node.children()
+            children = node.read_members()
             if key not in children:
                 return depth
             node = children[str(key)]
         return len(keys)
 
-    def _appended(self, parent: Keys, key: str, value: Any) -> list[_Change]:
+    def _build_addition(self, parent: Keys, key: str, value: Any) -> list[_Change]:
         """Return the changes that append a member to an object."""
         start = self._root.source.values[parent]
-        close = self._value_end(start) - 1
-        members = list(_at(self._root.value, parent))
+        close = self._find_value_end(start) - 1
+        members = list(_get_value(self._root.value, parent))
         if not members:
-            return [self._first_member(start, close, key, value)]
+            return [self._build_first_member(start, close, key, value)]
         last = (*parent, members[-1])
-        end = self._value_end(self._root.source.values[last])
+        end = self._find_value_end(self._root.source.values[last])
         comma = self._find_comma_after(end)
         missing = [] if comma is not None else [(end, end, ",")]
         name_at = self._root.source.names[last]
         if not self._begins_its_line(name_at):
             at = end if comma is None else comma + 1
-            return [*missing, (at, at, f" {_member(key, value, None)}{'' if comma is None else ','}")]
+            return [*missing, (at, at, f" {_format_member(key, value, None)}{'' if comma is None else ','}")]
         at = len(self._text[:close].rstrip(" \t\n"))
         indent = self._indent_at(name_at)
-        member = _member(key, value, _Layout(indent, self._unit()))
+        member = _format_member(key, value, _Layout(indent, self._find_unit()))
         return [*missing, (at, at, f"\n{indent}{member}{'' if comma is None else ','}")]
 
-    def _first_member(self, start: int, close: int, key: str, value: Any) -> _Change:
+    def _build_first_member(self, start: int, close: int, key: str, value: Any) -> _Change:
         """Return the change that inserts the first member into an empty object."""
-        outer, unit = self._indent_at(start), self._unit()
-        member = _member(key, value, _Layout(outer + unit, unit))
+        outer, unit = self._indent_at(start), self._find_unit()
+        member = _format_member(key, value, _Layout(outer + unit, unit))
         at = len(self._text[:close].rstrip(" \t\n"))
         if at == start + 1:
             return (at, close, f"\n{outer}{unit}{member}\n{outer}")
         ending = "" if "\n" in self._text[at:close] else f"\n{outer}"
         return (at, at, f"\n{outer}{unit}{member}{ending}")
 
-    def _removal(self, start: int, end: int) -> _Change:
+    def _build_removal(self, start: int, end: int) -> _Change:
         """Return the change that removes a part of the text.
 
         If its lines contain nothing else, they are removed completely; otherwise the blanks after the part are.
         """
         line_start = self._text.rfind("\n", 0, start) + 1
-        blanks = match_end(_BLANKS, self._text, end)
+        blanks = find_match_end(_BLANKS, self._text, end)
         if not self._text[line_start:start].strip() and self._text[blanks : blanks + 1] == "\n":
             return (line_start, blanks + 1, "")
         return (start, blanks, "")
 
     def _find_comma_after(self, end: int) -> int | None:
-        at = match_end(GAP, self._text, end)
+        at = find_match_end(GAP, self._text, end)
         return at if self._text[at : at + 1] == "," else None
 
     def _find_comma_before(self, keys: Keys) -> int | None:
         """Return the offset of the comma before a member; None for the first member of an object."""
-        members = list(_at(self._root.value, keys[:-1]))
+        members = list(_get_value(self._root.value, keys[:-1]))
         index = members.index(keys[-1])
         if index == 0:
             return None
-        return self._find_comma_after(self._value_end(self._root.source.values[*keys[:-1], members[index - 1]]))
+        return self._find_comma_after(self._find_value_end(self._root.source.values[*keys[:-1], members[index - 1]]))
 
-    def _value_end(self, start: int) -> int:
+    def _find_value_end(self, start: int) -> int:
         """Return the offset after the value that begins at `start`."""
         if self._text[start] not in '[{"':
-            return match_end(_SCALAR, self._text, start)
+            return find_match_end(_SCALAR, self._text, start)
         depth = 0
         for token in _TOKEN.finditer(self._text, start):
             depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
@@ -174,9 +174,9 @@ class _Text:
     def _indent_at(self, offset: int) -> str:
         """Return the indentation of the line at an offset."""
         line_start = self._text.rfind("\n", 0, offset) + 1
-        return self._text[line_start : match_end(_BLANKS, self._text, line_start)]
+        return self._text[line_start : find_match_end(_BLANKS, self._text, line_start)]
 
-    def _unit(self) -> str:
+    def _find_unit(self) -> str:
         """Return the indentation of one level in this text; two spaces if the text has no indented member."""
         for keys, offset in self._root.source.names.items():
             outer, inner = self._indent_at(self._root.source.values[keys[:-1]]), self._indent_at(offset)
@@ -184,15 +184,15 @@ class _Text:
                 return inner.removeprefix(outer)
         return "  "
 
-    def _changed(self, changes: Sequence[_Change]) -> str:
+    def _apply_changes(self, changes: Sequence[_Change]) -> str:
         """Return the original text with the changes applied; they must be in order, and must not overlap."""
         parts, done = [], 0
         for start, end, text in changes:
-            parts += [self._original[done : self._original_offset(start)], text.replace("\n", self._line_end)]
-            done = self._original_offset(end)
+            parts += [self._original[done : self._to_original_offset(start)], text.replace("\n", self._line_end)]
+            done = self._to_original_offset(end)
         return "".join([*parts, self._original[done:]])
 
-    def _original_offset(self, offset: int) -> int:
+    def _to_original_offset(self, offset: int) -> int:
         return self._mark + offset + bisect_left(self._pairs, offset)
 
 
@@ -205,34 +205,34 @@ class _Layout:
     unit: str
     """The indentation of one level."""
 
-    def deeper(self) -> _Layout:
+    def deepen(self) -> _Layout:
         """Return the layout of the members of this value."""
         return _Layout(self.indent + self.unit, self.unit)
 
 
-def _member(key: str, value: Any, layout: _Layout | None) -> str:
-    return f"{json.dumps(key, ensure_ascii=False)}: {_formatted(value, layout)}"
+def _format_member(key: str, value: Any, layout: _Layout | None) -> str:
+    return f"{json.dumps(key, ensure_ascii=False)}: {_format_value(value, layout)}"
 
 
-def _formatted(value: Any, layout: _Layout | None) -> str:
+def _format_value(value: Any, layout: _Layout | None) -> str:
     """Return a value as JSON: without a layout on one line, otherwise with one line for each member of an object."""
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if layout is None or not value:
         return flat
-    inner = layout.deeper()
+    inner = layout.deepen()
     if isinstance(value, Mapping):
-        items, brackets = [_member(key, child, inner) for key, child in value.items()], "{}"
+        items, brackets = [_format_member(key, child, inner) for key, child in value.items()], "{}"
     elif isinstance(value, list | tuple) and (
         len(layout.indent) + len(flat) > MAX_WIDTH or any(isinstance(item, Mapping) for item in value)
     ):
-        items, brackets = [_formatted(item, inner) for item in value], "[]"
+        items, brackets = [_format_value(item, inner) for item in value], "[]"
     else:
         return flat
     lines = f",\n{inner.indent}".join(items)
     return f"{brackets[0]}\n{inner.indent}{lines}\n{layout.indent}{brackets[1]}"
 
 
-def _at(value: Any, keys: Keys) -> Any:
+def _get_value(value: Any, keys: Keys) -> Any:
     for key in keys:
         value = value[key]
     return value

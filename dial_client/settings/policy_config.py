@@ -18,12 +18,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from dial_client.errors import ConfigError, system_reason
+from dial_client.errors import ConfigError, describe_system_error
 from dial_client.settings.config_locations import FILE_NAME, is_user_config
 from dial_client.settings.config_values import COMMENTS
-from dial_client.settings.jsonc import Node, quoted, read
+from dial_client.settings.jsonc import Node, quote_key, read
 from dial_client.settings.tool_patterns import EVERYTHING
-from dial_client.settings.variables import Variables, variables
+from dial_client.settings.variables import Variables, build_variables
 from dial_client.text.similar_names import did_you_mean
 
 
@@ -76,7 +76,7 @@ Policy = tuple[PolicyRule, ...]
 """Rules, in the order they are tried."""
 
 
-def policy(node: Node, names: Variables) -> Policy:
+def read_policy(node: Node, names: Variables) -> Policy:
     """Return the rules of a list.
 
     Args:
@@ -86,11 +86,13 @@ def policy(node: Node, names: Variables) -> Policy:
     Raises:
         ConfigError: A rule is invalid; the error names the place, and what was expected.
     """
-    origin = _origin(node)
-    return tuple(_rule(element, names, f"rule {number}{origin}") for number, element in enumerate(node.elements(), 1))
+    origin = _describe_origin(node)
+    return tuple(
+        _read_rule(element, names, f"rule {number}{origin}") for number, element in enumerate(node.read_elements(), 1)
+    )
 
 
-def _origin(node: Node) -> str:
+def _describe_origin(node: Node) -> str:
     """Return the profile and the file of rules, for messages.
 
     The user's own file is named by its path, because files in other folders have the same name.
@@ -110,7 +112,7 @@ def _with_tilde(path: Path) -> str:
         return str(path)
 
 
-def policy_from(
+def load_policy(
     source: Policy | str | os.PathLike[str] | list[Any] | Mapping[str, Any] | None,
     *,
     environ: Mapping[str, str] | None = None,
@@ -136,19 +138,19 @@ def policy_from(
         try:
             node = read(Path(source).read_bytes(), os.fspath(source))
         except (OSError, ValueError) as error:
-            reason = system_reason(error, "this is not the name of a file")
+            reason = describe_system_error(error, "this is not the name of a file")
             raise ConfigError(f"cannot be read: {reason}", path=str(source)) from None
     else:
         node = Node(source)
     if isinstance(node.value, Mapping):
-        found, _ = node.known(("policy",), {})
+        found, _ = node.split_members(("policy",), {})
         if "policy" not in found:
             return ()
         node = found["policy"]
-    return policy(node, variables(environ, folder))
+    return read_policy(node, build_variables(environ, folder))
 
 
-def untrusted(node: Node) -> tuple[str, ...]:
+def read_untrusted(node: Node) -> tuple[str, ...]:
     """Return the globs of the tools whose results are untrusted; true means all tools.
 
     Raises:
@@ -157,58 +159,58 @@ def untrusted(node: Node) -> tuple[str, ...]:
     if isinstance(node.value, bool):
         return ("*",) if node.value else ()
     if not isinstance(node.value, list | tuple):
-        raise node.wrong("true, false or a list of tools")
-    return node.strings()
+        raise node.build_type_error("true, false or a list of tools")
+    return node.read_strings()
 
 
-def _rule(node: Node, names: Variables, name: str) -> PolicyRule:
-    found, unknown = node.known((*Effect, *CONDITIONS), {})
+def _read_rule(node: Node, names: Variables, name: str) -> PolicyRule:
+    found, unknown = node.split_members((*Effect, *CONDITIONS), {})
     for key, child in unknown.items():
         if not key.startswith(COMMENTS):
             hint = did_you_mean(key, (*Effect, *CONDITIONS))
-            raise child.error(f"a rule has no key {quoted(key)}", hint, at_name=True)
+            raise child.build_error(f"a rule has no key {quote_key(key)}", hint, at_name=True)
     effects = [effect for effect in Effect if effect in found]
     if len(effects) != 1:
-        raise node.error("expected one of allow, ask and deny", 'a rule is like {"deny": "files/delete_*"}')
+        raise node.build_error("expected one of allow, ask and deny", 'a rule is like {"deny": "files/delete_*"}')
     effect = effects[0]
     values = {key: CONDITIONS[key](found[key], names) for key in CONDITIONS if key in found}
-    return PolicyRule(effect, _tools(found[effect], effect), name=name, **values)
+    return PolicyRule(effect, _read_tools(found[effect], effect), name=name, **values)
 
 
-def _tools(node: Node, effect: Effect) -> tuple[str, ...]:
-    patterns = _strings(node)
+def _read_tools(node: Node, effect: Effect) -> tuple[str, ...]:
+    patterns = _read_strings(node)
     if not patterns:
-        raise node.error('expected a pattern of tools, like "server/tool"', '"*" matches all tools')
+        raise node.build_error('expected a pattern of tools, like "server/tool"', '"*" matches all tools')
     for at, pattern in enumerate(patterns):
         if effect is Effect.ALLOW and "/" not in pattern and pattern != EVERYTHING:
-            child = node.elements()[at] if isinstance(node.value, list | tuple) else node
+            child = node.read_elements()[at] if isinstance(node.value, list | tuple) else node
             hint = f'write "SERVER/{pattern}" with the name of a server'
-            raise child.error("a pattern that allows a tool must name its server", hint)
+            raise child.build_error("a pattern that allows a tool must name its server", hint)
     return patterns
 
 
-def _strings(node: Node) -> tuple[str, ...]:
-    return node.strings() if isinstance(node.value, list | tuple) else (node.scalar(),)
+def _read_strings(node: Node) -> tuple[str, ...]:
+    return node.read_strings() if isinstance(node.value, list | tuple) else (node.read_scalar(),)
 
 
-def _globs(node: Node, _: Variables) -> dict[str, tuple[str, ...]]:
-    children = {name: child for name, child in node.children().items() if child.value is not None}
+def _read_globs(node: Node, _: Variables) -> dict[str, tuple[str, ...]]:
+    children = {name: child for name, child in node.read_members().items() if child.value is not None}
     for child in children.values():
         if not isinstance(child.value, list | tuple | str | bool | int | float):
-            raise child.wrong("a glob, or a list of globs")
+            raise child.build_type_error("a glob, or a list of globs")
     found = {
-        name: tuple(element.scalar() for element in child.elements())
+        name: tuple(element.read_scalar() for element in child.read_elements())
         if isinstance(child.value, list | tuple)
-        else _strings(child)
+        else _read_strings(child)
         for name, child in children.items()
     }
     return _require_values(node, found)
 
 
-def _folders(node: Node, names: Variables) -> dict[str, tuple[str, ...]]:
+def _read_folders(node: Node, names: Variables) -> dict[str, tuple[str, ...]]:
     found = {
-        name: tuple(_absolute(folder, names) for folder in _strings(names.expanded(child, home=True)))
-        for name, child in node.children().items()
+        name: tuple(_resolve_folder(folder, names) for folder in _read_strings(names.expand(child, home=True)))
+        for name, child in node.read_members().items()
         if child.value is not None
     }
     return _require_values(node, found)
@@ -217,29 +219,33 @@ def _folders(node: Node, names: Variables) -> dict[str, tuple[str, ...]]:
 def _require_values(node: Node, found: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Return a condition; raise `ConfigError` if it is empty, because it would hold for every call, or for none."""
     if not found or not all(found.values()):
-        raise node.error("expected at least one argument, each with at least one value", '"*" matches all arguments')
+        raise node.build_error(
+            "expected at least one argument, each with at least one value", '"*" matches all arguments'
+        )
     return found
 
 
-def _absolute(folder: str, names: Variables) -> str:
+def _resolve_folder(folder: str, names: Variables) -> str:
     if not folder.strip():
         return str(names.folder)
     return folder if folder.startswith("**") else str(names.folder / folder)
 
 
-def _annotations(node: Node, _: Variables) -> dict[str, bool]:
-    found, unknown = node.known(ANNOTATIONS, {})
+def _read_annotations(node: Node, _: Variables) -> dict[str, bool]:
+    found, unknown = node.split_members(ANNOTATIONS, {})
     for key, child in unknown.items():
-        raise child.error(f"there is no annotation {quoted(key)}", did_you_mean(key, ANNOTATIONS), at_name=True)
+        raise child.build_error(
+            f"there is no annotation {quote_key(key)}", did_you_mean(key, ANNOTATIONS), at_name=True
+        )
     if not found:
-        raise node.error(f"expected one of {', '.join(ANNOTATIONS)}")
-    return {key: child.boolean() for key, child in found.items()}
+        raise node.build_error(f"expected one of {', '.join(ANNOTATIONS)}")
+    return {key: child.read_boolean() for key, child in found.items()}
 
 
 CONDITIONS: Mapping[str, Callable[[Node, Variables], Any]] = {
-    "arguments": _globs,
-    "paths": _folders,
-    "annotations": _annotations,
-    "tainted": lambda node, _: node.boolean(),
-    "reason": lambda node, _: node.string(),
+    "arguments": _read_globs,
+    "paths": _read_folders,
+    "annotations": _read_annotations,
+    "tainted": lambda node, _: node.read_boolean(),
+    "reason": lambda node, _: node.read_string(),
 }

@@ -13,8 +13,8 @@ from typing import Any
 from dial_client.errors import ConfigError
 from dial_client.settings.config_types import Profile, Settings
 from dial_client.settings.config_values import COMMENTS, check_name
-from dial_client.settings.jsonc import Node, quoted
-from dial_client.settings.policy_config import policy
+from dial_client.settings.jsonc import Node, quote_key
+from dial_client.settings.policy_config import read_policy
 from dial_client.settings.variables import Variables
 from dial_client.text.similar_names import did_you_mean
 
@@ -26,10 +26,10 @@ def read_profile(name: str, node: Node, variables: Variables) -> Profile:
         ConfigError: The profile is invalid; the error names the place, and what was expected.
     """
     check_name(name, node)
-    found, unknown = node.known(PROFILE_KEYS, {})
+    found, unknown = node.split_members(PROFILE_KEYS, {})
     for key, child in unknown.items():
         if not key.startswith(COMMENTS):
-            raise child.error("unknown key of a profile", did_you_mean(key, PROFILE_KEYS), at_name=True)
+            raise child.build_error("unknown key of a profile", did_you_mean(key, PROFILE_KEYS), at_name=True)
     return Profile(name, **{key: PROFILE_KEYS[key](child, variables) for key, child in found.items()})
 
 
@@ -53,11 +53,11 @@ def apply_profile(settings: Settings, profile: Profile | None) -> Settings:
     return replace(settings, system=profile.system)
 
 
-def unknown_profile(name: str, names: Iterable[str]) -> ConfigError:
+def build_profile_error(name: str, names: Iterable[str]) -> ConfigError:
     """Return the error for a profile that no file has, with the nearest name."""
     known = tuple(dict.fromkeys(names))
-    listed = f"there are {', '.join(map(quoted, known[:20]))}" if known else 'profiles belong under "profiles"'
-    return ConfigError(f"there is no profile {quoted(name)}", hint=did_you_mean(name, known) or listed)
+    listed = f"there are {', '.join(map(quote_key, known[:20]))}" if known else 'profiles belong under "profiles"'
+    return ConfigError(f"there is no profile {quote_key(name)}", hint=did_you_mean(name, known) or listed)
 
 
 def selects_server(profile: Profile | None, server: str) -> bool:
@@ -76,14 +76,14 @@ def check_servers(profile: Profile | None, servers: Iterable[str]) -> None:
     names = tuple(servers)
     for glob in profile.servers:
         if not any(fnmatchcase(name, glob) for name in names):
-            problem = f"the profile {quoted(profile.name)} names the server {quoted(glob)}, which does not exist"
+            problem = f"the profile {quote_key(profile.name)} names the server {quote_key(glob)}, which does not exist"
             raise ConfigError(problem, hint=did_you_mean(glob, names))
 
 
 PROFILE_KEYS: Mapping[str, Callable[[Node, Variables], Any]] = {
-    "model": lambda node, variables: variables.text(node),
-    "servers": lambda node, _: node.strings(),
-    "system": lambda node, variables: variables.text(node),
-    "policy": policy,
+    "model": lambda node, variables: variables.expand_text(node),
+    "servers": lambda node, _: node.read_strings(),
+    "system": lambda node, variables: variables.expand_text(node),
+    "policy": read_policy,
 }
 """The keys of a profile, each with the reader of its value."""

@@ -17,7 +17,7 @@ from dial_client.settings.jsonc_editor import remove_value, set_value
 from dial_client.text.similar_names import did_you_mean
 
 
-def server_names(text: str) -> list[str]:
+def list_server_names(text: str) -> list[str]:
     """Return the names of all servers in a text, in the order of the text.
 
     Raises:
@@ -38,9 +38,9 @@ def add_server(text: str, name: str, entry: Mapping[str, Any], *, replace: bool 
     Raises:
         ConfigError: The text is invalid, or there is a server of this name and `replace` is False.
     """
-    if name in server_names(text) and not replace:
+    if name in list_server_names(text) and not replace:
         raise ConfigError(f"there is a server {name!r} already", "--replace replaces its entry")
-    return set_value(text, [*servers_path(text), name], dict(entry))
+    return set_value(text, [*find_servers_path(text), name], dict(entry))
 
 
 def remove_server(text: str, name: str) -> str:
@@ -50,7 +50,7 @@ def remove_server(text: str, name: str) -> str:
         ConfigError: There is no such server.
     """
     check_server(text, name)
-    return remove_value(text, [*servers_path(text), name])
+    return remove_value(text, [*find_servers_path(text), name])
 
 
 def set_enabled(text: str, name: str, *, is_enabled: bool) -> str:
@@ -60,7 +60,7 @@ def set_enabled(text: str, name: str, *, is_enabled: bool) -> str:
         ConfigError: There is no such server.
     """
     check_server(text, name)
-    path = [*servers_path(text), name]
+    path = [*find_servers_path(text), name]
     found = configuration.outline(text).servers[name]
     keys = {key: [*path, str(found[key].keys[-1])] for key in ("enabled", "disabled") if key in found}
     if "disabled" in keys and (is_enabled or "enabled" in keys):
@@ -75,15 +75,15 @@ def set_enabled(text: str, name: str, *, is_enabled: bool) -> str:
 
 def check_server(text: str, name: str) -> None:
     """Raise `ConfigError`, with the nearest name as the hint, if there is no server of this name."""
-    names = server_names(text)
+    names = list_server_names(text)
     if name not in names:
         hint = did_you_mean(name, names) or (f"there are {', '.join(names)}" if names else "there is no server at all")
         raise ConfigError(f"there is no server {name!r}", hint)
 
 
-def servers_path(text: str) -> list[str]:
+def find_servers_path(text: str) -> list[str]:
     """Return the key path of the servers; empty if they are at the top level."""
-    top, unknown = read(text).known(TOP_KEYS, {})
+    top, unknown = read(text).split_members(TOP_KEYS, {})
     for key in ("mcpServers", "servers"):
         if key in top:
             return [str(top[key].keys[-1])]

@@ -39,7 +39,7 @@ def names_server(pattern: str, server: str) -> bool:
     return not slash or _is_named(server_pattern, server)
 
 
-def any_name(patterns: Iterable[str], name: str) -> bool:
+def matches_name(patterns: Iterable[str], name: str) -> bool:
     """Return True if at least one of the globs matches a name."""
     return any(_is_named(pattern, name) for pattern in patterns)
 

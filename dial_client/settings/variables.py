@@ -38,44 +38,44 @@ class Variables:
     read: ReadFile = read_file
     """Returns the content of a file of variables."""
 
-    def expanded(self, node: Node, *, home: bool = False) -> Node:
+    def expand(self, node: Node, *, home: bool = False) -> Node:
         """Return the same node with its variables replaced; with `home`, a leading ``~`` is replaced too."""
-        return node.with_strings(lambda leaf: self.text(leaf, home=home))
+        return node.with_strings(lambda leaf: self.expand_text(leaf, home=home))
 
-    def text(self, node: Node, *, home: bool = False) -> str:
+    def expand_text(self, node: Node, *, home: bool = False) -> str:
         """Return one string with its variables replaced."""
-        written = node.string()
-        text = _REFERENCE.sub(lambda found: self._value(node, found[1]), written)
+        written = node.read_string()
+        text = _REFERENCE.sub(lambda found: self._expand_reference(node, found[1]), written)
         if home and re.match(r"~(?:[/\\]|$)", written):
-            text = self._home(node) + text[1:]
+            text = self._find_home(node) + text[1:]
         if "\0" in text:
-            raise node.error("a NUL character is not allowed")
+            raise node.build_error("a NUL character is not allowed")
         return text
 
-    def _value(self, node: Node, inside: str | None) -> str:
+    def _expand_reference(self, node: Node, inside: str | None) -> str:
         if inside in ("userHome", "workspaceFolder"):
-            return self._home(node) if inside == "userHome" else str(self.folder)
+            return self._find_home(node) if inside == "userHome" else str(self.folder)
         name, has_default, default = (inside or "").partition(":-")
         name = name.removeprefix("env:")
         if name.startswith("input:"):
-            raise node.error("${input:…} is not supported", "set an environment variable and write ${NAME}")
+            raise node.build_error("${input:…} is not supported", "set an environment variable and write ${NAME}")
         if not name or ":" in name or not name.isprintable():
             known = "${VAR}, ${VAR:-default}, ${env:VAR}, ${userHome} and ${workspaceFolder}, without nesting"
-            raise node.error("unknown variable syntax", f"supported are {known}")
+            raise node.build_error("unknown variable syntax", f"supported are {known}")
         value = self.environ.get(name)
         if value is None and not has_default:
             shown = name[:60]
-            raise node.error(f"the variable {shown} is not set", f"set it, or give a default: ${{{shown}:-…}}")
+            raise node.build_error(f"the variable {shown} is not set", f"set it, or give a default: ${{{shown}:-…}}")
         return value or default
 
-    def _home(self, node: Node) -> str:
+    def _find_home(self, node: Node) -> str:
         try:
             return self.environ.get("USERPROFILE" if sys.platform == "win32" else "HOME") or str(Path.home())
         except RuntimeError:
-            raise node.error("the user's home folder is not known") from None
+            raise node.build_error("the user's home folder is not known") from None
 
 
-def variables(
+def build_variables(
     environ: Mapping[str, str] | None, folder: str | os.PathLike[str], read: ReadFile = read_file
 ) -> Variables:
     """Return the variables for a file in this folder; `environ` replaces the environment of this process."""
@@ -92,13 +92,13 @@ _ENV_LINE = re.compile(
 _ESCAPED = {r"\n": "\n", r"\r": "\r", r"\t": "\t", r"\"": '"', r"\\": "\\", r"\$": "$"}
 
 
-def references(text: str) -> list[str]:
+def find_references(text: str) -> list[str]:
     """Return the names of the environment variables that a string refers to."""
     names = (inside.partition(":-")[0].removeprefix("env:") for inside in _REFERENCE.findall(text))
     return [name for name in names if name and name not in ("userHome", "workspaceFolder")]
 
 
-def env_file(node: Node, data: bytes | None) -> dict[str, str]:
+def parse_env_file(node: Node, data: bytes | None) -> dict[str, str]:
     """Read lines of KEY=VALUE, with ``export``, quotes and comments; no variable in them is expanded.
 
     Args:
@@ -110,12 +110,12 @@ def env_file(node: Node, data: bytes | None) -> dict[str, str]:
     except ValueError:
         text = "\0"
     if "\0" in text:
-        raise node.error("there is no such file, or it cannot be read", "expected lines of KEY=VALUE in UTF-8")
+        raise node.build_error("there is no such file, or it cannot be read", "expected lines of KEY=VALUE in UTF-8")
     found: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
         parts = _ENV_LINE.fullmatch(line)
         if not parts:
-            raise ConfigError("expected KEY=VALUE", "a quote must end on its line", node.string(), number, 1)
+            raise ConfigError("expected KEY=VALUE", "a quote must end on its line", node.read_string(), number, 1)
         key, single, double, bare = parts.groups("")
         if key:
             found[key] = single or bare or re.sub(r"\\.", lambda escape: _ESCAPED.get(escape[0], escape[0]), double)

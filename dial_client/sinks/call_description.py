@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dial_client.messages.message import ToolCallRequest
-from dial_client.text.safe_text import one_line, visible
+from dial_client.text.safe_text import escape_unseen, to_one_line
 
 MAX_CHARS = 600
 """Maximum characters of arguments that are formatted for one line."""
@@ -20,15 +20,15 @@ def describe(call: ToolCallRequest, server: str, tool: str) -> tuple[str, str]:
 
 def describe_name(call: ToolCallRequest, server: str, tool: str) -> str:
     """Return ``server.tool``, safe and on one line; for an unknown tool the name that the model called."""
-    return one_line(f"{server}.{tool}" if server else call.name, 150)
+    return to_one_line(f"{server}.{tool}" if server else call.name, 150)
 
 
 def describe_arguments(arguments: Mapping[str, Any]) -> str:
     """Return arguments as ``city="Berlin"``, safe and on one line, with invisible characters written out."""
-    return one_line(visible(", ".join(_arguments(arguments))), MAX_CHARS)
+    return to_one_line(escape_unseen(", ".join(_format_arguments(arguments))), MAX_CHARS)
 
 
-def _arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
+def _format_arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
     size = 0
     for name, value in arguments.items():
         text = f"{name}={json.dumps(value, ensure_ascii=False, default=str)[:MAX_CHARS]}"

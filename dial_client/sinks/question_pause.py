@@ -7,7 +7,7 @@ from collections.abc import Callable
 import anyio
 
 from dial_client.callbacks.server_callbacks import ServerLog
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 MAX_LINE = 300
 """Maximum characters of a server's log message, and of other untrusted text on a line."""
@@ -43,7 +43,7 @@ class QuestionPause:
         for show in kept:
             show()
 
-    async def until_shown(self, call_id: str | None) -> None:
+    async def wait_until_shown(self, call_id: str | None) -> None:
         """Wait until a call is shown, at most `PATIENCE` seconds; return at once for a question without a call."""
         if call_id is not None:
             with anyio.move_on_after(PATIENCE):
@@ -64,4 +64,4 @@ class QuestionPause:
 def format_log(message: ServerLog) -> str:
     """Return a log message as one line, safe to display."""
     logger = f" {message.logger}" if message.logger else ""
-    return one_line(f"{message.server}{logger} ({message.level}): {message.text}", MAX_LINE)
+    return to_one_line(f"{message.server}{logger} ({message.level}): {message.text}", MAX_LINE)

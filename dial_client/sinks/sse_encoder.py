@@ -72,14 +72,14 @@ def encode_error(error: Exception, head: dict[str, Any]) -> list[str]:
     """Return the server-sent events of a turn's error, without ``[DONE]``."""
     if isinstance(error, LimitReached):
         return encode_event(Finished(error.turn), head)
-    return [encode_named("error", _error(error))]
+    return [encode_named("error", _describe_error(error))]
 
 
 def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
     """Return the server-sent events of one event: none, one or two."""
     match event:
         case TextDelta(text):
-            return [_unnamed(head, {"content": text})]
+            return [_encode_unnamed(head, {"content": text})]
         case StatusChanged(text) | ReasoningDelta(text):
             return [encode_named(_TEXT_EVENTS[type(event)], {"text": text})]
         case ServerChanged(name, status):
@@ -99,7 +99,7 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
         case InputReceived(id_, kind, answer):
             return [encode_named(f"{kind}_done", {"id": id_, _ANSWER.get(kind, "answer"): answer})]
         case Finished(turn):
-            return [_unnamed(head, {}, turn.stop_reason), encode_named("done", _summary(turn))]
+            return [_encode_unnamed(head, {}, turn.stop_reason), encode_named("done", _summarize_turn(turn))]
         case _:
             return _encode_content(event)
 
@@ -117,7 +117,7 @@ def _encode_content(event: Event) -> list[str]:
     return [encode_named("media", {"content": content_to_json(media)})] if media else []
 
 
-def _unnamed(head: dict[str, Any], delta: dict[str, str], stop_reason: StopReason | None = None) -> str:
+def _encode_unnamed(head: dict[str, Any], delta: dict[str, str], stop_reason: StopReason | None = None) -> str:
     return f"data: {to_json(build_chunk(head, delta, stop_reason))}\n\n"
 
 
@@ -131,19 +131,19 @@ def to_json(data: Any) -> str:
     try:
         return json.dumps(data, separators=(",", ":"), allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(data), separators=(",", ":"))
+        return json.dumps(_replace_non_finite(data), separators=(",", ":"))
 
 
-def _finite(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     """Return the value with NaN and infinities, which JSON does not allow, replaced by None."""
     if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
+        return {key: _replace_non_finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [_replace_non_finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _summary(turn: Turn) -> dict[str, Any]:
+def _summarize_turn(turn: Turn) -> dict[str, Any]:
     return {
         "stop_reason": turn.stop_reason.value,
         "depth": turn.depth,
@@ -159,7 +159,7 @@ def _describe_citations(turn: Turn) -> dict[str, Any]:
     return {"citations": citations, "text_chars": len(turn.text)} if citations else {}
 
 
-def _error(error: Exception) -> dict[str, Any]:
+def _describe_error(error: Exception) -> dict[str, Any]:
     if not isinstance(error, DialError):
         log.warning("stream_broke", error=type(error).__name__)
         return {"message": "the turn failed with an unexpected error: see the log", "type": type(error).__name__}

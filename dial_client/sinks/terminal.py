@@ -23,8 +23,8 @@ from dial_client.messages.token_usage import Usage
 from dial_client.sinks.call_description import describe_arguments, describe_name
 from dial_client.sinks.question_pause import MAX_LINE, QuestionPause, format_log
 from dial_client.sinks.turn_clock import TurnClock
-from dial_client.sinks.usage_line import UsageSum, usage_line
-from dial_client.text.safe_text import SafeStream, one_line
+from dial_client.sinks.usage_line import UsageSum, format_usage_line
+from dial_client.text.safe_text import SafeStream, to_one_line
 from dial_client.turn_data.events import (
     Event,
     Finished,
@@ -128,11 +128,11 @@ class TerminalSink:
             case ToolCallStarted(call, server, tool):
                 self._start_call(call.id, describe_name(call, server, tool), describe_arguments(call.arguments))
             case ToolCallProgress(_, progress, total, message):
-                self._write_status(f"  {_format_progress(progress, total)} {one_line(message or '', MAX_LINE)}")
+                self._write_status(f"  {_format_progress(progress, total)} {to_one_line(message or '', MAX_LINE)}")
             case ToolCallFinished():
                 self._finish_call(event)
             case ServerChanged(name, status):
-                self._write_status(f"server {one_line(name, 80)}: {status}")
+                self._write_status(f"server {to_one_line(name, 80)}: {status}")
             case MessageCompleted(message):
                 self._end_text()
                 self._write_media(message)
@@ -147,7 +147,7 @@ class TerminalSink:
             call_id: The id of the call that needs approval. Since the question shows its arguments, the line after the
                 question shows only its name.
         """
-        await self._pause.until_shown(call_id)
+        await self._pause.wait_until_shown(call_id)
         self._clock.begin_question()
         try:
             async with self._question_lock, self._screen():
@@ -189,7 +189,7 @@ class TerminalSink:
         self._write_started(call_id)
         name, arguments = self._running.pop(call_id, ("", ""))
         sign = "✓" if result.success else "✗"
-        error = "" if result.success else f": {one_line(result.error or '', MAX_LINE)}"
+        error = "" if result.success else f": {to_one_line(result.error or '', MAX_LINE)}"
         tail = f"{finished.duration:.2f} s{error}"
         if name and (self._call_above != call_id or (changed is not None and not self._is_live)):
             tail = f"{self._format_call(name, arguments, len(tail) + 1)} {tail}"
@@ -209,7 +209,7 @@ class TerminalSink:
         if self._columns is not None:
             wide = sum(east_asian_width(letter) in "WF" for letter in f"{name}{arguments[:MAX_LINE]}")
             room = min(MAX_LINE, self._columns - len(name) - wide - tail - 5)
-        return f"{name}({one_line(arguments, max(MIN_ARGUMENTS, room))})"
+        return f"{name}({to_one_line(arguments, max(MIN_ARGUMENTS, room))})"
 
     @property
     def _columns(self) -> int | None:
@@ -230,7 +230,7 @@ class TerminalSink:
             self._end_line()
             self._clear_status()
             self._call_above = ""
-            self._err.write(self._dimmed(text))
+            self._err.write(self._dim(text))
             self._err.flush()
             self._is_in_reasoning = not text.endswith("\n")
 
@@ -242,10 +242,10 @@ class TerminalSink:
         if self._columns is not None and len(line) >= self._columns:
             rows = textwrap.wrap(line, self._columns - 1, subsequent_indent="  ", break_long_words=False)
             line = "\n".join(rows)
-        self._err.write(f"{self._dimmed(line)}\n")
+        self._err.write(f"{self._dim(line)}\n")
         self._err.flush()
 
-    def _dimmed(self, text: str) -> str:
+    def _dim(self, text: str) -> str:
         has_colour = self._is_live and not os.environ.get("NO_COLOR")
         return f"\x1b[2m{text}\x1b[0m" if has_colour and text else text
 
@@ -260,14 +260,14 @@ class TerminalSink:
     def _end_reasoning(self) -> None:
         if self._is_in_reasoning:
             self._is_in_reasoning = False
-            self._err.write(f"{self._dimmed(self._safe_reasoning.finish())}\n")
+            self._err.write(f"{self._dim(self._safe_reasoning.finish())}\n")
             self._err.flush()
 
     def _write_status(self, text: str) -> None:
         if self._is_live and not self._is_in_line and not self._is_in_reasoning:
             self._clear_status()
             # A line that wraps cannot be cleared completely.
-            self._err.write(one_line(text, min(MAX_STATUS, shutil.get_terminal_size().columns - 1)))
+            self._err.write(to_one_line(text, min(MAX_STATUS, shutil.get_terminal_size().columns - 1)))
             self._err.flush()
             self._has_status = True
 
@@ -290,7 +290,7 @@ class TerminalSink:
         seconds = self._clock.seconds
         self.usage.add(turn, seconds)
         if self._shows_usage and (turn.usage.input_tokens or turn.usage.output_tokens):
-            self._write_line(usage_line(turn, seconds))
+            self._write_line(format_usage_line(turn, seconds))
 
     def _write_sources(self, citations: Sequence[Citation]) -> None:
         """Write the numbered list of the answer's sources after the answer."""

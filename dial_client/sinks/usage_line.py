@@ -40,21 +40,22 @@ class UsageSum:
     @property
     def line(self) -> str:
         """The sum as one line."""
-        tokens = _tokens(self.input_tokens, self.output_tokens, self.cached_tokens)
+        tokens = _format_tokens(self.input_tokens, self.output_tokens, self.cached_tokens)
         cost = f" · about ${self.cost_usd:.4f}" if self.is_cost_known and self.cost_usd else ""
         turns = "1 answer" if self.turns == 1 else f"{self.turns:,} answers"
         return f"{turns}: {tokens}{cost} · {self.seconds:.1f} s"
 
 
-def usage_line(turn: Turn, seconds: float) -> str:
+def format_usage_line(turn: Turn, seconds: float) -> str:
     """Return the usage of a turn in one line: tokens, cost if it is known, seconds, and number of model requests."""
     usage = turn.usage
     cost = "" if turn.cost_usd is None else f" · about ${turn.cost_usd:.4f}"
     rounds = len(turn.request_usages)
     counted = f" · {rounds} rounds" if rounds > 1 else ""
-    return f"{_tokens(usage.input_tokens, usage.output_tokens, usage.cached_tokens)}{cost} · {seconds:.1f} s{counted}"
+    tokens = _format_tokens(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+    return f"{tokens}{cost} · {seconds:.1f} s{counted}"
 
 
-def _tokens(read: int, written: int, cached: int) -> str:
+def _format_tokens(read: int, written: int, cached: int) -> str:
     from_cache = f" ({cached:,} cached)" if cached else ""
     return f"{read:,} tokens in{from_cache}, {written:,} out"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dial_client.errors import DialError
 from dial_client.stores.batcher import Batcher, BatchRequest
 from dial_client.stores.conversation_store import fold, to_sortable_time
-from dial_client.stores.database import MAX_LEASE_SECONDS, Database, clock_expression
+from dial_client.stores.database import MAX_LEASE_SECONDS, Database, build_clock_expression
 from dial_client.stores.row_values import to_count, to_seconds, to_text, to_time, to_title, to_turn
 from dial_client.stores.store_core import Change, RowChange, StoredConversation
 
@@ -108,7 +108,7 @@ async def _load(connection: AsyncConnection, ids: set[str]) -> dict[str, RowChan
     """Lock the rows, in the same order in every process to prevent deadlocks, and read them."""
     from sqlalchemy import bindparam, text
 
-    clock = clock_expression(connection)
+    clock = build_clock_expression(connection)
     lock = " FOR UPDATE" if connection.dialect.name == "postgresql" else ""
     statement = text(
         "SELECT id, title, created_at, updated_at, message_count, entry_count, turn, held_until, unfinished"  # noqa: S608
@@ -144,8 +144,8 @@ async def _write_back(
                 deleted.append({"id": id_})
             continue
         if record is not old:
-            (new if old is None else changed).append(_row(record))
-        messages += _rows(record, row.added)
+            (new if old is None else changed).append(_build_row(record))
+        messages += _build_message_rows(record, row.added)
     for statement, rows in ((_DELETE, deleted), (_INSERT, new), (_UPDATE, changed), (_ADD, messages)):
         if rows:
             await execute(connection, statement, rows)
@@ -166,7 +166,7 @@ _ADD = (
 )
 
 
-def _row(record: StoredConversation) -> dict[str, Any]:
+def _build_row(record: StoredConversation) -> dict[str, Any]:
     return {
         "id": record.id,
         "title": record.title,
@@ -177,11 +177,11 @@ def _row(record: StoredConversation) -> dict[str, Any]:
         "entries": record.entry_count,
         "turn": record.turn,
         "until": record.held_until,
-        "unfinished": _unfinished(record),
+        "unfinished": _encode_unfinished(record),
     }
 
 
-def _unfinished(record: StoredConversation) -> str:
+def _encode_unfinished(record: StoredConversation) -> str:
     """Return the unfinished messages as a JSON list, or an empty string for none."""
     unfinished = record.unfinished or ""
     if isinstance(unfinished, str):
@@ -189,7 +189,7 @@ def _unfinished(record: StoredConversation) -> str:
     return f"[{','.join(encoded.message for encoded in unfinished)}]"
 
 
-def _rows(record: StoredConversation, added: Sequence[EncodedMessage]) -> list[dict[str, Any]]:
+def _build_message_rows(record: StoredConversation, added: Sequence[EncodedMessage]) -> list[dict[str, Any]]:
     first, now = record.message_count - len(added), to_sortable_time(record.updated_at)
     return [
         {"id": record.id, "position": first + index, "now": now, "message": encoded.message, "words": encoded.words}

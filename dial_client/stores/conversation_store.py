@@ -221,7 +221,7 @@ class ConversationStore(Protocol):
         ...
 
 
-def title_from(text: str, limit: int = MAX_TITLE) -> str:
+def build_title(text: str, limit: int = MAX_TITLE) -> str:
     """Return the first words of a text, in one line of at most `limit` characters, without control characters."""
     # The text may be a whole file: only its beginning is processed.
     words = " ".join(text[: 50 * limit].split())
@@ -232,7 +232,7 @@ def title_from(text: str, limit: int = MAX_TITLE) -> str:
     return f"{head if space and len(head) > limit // 2 else line[: limit - 1]}…"
 
 
-def not_found_error(conversation_id: str) -> ConversationNotFound:
+def build_not_found_error(conversation_id: str) -> ConversationNotFound:
     """Return the error for an unknown id."""
     return ConversationNotFound(conversation_id)
 

@@ -89,7 +89,7 @@ class Database:
         """Return the version of the schema without migrating it; 0 for an empty database. Raises as `open`."""
 
         async def read(connection: AsyncConnection) -> int:
-            return await connection.run_sync(_version)
+            return await connection.run_sync(_read_version)
 
         engine = await self._translate_errors(anyio.to_thread.run_sync(create_engine, self._where, self._patience))
         try:
@@ -123,7 +123,7 @@ class Database:
     async def _translate_errors(self, work: Awaitable[T]) -> T:
         try:
             return await work
-        except _driver_errors() as error:
+        except _list_driver_errors() as error:
             raise self._to_dial_error(error) from error
 
     def _to_dial_error(self, error: Exception) -> DialError:
@@ -131,7 +131,7 @@ class Database:
         text = str(cause).partition("\n")[0]
         if isinstance(cause, OSError):
             return DialError(f"the database of conversations cannot be reached ({text or type(cause).__name__})")
-        kind = _error_class(cause)
+        kind = _find_error_class(cause)
         if problem := _UNUSABLE.get(kind):
             if isinstance(self._where, Path):
                 hint, where = "choose another file, or move this one away", str(self._where)
@@ -161,7 +161,7 @@ def _find_cause(error: Exception) -> BaseException:
     return (error.orig or error) if isinstance(error, StatementError) else error
 
 
-def _error_class(cause: BaseException) -> str:
+def _find_error_class(cause: BaseException) -> str:
     """Return the name of SQLite's primary error code, or the class of PostgreSQL's SQLSTATE; empty for neither."""
     if isinstance(cause, _PostgresError) and cause.sqlstate:
         return cause.sqlstate[:2]
@@ -171,7 +171,7 @@ def _error_class(cause: BaseException) -> str:
     return ""
 
 
-def _driver_errors() -> tuple[type[Exception], ...]:
+def _list_driver_errors() -> tuple[type[Exception], ...]:
     import sqlite3
 
     from sqlalchemy.exc import SQLAlchemyError
@@ -185,15 +185,15 @@ async def _transaction(engine: AsyncEngine, work: Callable[[AsyncConnection], Aw
 
 
 async def _migrate_schema(engine: AsyncEngine) -> None:
-    async def version(connection: AsyncConnection) -> int:
-        return await connection.run_sync(_version)
+    async def read_version(connection: AsyncConnection) -> int:
+        return await connection.run_sync(_read_version)
 
     async def migrate(connection: AsyncConnection) -> None:
         # The version is read again under the lock, because another process may have migrated the schema meanwhile.
         await connection.run_sync(_migrate)
 
     known = len(migrations.MIGRATIONS)
-    found = await _transaction(engine, version, writes=False)
+    found = await _transaction(engine, read_version, writes=False)
     if found > known:
         raise ConfigError(
             f"the database was made by a newer version of this program (schema {found}, this one knows up to {known})",
@@ -207,7 +207,7 @@ async def _migrate_schema(engine: AsyncEngine) -> None:
 def _migrate(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATING})")
-    for steps in migrations.MIGRATIONS[_version(connection) :]:
+    for steps in migrations.MIGRATIONS[_read_version(connection) :]:
         for step in (*steps, "UPDATE schema_version SET version = version + 1"):
             if callable(step):
                 step(connection)
@@ -219,7 +219,7 @@ _MIGRATING = 0x6469616C
 """The key of the advisory lock for migrations in PostgreSQL; in SQLite the transaction locks the file."""
 
 
-def _version(connection: Connection) -> int:
+def _read_version(connection: Connection) -> int:
     from sqlalchemy import inspect, text
 
     if not inspect(connection).has_table("schema_version"):
@@ -233,12 +233,12 @@ MAX_LEASE_SECONDS = 86_400.0
 
 def build_lease_expression(connection: AsyncConnection) -> str:
     """Return the SQL expression that is true while a turn holds the conversation."""
-    clock = clock_expression(connection)
+    clock = build_clock_expression(connection)
     # SQLite sorts text after all numbers, and PostgreSQL sorts NaN after them: the upper bound excludes both.
     return f"(turn <> '' AND held_until > {clock} AND held_until < {clock} + {MAX_LEASE_SECONDS})"
 
 
-def clock_expression(connection: AsyncConnection) -> str:
+def build_clock_expression(connection: AsyncConnection) -> str:
     """Return the SQL expression for the current time of the database's clock, in seconds."""
     return CLOCKS[connection.dialect.name]
 

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dial_client.errors import ConfigError, system_reason
+from dial_client.errors import ConfigError, describe_system_error
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
@@ -48,9 +48,9 @@ def create_engine(where: str | Path, patience: float) -> AsyncEngine:
         url = URL.create(_SQLITE, database=str(where)) if isinstance(where, Path) else make_url(where)
         match url.get_backend_name():
             case "sqlite":
-                return _sqlite(url, patience)
+                return _create_sqlite_engine(url, patience)
             case "postgresql" | "postgres":
-                return _postgres(url, patience)
+                return _create_postgres_engine(url, patience)
     except ModuleNotFoundError as error:
         raise ConfigError(f"the driver of this database is missing: {error.name}", hint=_INSTALL) from error
     except (SQLAlchemyError, ImportError) as error:
@@ -63,7 +63,7 @@ _NOT_USABLE = "the address of the database is not supported"
 _EXPECTED = 'for example "sqlite:////folder/file.db" or "postgresql://user@host/database"'
 
 
-def _postgres(url: URL, patience: float) -> AsyncEngine:
+def _create_postgres_engine(url: URL, patience: float) -> AsyncEngine:
     from sqlalchemy.ext.asyncio import create_async_engine
 
     # A process that is suspended during a transaction must not block other processes for ever.
@@ -83,7 +83,7 @@ def _postgres(url: URL, patience: float) -> AsyncEngine:
     )
 
 
-def _sqlite(url: URL, patience: float) -> AsyncEngine:
+def _create_sqlite_engine(url: URL, patience: float) -> AsyncEngine:
     from sqlalchemy import event
     from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -91,7 +91,7 @@ def _sqlite(url: URL, patience: float) -> AsyncEngine:
         raise ConfigError(
             "the address of the database names no file", hint="a MemoryStore keeps conversations in memory"
         )
-    path = private_file(Path(url.database or ""))
+    path = create_private_file(Path(url.database or ""))
     _switch_to_wal(path, patience)
     engine = create_async_engine(
         url.set(drivername=_SQLITE, database=str(path)),
@@ -146,7 +146,7 @@ def _switch_to_wal(path: Path, patience: float) -> None:
                 return
 
 
-def private_file(path: Path) -> Path:
+def create_private_file(path: Path) -> Path:
     """Create the file if it does not exist, with mode 0600 regardless of the umask, and return its absolute path.
 
     SQLite's side files get the same mode. An existing file is not opened here, because closing it would release the
@@ -164,7 +164,9 @@ def private_file(path: Path) -> Path:
         if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
             raise ConfigError("this is not a file that can be read and written", path=str(path))
     except (OSError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"conversations cannot be kept here: {system_reason(error)}", path=str(path)) from error
+        raise ConfigError(
+            f"conversations cannot be kept here: {describe_system_error(error)}", path=str(path)
+        ) from error
     return path
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dial_client.stores.batch_writer import execute
-from dial_client.stores.database import Database, clock_expression
+from dial_client.stores.database import Database, build_clock_expression
 from dial_client.stores.row_values import to_text
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Envelope:
     body: str
     """The content; untrusted, because any program that can write to the database may have written it."""
 
-    def content(self) -> dict[str, Any]:
+    def parse_content(self) -> dict[str, Any]:
         """Return the body's JSON object.
 
         Raises:
@@ -128,7 +128,7 @@ class Mailbox:
         rows = [{"id": id_, "seconds": float(seconds)} for id_ in sorted(set(ids))]
 
         async def work(connection: AsyncConnection) -> None:
-            statement = f"UPDATE notes SET until = {clock_expression(connection)} + :seconds WHERE id = :id"  # noqa: S608
+            statement = f"UPDATE notes SET until = {build_clock_expression(connection)} + :seconds WHERE id = :id"  # noqa: S608
             await execute(connection, statement, rows)
 
         if rows:
@@ -139,16 +139,17 @@ async def _insert(connection: AsyncConnection, topic: str, body: str, seconds: f
     is_sqlite = connection.dialect.name == "sqlite"
     returning = "" if is_sqlite else " RETURNING id"  # SQLite supports this only since 3.35
     values = {"topic": topic, "body": body, "seconds": float(seconds)}
-    statement = (
-        f"INSERT INTO notes (topic, body, until) VALUES (:topic, :body, {clock_expression(connection)} + :seconds)"  # noqa: S608
-    )
+    now = build_clock_expression(connection)
+    statement = f"INSERT INTO notes (topic, body, until) VALUES (:topic, :body, {now} + :seconds)"  # noqa: S608
     inserted = await execute(connection, statement + returning, values)
     return int(inserted.lastrowid if is_sqlite else inserted.scalar_one())
 
 
 async def _read(connection: AsyncConnection, topics: Sequence[tuple[str, int]]) -> Sequence[Any]:
     conditions = " OR ".join(f"(topic = :t{index} AND id > :a{index})" for index in range(len(topics)))
-    statement = f"SELECT id, topic, body FROM notes WHERE until > {clock_expression(connection)} AND ({conditions})"  # noqa: S608
+    statement = (
+        f"SELECT id, topic, body FROM notes WHERE until > {build_clock_expression(connection)} AND ({conditions})"  # noqa: S608
+    )
     values: dict[str, Any] = {}
     for index, (topic, last_id) in enumerate(topics):
         values |= {f"t{index}": topic, f"a{index}": last_id}
@@ -156,12 +157,12 @@ async def _read(connection: AsyncConnection, topics: Sequence[tuple[str, int]]) 
 
 
 async def _take(connection: AsyncConnection, id_: int) -> bool:
-    statement = f"DELETE FROM notes WHERE id = :id AND until > {clock_expression(connection)}"  # noqa: S608
+    statement = f"DELETE FROM notes WHERE id = :id AND until > {build_clock_expression(connection)}"  # noqa: S608
     return (await execute(connection, statement, {"id": id_})).rowcount == 1
 
 
 async def _delete_expired(connection: AsyncConnection) -> None:
     # Rows that another process has locked are skipped, because that process deletes them.
     lock = " FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
-    expired = f"SELECT id FROM notes WHERE until <= {clock_expression(connection)} ORDER BY id{lock}"  # noqa: S608
+    expired = f"SELECT id FROM notes WHERE until <= {build_clock_expression(connection)} ORDER BY id{lock}"  # noqa: S608
     await execute(connection, f"DELETE FROM notes WHERE id IN ({expired})", {})  # noqa: S608

@@ -11,9 +11,9 @@ from dial_client.stores.conversation_store import (
     Conversation,
     ConversationSummary,
     Page,
+    build_not_found_error,
     build_page,
     fold,
-    not_found_error,
     parse_cursor,
     split_search,
     to_sortable_time,
@@ -33,7 +33,7 @@ class MemoryStore(StoreCore):
     async def get(self, conversation_id: str) -> Conversation:
         """See `ConversationStore.get`."""
         if conversation_id not in self._conversations:
-            raise not_found_error(conversation_id)
+            raise build_not_found_error(conversation_id)
         record, messages = self._conversations[conversation_id]
         return Conversation(
             record.id,
@@ -54,9 +54,9 @@ class MemoryStore(StoreCore):
         found = [
             record
             for record, messages in self._conversations.values()
-            if (last_key is None or _key(record) < last_key) and _matches(words, record, messages)
+            if (last_key is None or _build_sort_key(record) < last_key) and _matches(words, record, messages)
         ]
-        found.sort(key=_key, reverse=True)
+        found.sort(key=_build_sort_key, reverse=True)
         summaries = [
             ConversationSummary(
                 r.id, r.title, r.created_at, r.updated_at, r.message_count - r.entry_count, r.is_held(now)
@@ -82,7 +82,7 @@ class MemoryStore(StoreCore):
         return tuple(messages)
 
 
-def _key(record: StoredConversation) -> tuple[str, str]:
+def _build_sort_key(record: StoredConversation) -> tuple[str, str]:
     return to_sortable_time(record.updated_at), record.id
 
 

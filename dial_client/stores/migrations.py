@@ -70,11 +70,11 @@ def _fill_words(connection: Connection) -> None:
         for position, message in connection.execute(messages, {"id": id_}).all():
             connection.execute(
                 text("UPDATE messages SET words = :words WHERE conversation_id = :id AND position = :position"),
-                {"id": id_, "position": position, "words": _words_of_text(message)},
+                {"id": id_, "position": position, "words": _extract_words(message)},
             )
 
 
-def _words_of_text(message: str) -> str:
+def _extract_words(message: str) -> str:
     try:
         return extract_search_text(json.loads(message))
     except (ValueError, TypeError, AttributeError, RecursionError):

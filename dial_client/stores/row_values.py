@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dial_client.runtime.logs import get_logger
-from dial_client.stores.conversation_store import title_from
+from dial_client.stores.conversation_store import build_title
 
 log = get_logger(__name__)
 
@@ -30,8 +30,8 @@ def to_text(value: Any) -> str:
 
 
 def to_title(value: Any) -> str:
-    """Return the value as a title, normalized by `title_from`."""
-    return title_from(to_text(value))
+    """Return the value as a title, normalized by `build_title`."""
+    return build_title(to_text(value))
 
 
 def to_time(value: Any) -> datetime:

@@ -19,7 +19,7 @@ from dial_client.stores.conversation_store import (
     ConversationSummary,
     Page,
     build_cursor,
-    not_found_error,
+    build_not_found_error,
     parse_cursor,
     split_search,
 )
@@ -77,9 +77,9 @@ class SQLStore(StoreCore):
 
     async def get(self, conversation_id: str) -> Conversation:
         """See `ConversationStore.get`. Messages that cannot be read are left out, with a note for each."""
-        read = await self._reader.read(_key(conversation_id))
+        read = await self._reader.read(_check_id(conversation_id))
         if read is None:
-            raise not_found_error(conversation_id)
+            raise build_not_found_error(conversation_id)
         found = read.record
         count = row_values.to_count(found.message_count)
         # A turn may have appended messages between the two statements: use the count that the first one read.
@@ -93,7 +93,7 @@ class SQLStore(StoreCore):
             notes,
             running=bool(found.running),
             turn=row_values.to_turn(found.turn),
-            unfinished=_unfinished(found.unfinished),
+            unfinished=_parse_unfinished(found.unfinished),
             message_count=len(read.messages) if count is None else count,
             unreadable=unreadable,
         )
@@ -119,17 +119,17 @@ class SQLStore(StoreCore):
                 f"SELECT turn, {build_lease_expression(connection)}, message_count, title"  # noqa: S608 - our own text
                 " FROM conversations WHERE id = :id"
             )
-            return (await execute(connection, statement, {"id": _key(conversation_id)})).one_or_none()
+            return (await execute(connection, statement, {"id": _check_id(conversation_id)})).one_or_none()
 
         found = await self._database.run(work, writes=False)
         if found is None:
-            raise not_found_error(conversation_id)
+            raise build_not_found_error(conversation_id)
         turn, running, count, title = found
         return row_values.to_turn(turn), bool(running), row_values.to_count(count) or 0, row_values.to_title(title)
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """See `ConversationStore.list`."""
-        conditions, values = _conditions(cursor, split_search(search))
+        conditions, values = _build_conditions(cursor, split_search(search))
 
         async def work(connection: AsyncConnection) -> Sequence[Any]:
             statement = (
@@ -139,7 +139,7 @@ class SQLStore(StoreCore):
             )
             return (await execute(connection, statement, {"limit": limit + 1, **values})).all()
 
-        found = [_summary(row) for row in await self._database.run(work, writes=False)]
+        found = [_to_summary(row) for row in await self._database.run(work, writes=False)]
         # The next page begins after the last conversation whose time can be read.
         known = [summary for summary in found[:limit] if summary.updated_at != row_values.EPOCH]
         return Page(found[:limit], build_cursor(known[-1]) if known and found[limit:] else None)
@@ -151,13 +151,13 @@ class SQLStore(StoreCore):
         await self._database.aclose()
 
     async def _change(self, conversation_id: str, change: Change[T]) -> T:
-        return await self._writer.change(_key(conversation_id), change)
+        return await self._writer.change(_check_id(conversation_id), change)
 
     def _encode(self, messages: Sequence[Message]) -> Sequence[EncodedMessage]:
         return [_encode_message(message) for message in messages]
 
 
-def _conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def _build_conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return the SQL conditions of a list, and their parameters."""
     conditions, values = ["1 = 1"], dict[str, str]()
     if cursor is not None:
@@ -173,21 +173,21 @@ def _conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[str], di
     return conditions, values
 
 
-def _summary(row: Any) -> ConversationSummary:
+def _to_summary(row: Any) -> ConversationSummary:
     id_, title, created, updated, count, entries, running = row
     times = row_values.to_time(created), row_values.to_time(updated)
     messages = max((row_values.to_count(count) or 0) - (row_values.to_count(entries) or 0), 0)
     return ConversationSummary(row_values.to_text(id_), row_values.to_title(title), *times, messages, bool(running))
 
 
-def _key(conversation_id: str) -> str:
+def _check_id(conversation_id: str) -> str:
     """Return the id if it is printable ASCII, as all ids are.
 
     Raises:
         ConversationNotFound: The id has other characters, so no conversation has it.
     """
     if not (conversation_id.isascii() and conversation_id.isprintable()):
-        raise not_found_error(conversation_id)
+        raise build_not_found_error(conversation_id)
     return conversation_id
 
 
@@ -215,7 +215,7 @@ def _decode_all(read: Iterable[Any]) -> tuple[tuple[Message, ...], tuple[str, ..
     return tuple(messages), tuple(notes), tuple(unreadable)
 
 
-def _unfinished(text: str) -> tuple[Message, ...]:
+def _parse_unfinished(text: str) -> tuple[Message, ...]:
     try:
         return tuple(Message.from_dict(data) for data in json.loads(text or "[]"))
     except (TypeError, ValueError, RecursionError) as error:

@@ -11,7 +11,13 @@ from typing import Any, TypeVar
 
 from dial_client.errors import ConversationBusy
 from dial_client.messages.message import Message
-from dial_client.stores.conversation_store import Conversation, ConversationSummary, Page, not_found_error, title_from
+from dial_client.stores.conversation_store import (
+    Conversation,
+    ConversationSummary,
+    Page,
+    build_not_found_error,
+    build_title,
+)
 
 T = TypeVar("T")
 
@@ -82,7 +88,7 @@ class StoreCore(ABC):
         """See `ConversationStore.create`."""
         now, encoded = self._stamp(), self._encode(messages)
         record = StoredConversation(
-            secrets.token_hex(16), title_from(title), now, now, len(encoded), _count_entries(messages)
+            secrets.token_hex(16), build_title(title), now, now, len(encoded), _count_entries(messages)
         )
 
         def change(row: RowChange) -> None:
@@ -99,9 +105,9 @@ class StoreCore(ABC):
         encoded, now = self._encode(messages), self._stamp()
 
         def change(row: RowChange) -> None:
-            record = _existing(row, conversation_id)
+            record = _require_record(row, conversation_id)
             if turn is not None and record.turn != turn:
-                raise _taken_over_error(conversation_id)
+                raise _build_taken_over_error(conversation_id)
             unfinished = record.unfinished if turn is None else None
             row.record = replace(_with_messages(record, messages, now, title), unfinished=unfinished)
             row.added += encoded
@@ -122,7 +128,7 @@ class StoreCore(ABC):
         encoded, now = self._encode(messages), self._stamp()
 
         def change(row: RowChange) -> bool:
-            record = _existing(row, conversation_id)
+            record = _require_record(row, conversation_id)
             if record.is_held(row.now) or record.message_count != expected_count:
                 return False
             extended = _with_messages(record, messages, now, title)
@@ -156,7 +162,7 @@ class StoreCore(ABC):
             if row.record is None:
                 return
             if row.record.turn != turn:
-                raise _taken_over_error(conversation_id)
+                raise _build_taken_over_error(conversation_id)
             extended = _with_messages(row.record, messages, now, "") if encoded else row.record
             row.record = replace(extended, turn="", held_until=0.0, unfinished=None)
             row.added += encoded
@@ -167,7 +173,7 @@ class StoreCore(ABC):
         """See `ConversationStore.rename`."""
 
         def change(row: RowChange) -> None:
-            row.record = replace(_existing(row, conversation_id), title=title_from(title))
+            row.record = replace(_require_record(row, conversation_id), title=build_title(title))
 
         await self._change(conversation_id, change)
 
@@ -175,7 +181,7 @@ class StoreCore(ABC):
         """See `ConversationStore.delete`."""
 
         def change(row: RowChange) -> None:
-            _existing(row, conversation_id)
+            _require_record(row, conversation_id)
             row.record = None
 
         await self._change(conversation_id, change)
@@ -190,9 +196,9 @@ class StoreCore(ABC):
         return self._last_stamp
 
 
-def _existing(row: RowChange, conversation_id: str) -> StoredConversation:
+def _require_record(row: RowChange, conversation_id: str) -> StoredConversation:
     if row.record is None:
-        raise not_found_error(conversation_id)
+        raise build_not_found_error(conversation_id)
     return row.record
 
 
@@ -202,7 +208,7 @@ def _with_messages(
     """Return the record after appending messages, without unfinished messages."""
     return replace(
         record,
-        title=record.title or title_from(title),
+        title=record.title or build_title(title),
         updated_at=now,
         message_count=record.message_count + len(messages),
         entry_count=record.entry_count + _count_entries(messages),
@@ -214,5 +220,5 @@ def _count_entries(messages: Sequence[Message]) -> int:
     return sum(message.entry is not None for message in messages)
 
 
-def _taken_over_error(conversation_id: str) -> ConversationBusy:
+def _build_taken_over_error(conversation_id: str) -> ConversationBusy:
     return ConversationBusy(conversation_id, f"the conversation {conversation_id!r} was taken over by another turn")

@@ -50,38 +50,38 @@ def block_network() -> Iterator[None]:
 
 
 def _guard_method(original: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(connection: socket.socket, *arguments: Any) -> Any:
+    def check_and_call(connection: socket.socket, *arguments: Any) -> Any:
         _check_address(connection.family, arguments[-1])
         return original(connection, *arguments)
 
-    return guarded
+    return check_and_call
 
 
 def _guard_message(original: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(connection: socket.socket, *arguments: Any) -> Any:
+    def check_and_call(connection: socket.socket, *arguments: Any) -> Any:
         if len(arguments) > 3 and arguments[3] is not None:  # a connected socket needs no address
             _check_address(connection.family, arguments[3])
         return original(connection, *arguments)
 
-    return guarded
+    return check_and_call
 
 
 def _guard_loop(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def guarded(loop: Any, connection: socket.socket, address: Any) -> Any:
+    async def check_and_call(loop: Any, connection: socket.socket, address: Any) -> Any:
         _check_address(connection.family, address)
         return await original(loop, connection, address)
 
-    return guarded
+    return check_and_call
 
 
 def _guard_look_up(original: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(host: Any, *arguments: Any, **options: Any) -> Any:
+    def check_and_call(host: Any, *arguments: Any, **options: Any) -> Any:
         name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
         if name and not _is_address(name) and not _is_local(name):
             raise _refuse(name)
         return original(host, *arguments, **options)
 
-    return guarded
+    return check_and_call
 
 
 def _check_address(family: int, address: Any) -> None:

@@ -10,7 +10,7 @@ PDF = "application/pdf"
 """The document type that every model with document input accepts."""
 
 
-def media_type(mime_type: str) -> str:
+def normalize_media_type(mime_type: str) -> str:
     """Return a MIME type without its parameters, in lower case (RFC 9110, 8.3.1): ``Image/PNG; q=1`` is ``image/png``.
 
     Two common unregistered types are replaced by the registered types.

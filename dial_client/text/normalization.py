@@ -153,19 +153,19 @@ SAME_AS = {
 """Abbreviations and phrases as stems, with the stems of their synonyms."""
 
 
-def significant_stem(word: str) -> str:
+def find_significant_stem(word: str) -> str:
     """Return the stem of a word; empty for a stop word or a single letter."""
     is_letter = len(word) == 1 and word.isascii() and word.isalpha()
-    return "" if is_letter or word in _stop_words() else stem(word[:MAX_WORD])
+    return "" if is_letter or word in _list_stop_words() else stem(word[:MAX_WORD])
 
 
 @cache
-def _stop_words() -> frozenset[str]:
+def _list_stop_words() -> frozenset[str]:
     return frozenset(_STOP_WORDS.split())
 
 
 @cache
-def synonyms() -> Mapping[str, Iterable[str]]:
+def build_synonyms() -> Mapping[str, Iterable[str]]:
     """Return the synonyms of each stem that has any, as stems."""
     groups = [[stem(word) for word in line.split()] for line in _SYNONYMS.strip().splitlines()]
     by_stem: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -193,7 +193,7 @@ def fold(text: str) -> str:
     return _MARKS.sub("", unicodedata.normalize("NFKD", text)).casefold()
 
 
-def letter_pairs(word: str) -> set[str]:
+def list_letter_pairs(word: str) -> set[str]:
     """Return the pairs of adjacent letters; the start and the end of the word count as letters."""
     framed = f"^{word}$"
     return {framed[index : index + 2] for index in range(len(framed) - 1)}
@@ -203,7 +203,7 @@ def stem(word: str) -> str:
     """Return an English word without its plural ``s``, its most common endings, and a final ``e``."""
     if not word.isascii() or len(word) < 4:
         return word
-    word = _singular(word)
+    word = _to_singular(word)
     for ending, least in _ENDINGS:
         base = word.removesuffix(ending)
         if len(base) >= least and base != word and not set("aeiouy").isdisjoint(base):
@@ -213,7 +213,7 @@ def stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > 3 else word
 
 
-def _singular(word: str) -> str:
+def _to_singular(word: str) -> str:
     if word.endswith(("ies", "ied")) and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "shes", "ches", "xes")):

@@ -50,7 +50,7 @@ _BEFORE = 3
 
 
 @cache
-def _out_of_place() -> str:
+def _build_misplaced_pattern() -> str:
     """Return the pattern of joiners and variation selectors that have no effect where they are."""
     pictographic, virama = to_character_class(PICTOGRAPHIC), to_character_class(VIRAMA)
     after_emoji = (
@@ -68,26 +68,26 @@ def _out_of_place() -> str:
 
 
 @cache
-def _unseen() -> re.Pattern[str]:
-    return re.compile(f"[\u2028\u2029]|{_ALWAYS}|{_out_of_place()}")
+def _compile_unseen() -> re.Pattern[str]:
+    return re.compile(f"[\u2028\u2029]|{_ALWAYS}|{_build_misplaced_pattern()}")
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     """Compile a pattern when it is first used, because this takes milliseconds, and clean text needs no pattern."""
     return re.compile(pattern)
 
 
 @dataclass(frozen=True, slots=True)
 class CleanText:
-    """Text as `safe` returns it, with the number of removed characters."""
+    """Text as `sanitize` returns it, with the number of removed characters."""
 
     text: str
     removed: int
     """The number of removed characters, without carriage returns at the ends of lines."""
 
 
-def safe(text: str) -> str:
+def sanitize(text: str) -> str:
     """Return the text without escape sequences, control characters and invisible characters."""
     if _UNWANTED.search(text) is None:
         return text
@@ -95,38 +95,38 @@ def safe(text: str) -> str:
 
 
 def clean(text: str) -> CleanText:
-    """Return the text as `safe` does, with the number of characters that were removed."""
+    """Return the text as `sanitize` does, with the number of characters that were removed."""
     lines = text.replace("\r\n", "\n")
-    kept = safe(lines)
+    kept = sanitize(lines)
     return CleanText(kept, len(lines) - len(kept))
 
 
-def removed_note(count: int) -> str:
+def describe_removed(count: int) -> str:
     """Return a sentence with the number of removed characters; empty for 0."""
     if not count:
         return ""
     return f"{count:,} invisible {'character was' if count == 1 else 'characters were'} removed"
 
 
-def visible(text: str) -> str:
+def escape_unseen(text: str) -> str:
     r"""Return the text with invisible characters written out: ``\u{202e}``. The page does the same (``unseen.js``)."""
-    return _unseen().sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
+    return _compile_unseen().sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
 def count_unseen(text: str) -> int:
-    """Return the number of characters that `visible` writes out."""
-    return sum(1 for _ in _unseen().finditer(text))
+    """Return the number of characters that `escape_unseen` writes out."""
+    return sum(1 for _ in _compile_unseen().finditer(text))
 
 
-def one_line(text: str, limit: int) -> str:
+def to_one_line(text: str, limit: int) -> str:
     """Return the text as one line of at most `limit` characters, safe to display."""
-    line = " ".join(safe(text).split())
+    line = " ".join(sanitize(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def _without_sequences(text: str) -> str:
     """Return the text without control sequences, and without invisible characters other than joiners."""
-    return _compiled(_ALWAYS).sub("", _compiled(_SEQUENCE).sub("", text))
+    return _compile(_ALWAYS).sub("", _compile(_SEQUENCE).sub("", text))
 
 
 def _without_joiners(text: str, start: int) -> str:
@@ -134,14 +134,14 @@ def _without_joiners(text: str, start: int) -> str:
     if _UNWANTED.search(text, start) is None:
         return text[start:]
     kept = []
-    for found in _compiled(_out_of_place()).finditer(text, start):
+    for found in _compile(_build_misplaced_pattern()).finditer(text, start):
         kept.append(text[start : found.start()])
         start = found.end()
     return "".join([*kept, text[start:]])
 
 
 class SafeStream:
-    """`safe` for text that arrives in fragments: a sequence that is split over two fragments is removed too."""
+    """`sanitize` for text that arrives in fragments: a sequence that is split over two fragments is removed too."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -157,7 +157,7 @@ class SafeStream:
             self._before = (self._before + text)[-_BEFORE:]
             return text
         text = self._held + text
-        unfinished = _compiled(_OPEN).search(text)
+        unfinished = _compile(_OPEN).search(text)
         start = unfinished.start() if unfinished else len(text)
         self._held = text[start:]
         return self._decide(text[:start], is_end=False)
@@ -171,7 +171,7 @@ class SafeStream:
 
     def _decide(self, text: str, *, is_end: bool) -> str:
         text = self._undecided + _without_sequences(text)
-        open_end = None if is_end else _compiled(_UNDECIDED).search(text)
+        open_end = None if is_end else _compile(_UNDECIDED).search(text)
         end = open_end.start() if open_end else len(text)
         known = self._before + text[:end]
         shown = _without_joiners(known, len(self._before))

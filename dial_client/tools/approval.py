@@ -166,7 +166,7 @@ class ApprovalChecker:
             change: The difference between the tool's definition now and at an earlier decision about the same call.
         """
         call = self._propose(spec, arguments, taint)
-        verdict = self.rules.verdict(call)
+        verdict = self.rules.find_verdict(call)
         if verdict is not None and verdict.effect is Effect.DENY:
             return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
         why = find_reason_to_ask(call, verdict)
@@ -204,7 +204,7 @@ class ApprovalChecker:
             if (known := self.decide(spec, call.arguments, taint, change)) is not None:
                 return known
             proposed = self._propose(spec, call.arguments, taint)
-            context = self._context(proposed, change, origin or Origin())
+            context = self._build_context(proposed, change, origin or Origin())
             answer = await self._ask_approver(call, spec, context)
             if answer.allowed and self._pins is not None:
                 self._pins.pin(spec)
@@ -217,7 +217,7 @@ class ApprovalChecker:
         """Return the decision about a call whose arguments the approver has changed; a rule may deny the new values."""
         if not approval.allowed or approval.arguments is None:
             return approval
-        verdict = self.rules.verdict(self._propose(spec, approval.arguments, taint))
+        verdict = self.rules.find_verdict(self._propose(spec, approval.arguments, taint))
         if verdict is None or verdict.effect is not Effect.DENY:
             return approval
         return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
@@ -251,7 +251,7 @@ class ApprovalChecker:
     @property
     def stored_grants(self) -> tuple[Grant, ...]:
         """The tools that are allowed in later runs too."""
-        return self._grants.all() if self._grants is not None else ()
+        return self._grants.list_grants() if self._grants is not None else ()
 
     def revoke(self, which: str) -> tuple[str, ...]:
         """Revoke rules by their exact pattern, and grants by id, tool or pattern of tools; return what was revoked.
@@ -272,7 +272,9 @@ class ApprovalChecker:
             revoked += [f"{grant.server}/{grant.tool}" for grant in self._grants.revoke(named)]
         return tuple(dict.fromkeys(revoked))
 
-    def notes(self, servers: Mapping[str, Connection], functions: FunctionTools | None = None) -> tuple[str, ...]:
+    def check_patterns(
+        self, servers: Mapping[str, Connection], functions: FunctionTools | None = None
+    ) -> tuple[str, ...]:
         """Return a warning for each pattern that matches none of the servers' tools and the functions."""
         tools = {
             name: tuple(tool.name for tool in server.tools) if server.summary.state is ServerState.READY else None
@@ -281,15 +283,15 @@ class ApprovalChecker:
         if functions is not None and functions.tools:
             tools[functions.name] = tuple(tool.name for tool in functions.tools)
         settings = {name: server.settings for name, server in servers.items()}
-        return tuple(pattern_warnings.notes(self.rules, tools, settings))
+        return tuple(pattern_warnings.check_patterns(self.rules, tools, settings))
 
     def _propose(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
         entry = self._entries.get(ProposedCall(spec, arguments).server)
         return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint)
 
-    def _context(self, call: ProposedCall, change: str, origin: Origin) -> ApprovalContext:
-        change = self._change(call.spec) or change or self._change_since_grant(call)
-        why = find_reason_to_ask(call, self.rules.verdict(call))
+    def _build_context(self, call: ProposedCall, change: str, origin: Origin) -> ApprovalContext:
+        change = self._change(call.spec) or change or self._describe_change_since_grant(call)
+        why = find_reason_to_ask(call, self.rules.find_verdict(call))
         return ApprovalContext(call.server, change, why, origin.turn, origin.conversation)
 
     async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
@@ -314,7 +316,7 @@ class ApprovalChecker:
     def _remember(self, answer: Approval, call: ProposedCall, *, for_call_only: bool) -> None:
         if answer.allowed:
             self._session.drop_changed(call.spec)
-            if self._grants is not None and call.settings is not None and self._change_since_grant(call):
+            if self._grants is not None and call.settings is not None and self._describe_change_since_grant(call):
                 self._grants.drop(call.settings, call.spec.tool)
         if answer.decision not in (Decision.SESSION, Decision.ALWAYS):
             return
@@ -343,7 +345,7 @@ class ApprovalChecker:
         """Return the source of a grant of the same tool with the same arguments; empty for none."""
         return GRANT if self._session.allows_call(call) else ""
 
-    def _change_since_grant(self, call: ProposedCall) -> str:
+    def _describe_change_since_grant(self, call: ProposedCall) -> str:
         """Return the difference between a tool's definition and its stored grant; empty for none."""
         if self._grants is None or call.settings is None:
             return ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from dial_client.audit.entries import Origin
 from dial_client.errors import ServerError
-from dial_client.messages.mcp_apps import AppResource, error_result
+from dial_client.messages.mcp_apps import AppResource, build_error_result
 from dial_client.messages.message import ToolCallRequest
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.app_resources import read_app_resource, read_for_app
@@ -90,7 +90,7 @@ class Apps:
         request = ToolCallRequest(f"app_{secrets.token_hex(8)}", spec.name, dict(arguments))
         result = await executor.execute(request, _discard, Deadline(self._limits.timeout))
         sent = result.app.result if result.app is not None else None
-        return dict(sent) if sent is not None else error_result(result.error or "The call failed.")
+        return dict(sent) if sent is not None else build_error_result(result.error or "The call failed.")
 
     def describe_tool(self, server: str, tool: str) -> dict[str, Any] | None:
         """Return the definition of a tool as its server lists it, for ``hostContext.toolInfo``; None if unknown."""

@@ -31,7 +31,7 @@ _GLOB = re.compile(r"[*?\[]")
 _AROUND = " \t\r\n\"'"
 
 
-def current_folder() -> str:
+def find_current_folder() -> str:
     """Return the working folder of the host; empty if it has been deleted."""
     try:
         return os.getcwd()  # noqa: PTH109 - a text

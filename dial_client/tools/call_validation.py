@@ -24,10 +24,10 @@ def normalize_arguments(call: ToolCallRequest, route: Route) -> ToolCallRequest:
         if parsed is None:
             return call
         call = replace(call, arguments=parsed, unreadable=None)
-    if not route.check.problems(call.arguments):
+    if not route.check.find_problems(call.arguments):
         return call
     coerced = tool_arguments.coerce(call.arguments, route.spec.original_schema or route.spec.input_schema)
-    return call if route.check.problems(coerced) else replace(call, arguments=coerced)
+    return call if route.check.find_problems(coerced) else replace(call, arguments=coerced)
 
 
 def find_problem(call: ToolCallRequest, route: Route | None, catalog: Catalog) -> ToolCallResult | None:
@@ -36,7 +36,7 @@ def find_problem(call: ToolCallRequest, route: Route | None, catalog: Catalog) -
         return ToolCallResult.failed(call.id, Failure.UNKNOWN_TOOL, _describe_unknown_tool(call.name, catalog))
     if call.unreadable is not None:
         problem = "The arguments are not a JSON object"
-    elif problems := route.check.problems(call.arguments):
+    elif problems := route.check.find_problems(call.arguments):
         problem = f"The arguments do not fit: {'; '.join(problems)}"
     else:
         return None

@@ -15,14 +15,14 @@ from functools import cached_property
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dial_client.messages.icons import icons_of
+from dial_client.messages.icons import read_icons
 from dial_client.messages.mcp_apps import is_for_app, is_for_model, parse_app_uri
 from dial_client.messages.message import ToolCallResult, ToolSpec
 from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.servers.session_calls import OnCallProgress
 from dial_client.settings.config_types import ServerSettings
-from dial_client.text.safe_text import clean, one_line
+from dial_client.text.safe_text import clean, to_one_line
 from dial_client.tools.function_definition import FunctionDefinition
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _build_spec(
         idempotent=bool(hints and hints.idempotent_hint),
         destructive=hints.destructive_hint if hints else None,
         open_world=hints.open_world_hint if hints else None,
-        icons=icons_of(tool.icons),
+        icons=read_icons(tool.icons),
         app_uri=parse_app_uri(tool.meta) if has_apps else "",
         removed_invisible=description.removed + title.removed,
     )
@@ -216,7 +216,7 @@ def _describe_changes(
         more = f" and {count_more} more" if count_more else ""
         notes.append(
             f"the tool {tool.name!r} has a pattern that providers do not accept as a regular expression; the model "
-            f"reads it in the description: {one_line(pattern, _MAX_PATTERN_CHARS)!r}{more}"
+            f"reads it in the description: {to_one_line(pattern, _MAX_PATTERN_CHARS)!r}{more}"
         )
     return notes
 
@@ -241,7 +241,7 @@ def assign_names(keys: Iterable[Key]) -> dict[Key, str]:
     names: dict[Key, str] = {}
     taken: set[str] = set()
     for key in sorted(keys, key=lambda key: (is_unique[key], key)):
-        hashed = (_hashed(preferred[key], key, attempt) for attempt in count())
+        hashed = (_add_hash(preferred[key], key, attempt) for attempt in count())
         possible = chain((preferred[key],), hashed) if is_unique[key] else hashed
         names[key] = next(name for name in possible if name not in taken)
         taken.add(names[key])
@@ -252,7 +252,7 @@ def _clean(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "tool"
 
 
-def _hashed(name: str, key: Key, attempt: int) -> str:
+def _add_hash(name: str, key: Key, attempt: int) -> str:
     source = "\0".join(key) + "\0" * attempt
     digest = hashlib.sha256(source.encode(errors="replace")).hexdigest()[:10]
     return f"{name[: MAX_NAME - len(digest) - 1]}_{digest}"

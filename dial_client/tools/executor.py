@@ -23,8 +23,8 @@ from dial_client.middleware import MiddlewareChain, ToolCall
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
-from dial_client.servers.tool_pins import definition, difference
-from dial_client.text.safe_text import safe
+from dial_client.servers.tool_pins import build_definition, compare_definitions
+from dial_client.text.safe_text import sanitize
 from dial_client.tools.approval import Approval, ApprovalChecker
 from dial_client.tools.call_validation import find_problem, normalize_arguments
 from dial_client.tools.catalog import Catalog, Route
@@ -245,7 +245,11 @@ class ToolExecutor:
             current = self._catalog().routes.get(call.name)
             if current is None:
                 return _Cleared(route, call), None  # the call itself then fails, because the server or tool is gone
-            change = difference(definition(route.spec), definition(current.spec)) if current is not route else ""
+            change = (
+                compare_definitions(build_definition(route.spec), build_definition(current.spec))
+                if current is not route
+                else ""
+            )
             if not change:
                 return _Cleared(current, call), None
         return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool does not stop changing.")
@@ -277,7 +281,7 @@ class ToolExecutor:
     async def _call(self, call: ToolCallRequest, route: Route, emit: Emit, deadline: Deadline) -> ToolCallResult:
         """Make a call within its own timeout, which each progress notification of the server restarts."""
         await anyio.lowlevel.checkpoint_if_cancelled()  # no call starts after the timeout of the turn
-        timeout = self._timeout(route)
+        timeout = self._find_timeout(route)
         call_deadline = Deadline(timeout, max(timeout, self._limits.tool_timeout_max))
         context = CallContext(deadline, call_deadline, self._scope.spend, self.audit.origin)
         with call_deadline.scope() as scope, call_context.set_current(context):
@@ -286,8 +290,8 @@ class ToolExecutor:
             async def on_progress(progress: float, total: float | None, message: str | None) -> None:
                 if not is_over:
                     call_deadline.restart(timeout)
-                    text = message and safe(message)
-                    await emit(ToolCallProgress(call.id, _finite(progress) or 0.0, _finite(total), text))
+                    text = message and sanitize(message)
+                    await emit(ToolCallProgress(call.id, _to_finite(progress) or 0.0, _to_finite(total), text))
 
             app = find_app(call, route)
             if app is not None:
@@ -316,7 +320,7 @@ class ToolExecutor:
         content = shorten(result.content, self._limits.max_result_chars, self._scope.keep)
         return replace(result, content=content, error=error)
 
-    def _timeout(self, route: Route) -> float:
+    def _find_timeout(self, route: Route) -> float:
         settings = route.connection.settings
         if settings is None or settings.tool_timeout is None:
             return self._limits.tool_timeout
@@ -363,6 +367,6 @@ def _build_end(
     return ToolCallFinished(result, spec.server, duration, changed_arguments=changed, changed_tool=changed_tool)
 
 
-def _finite(number: float | None) -> float | None:
+def _to_finite(number: float | None) -> float | None:
     """Return a finite number; None for infinity and NaN, which servers may send but JSON does not allow."""
     return number if number is not None and math.isfinite(number) else None

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.settings.config_types import ServerSettings
-from dial_client.text.safe_text import visible
-from dial_client.tools.argument_paths import current_folder, lies_within
+from dial_client.text.safe_text import escape_unseen
+from dial_client.tools.argument_paths import find_current_folder, lies_within
 
 MAX_BYTES = 256 * 1024
 """Maximum size of a file that is compared, in bytes."""
@@ -136,7 +136,7 @@ def _split(old: str, new: str) -> tuple[list[str], list[str]]:
     If both texts end in a line break, it is removed; if only one does, it counts as the start of an empty line.
     """
     ends = all(text.endswith("\n") for text in (old, new) if text)
-    before, after = ((visible(text).removesuffix("\n") if ends else visible(text)) for text in (old, new))
+    before, after = ((escape_unseen(text).removesuffix("\n") if ends else escape_unseen(text)) for text in (old, new))
     return before.split("\n") if old else [], after.split("\n") if new else []
 
 
@@ -160,8 +160,8 @@ def diff(old: str, new: str) -> list[str] | None:
 def _read(path: str, settings: ServerSettings | None) -> str | None:
     """Return the text of a file in the folders of the server; None if it must not or cannot be read."""
     working_folder = settings.cwd if settings is not None else None
-    bases = [working_folder or current_folder()]
-    folders = [*bases, current_folder(), *_server_folders(settings)]
+    bases = [working_folder or find_current_folder()]
+    folders = [*bases, find_current_folder(), *_list_server_folders(settings)]
     try:
         if not lies_within(path, [folder for folder in folders if folder], bases):
             return None
@@ -174,7 +174,7 @@ def _read(path: str, settings: ServerSettings | None) -> str | None:
         return None
 
 
-def _server_folders(settings: ServerSettings | None) -> Sequence[str]:
+def _list_server_folders(settings: ServerSettings | None) -> Sequence[str]:
     if settings is None:
         return ()
     roots = [root for root in settings.roots or () if os.path.isabs(root)]  # noqa: PTH117 - texts are compared

@@ -7,7 +7,7 @@ from typing import Any
 
 from anyio import from_thread
 
-from dial_client.audit.call_audit import new_id, record
+from dial_client.audit.call_audit import create_id, record
 from dial_client.audit.entries import AuditEntry, Origin
 from dial_client.callbacks import call_context
 from dial_client.callbacks.call_context import CallContext
@@ -125,8 +125,8 @@ class Context:
             answer = await self._features.elicit(question)
         if answer.action != ElicitationAction.ACCEPT:
             return answer
-        content = form.filled(answer.content)
-        if problems := form.problems(content):
+        content = form.fill(answer.content)
+        if problems := form.find_problems(content):
             raise ValueError(f"the answer does not fit the form: {'; '.join(problems)}")
         return ElicitationAnswer(ElicitationAction.ACCEPT, content)
 
@@ -134,7 +134,7 @@ class Context:
         """Record the action of an answer, without its content."""
         entry = AuditEntry(
             event="elicitation",
-            id=new_id(),
+            id=create_id(),
             origin=self._origin,
             server=FUNCTIONS,
             tool=self.tool,

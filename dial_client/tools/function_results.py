@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
 from dial_client.text.media_types import PDF, find_media_type
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 
 
 @runtime_checkable
@@ -38,16 +38,16 @@ def to_content(value: Any) -> Content:
 def _to_part(value: Any) -> Part | None:
     """Return an image, a document or a part; None for anything else."""
     if isinstance(value, TextPart):
-        return replace(value, text=safe(value.text))
+        return replace(value, text=sanitize(value.text))
     if isinstance(value, ImagePart | FilePart):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
-        return _file_to_part(bytes(value))
+        return _convert_file(bytes(value))
     image = value._repr_png_() if isinstance(value, _Drawable) and not isinstance(value, type) else None
-    return _file_to_part(image) if isinstance(image, bytes) else None
+    return _convert_file(image) if isinstance(image, bytes) else None
 
 
-def _file_to_part(data: bytes) -> Part:
+def _convert_file(data: bytes) -> Part:
     mime_type = find_media_type(data)
     if not mime_type:
         return TextPart(f"[binary data, {len(data):,} bytes: it cannot be shown here]")
@@ -59,8 +59,8 @@ def _to_text(value: Any) -> str:
     if value is None:
         return NO_OUTPUT
     if isinstance(value, str):
-        return safe(value) or NO_OUTPUT
+        return sanitize(value) or NO_OUTPUT
     from pydantic_core import to_json
 
     # Pydantic writes models, dataclasses, dates, enums and sets; the fallback writes other objects as text.
-    return safe(to_json(value, fallback=str, bytes_mode="base64", inf_nan_mode="constants").decode())
+    return sanitize(to_json(value, fallback=str, bytes_mode="base64", inf_nan_mode="constants").decode())

@@ -143,7 +143,7 @@ def _build_schema(parameters: list[inspect.Parameter], function: Function) -> tu
         def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
             return False
 
-    def arguments(**values: Any) -> dict[str, Any]:
+    def collect_arguments(**values: Any) -> dict[str, Any]:
         return values
 
     # Build a function with the same parameters, all keyword-only. A model would restrict the names of its fields.
@@ -151,10 +151,10 @@ def _build_schema(parameters: list[inspect.Parameter], function: Function) -> tu
         parameter if parameter.kind is parameter.VAR_KEYWORD else parameter.replace(kind=parameter.KEYWORD_ONLY)
         for parameter in parameters
     ]
-    arguments.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
-    arguments.__annotations__ = {parameter.name: parameter.annotation for parameter in named}
+    collect_arguments.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    collect_arguments.__annotations__ = {parameter.name: parameter.annotation for parameter in named}
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter[Any](arguments)  # type: ignore[arg-type]  # a function is one
+        adapter: TypeAdapter[Any] = TypeAdapter[Any](collect_arguments)  # type: ignore[arg-type]  # a function is one
         return adapter, adapter.json_schema(schema_generator=WithoutFieldTitles)
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
         problem = str(error).splitlines()[0]

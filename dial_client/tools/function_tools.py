@@ -13,7 +13,7 @@ from dial_client.callbacks.server_callbacks import ClientFeatures
 from dial_client.messages.message import Failure, ToolCallResult
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.session_calls import OnCallProgress
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 from dial_client.tools import function_results
 from dial_client.tools.function_context import FUNCTIONS, Context
 from dial_client.tools.function_definition import FunctionDefinition, FunctionTool, define
@@ -84,7 +84,9 @@ class FunctionTools:
         try:
             positional, keywords = definition.signature.bind(arguments, context)
         except WrongArguments as wrong:
-            return ToolCallResult.failed("", Failure.BAD_ARGUMENTS, f"The arguments do not fit: {safe(str(wrong))}.")
+            return ToolCallResult.failed(
+                "", Failure.BAD_ARGUMENTS, f"The arguments do not fit: {sanitize(str(wrong))}."
+            )
         try:
             value = await self._run(definition, partial(definition.options.function, *positional, **keywords))
             return ToolCallResult("", success=True, content=function_results.to_content(value))
@@ -116,6 +118,6 @@ class FunctionTools:
 
 def _to_failure(error: Exception | SystemExit) -> ToolCallResult:
     """Return a failure with the type and the text of an error, for the model to read."""
-    text = safe(str(error)).strip()
+    text = sanitize(str(error)).strip()
     content = f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}."
     return ToolCallResult("", success=False, content=content, error=content, failure=Failure.TOOL)

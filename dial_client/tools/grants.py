@@ -19,10 +19,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dial_client.messages.message import ToolSpec
-from dial_client.servers.json_cache import JsonCache, identity
-from dial_client.servers.tool_pins import MAX_TEXT, compute_hash, definition, difference
+from dial_client.servers.json_cache import JsonCache, compute_identity
+from dial_client.servers.tool_pins import MAX_TEXT, build_definition, compare_definitions, compute_hash
 from dial_client.settings.config_types import ServerSettings
-from dial_client.tools.argument_paths import current_folder
+from dial_client.tools.argument_paths import find_current_folder
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _UNSEEN = "the definition that was granted was too long to be kept"
@@ -62,25 +62,25 @@ class GrantStore:
 
     def find(self, entry: ServerSettings, tool: ToolSpec) -> Grant | None:
         """Return the grant of a tool; None if it has none, or has changed since."""
-        key = identity(_with_folder(entry))
-        stored = self._tools(key).get(tool.tool)
+        key = compute_identity(_with_folder(entry))
+        stored = self._read_tools(key).get(tool.tool)
         return (
             _to_grant(key, tool.tool, stored)
-            if stored and stored.get("sha256") == compute_hash(definition(tool))
+            if stored and stored.get("sha256") == compute_hash(build_definition(tool))
             else None
         )
 
     def change(self, entry: ServerSettings, tool: ToolSpec) -> str:
         """Return the difference between a tool's definition and its grant; empty for no difference or no grant."""
-        stored, current = self._tools(identity(_with_folder(entry))).get(tool.tool), definition(tool)
+        stored, current = self._read_tools(compute_identity(_with_folder(entry))).get(tool.tool), build_definition(tool)
         if not stored or stored.get("sha256") == compute_hash(current):
             return ""
         text = stored.get("text")
-        return difference(text if isinstance(text, str) else _UNSEEN, current)
+        return compare_definitions(text if isinstance(text, str) else _UNSEEN, current)
 
     def add(self, entry: ServerSettings, tool: ToolSpec) -> bool:
         """Grant a tool with its current definition, replacing an earlier grant; return whether the file was written."""
-        located, text = _with_folder(entry), definition(tool)
+        located, text = _with_folder(entry), build_definition(tool)
         stored: dict[str, Any] = {
             "sha256": compute_hash(text),
             "server": entry.name,
@@ -88,7 +88,7 @@ class GrantStore:
             "cwd": located.cwd or "",
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        tools = self._tools(identity(located))
+        tools = self._read_tools(compute_identity(located))
         if len(text) <= MAX_TEXT and self._cache.write(
             located, {"tools": {**tools, tool.tool: {**stored, "text": text}}}
         ):
@@ -97,32 +97,34 @@ class GrantStore:
 
     def drop(self, entry: ServerSettings, tool: str) -> None:
         """Revoke the grant of one tool, if there is one."""
-        self._remove(identity(_with_folder(entry)), {tool})
+        self._remove(compute_identity(_with_folder(entry)), {tool})
 
-    def all(self) -> tuple[Grant, ...]:
+    def list_grants(self) -> tuple[Grant, ...]:
         """Return all grants, sorted by server and tool."""
-        grants = (_to_grant(key, name, stored) for key in self._keys() for name, stored in self._tools(key).items())
+        grants = (
+            _to_grant(key, name, stored) for key in self._list_keys() for name, stored in self._read_tools(key).items()
+        )
         return tuple(sorted(grants, key=lambda grant: (grant.server, grant.tool, grant.id)))
 
     def revoke(self, ids: set[str]) -> tuple[Grant, ...]:
         """Revoke the grants with these ids, and return the revoked grants."""
-        revoked = tuple(grant for grant in self.all() if grant.id in ids)
-        for key in tuple(self._keys()):
-            names = {name for name in self._tools(key) if _compute_id(key, name) in ids}
+        revoked = tuple(grant for grant in self.list_grants() if grant.id in ids)
+        for key in tuple(self._list_keys()):
+            names = {name for name in self._read_tools(key) if _compute_id(key, name) in ids}
             if names:
                 self._remove(key, names)
         return revoked
 
     def _remove(self, key: str, names: set[str]) -> None:
-        before = self._tools(key)
+        before = self._read_tools(key)
         after = {name: stored for name, stored in before.items() if name not in names}
         if len(after) < len(before):
             self._cache.rewrite(key, {"tools": after} if after else None)
 
-    def _keys(self) -> Iterator[str]:
-        return (key for key in self._cache.keys() if _KEY.fullmatch(key))  # noqa: SIM118 - no mapping
+    def _list_keys(self) -> Iterator[str]:
+        return (key for key in self._cache.list_keys() if _KEY.fullmatch(key))
 
-    def _tools(self, key: str) -> dict[str, dict[str, Any]]:
+    def _read_tools(self, key: str) -> dict[str, dict[str, Any]]:
         if not all(_is_owned_by_user(path) for path in (self._folder, self._folder / f"{key}.json")):
             return {}
         tools = self._cache.read_key(key).get("tools")
@@ -132,7 +134,7 @@ class GrantStore:
 
 def _with_folder(entry: ServerSettings) -> ServerSettings:
     """Return an entry with the working folder of its program, which works on other files in another folder."""
-    return replace(entry, cwd=entry.cwd or current_folder()) if entry.command else entry
+    return replace(entry, cwd=entry.cwd or find_current_folder()) if entry.command else entry
 
 
 def _is_owned_by_user(path: Path) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect
-from dial_client.settings.tool_patterns import EVERYTHING, any_name, matches, names_server, restricts
-from dial_client.text.safe_text import one_line
+from dial_client.settings.tool_patterns import EVERYTHING, matches, matches_name, names_server, restricts
+from dial_client.text.safe_text import to_one_line
 from dial_client.tools.catalog import RESERVED
 from dial_client.tools.policy import PolicyRules
 
@@ -15,7 +15,7 @@ Tools = Mapping[str, tuple[str, ...] | None]
 """The own names of each server's tools; None if they are not known yet."""
 
 
-def notes(
+def check_patterns(
     rules: PolicyRules, tools: Tools, entries: Mapping[str, ServerSettings | None], *, all_servers: bool = False
 ) -> Iterator[str]:
     """Yield a line for each pattern that matches nothing.
@@ -50,13 +50,13 @@ def _check_allow_pattern(source: str, pattern: str, tools: Tools) -> Iterator[st
     servers = [name for name, names in tools.items() if any(restricts(pattern, name, tool) for tool in names or ())]
     known = f"{server}/{tool_part}" if tool_part and server in tools else ""
     suggestion = known or f"{servers[0] if servers else 'SERVER'}/{pattern}"
-    yield f"{source} {pattern!r} allows nothing: a pattern is SERVER/TOOL, such as {one_line(suggestion, 100)!r}"
+    yield f"{source} {pattern!r} allows nothing: a pattern is SERVER/TOOL, such as {to_one_line(suggestion, 100)!r}"
 
 
 def _check_deny_pattern(label: str, pattern: str, tools: Tools) -> Iterator[str]:
     if "/" in pattern or pattern == EVERYTHING:
         yield from _check_pattern(label, pattern, tools)
-    elif _are_known(tools.values()) and not any(any_name([pattern], name) for name in RESERVED):
+    elif _are_known(tools.values()) and not any(matches_name([pattern], name) for name in RESERVED):
         is_met = any(restricts(pattern, name, tool) for name, names in tools.items() for tool in names or ())
         if not is_met:
             yield f"{label} matches no tool: a pattern is SERVER/TOOL, or a tool's own name"
@@ -66,16 +66,16 @@ def _check_pattern(label: str, pattern: str, tools: Tools) -> Iterator[str]:
     named_servers = {name: names for name, names in tools.items() if names_server(pattern, name)}
     if not named_servers:
         if pattern != EVERYTHING:
-            yield f"{label} matches nothing: there is no server {one_line(pattern.partition('/')[0], 60)!r}"
+            yield f"{label} matches nothing: there is no server {to_one_line(pattern.partition('/')[0], 60)!r}"
     elif pattern != EVERYTHING and _are_known(named_servers.values()):
         is_met = any(matches(pattern, name, tool) for name, names in named_servers.items() for tool in names or ())
         if not is_met:
-            yield f"{label} matches no tool of {', '.join(repr(one_line(name, 60)) for name in named_servers)}"
+            yield f"{label} matches no tool of {', '.join(repr(to_one_line(name, 60)) for name in named_servers)}"
 
 
 def _check_name_patterns(label: str, patterns: Iterable[str], names: tuple[str, ...] | None) -> Iterator[str]:
     for pattern in patterns:
-        if names is not None and pattern != EVERYTHING and not any(any_name([pattern], tool) for tool in names):
+        if names is not None and pattern != EVERYTHING and not any(matches_name([pattern], tool) for tool in names):
             yield f"{label}: {pattern!r} matches no tool of this server"
 
 

@@ -17,8 +17,8 @@ from typing import Any
 from dial_client.messages.message import ToolSpec
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect, Policy, PolicyRule
-from dial_client.settings.tool_patterns import any_name, matches, restricts
-from dial_client.tools.argument_paths import current_folder, lies_within, may_reach
+from dial_client.settings.tool_patterns import matches, matches_name, restricts
+from dial_client.tools.argument_paths import find_current_folder, lies_within, may_reach
 from dial_client.tools.catalog import READ_RESOURCE
 
 
@@ -77,35 +77,35 @@ class PolicyRules:
 
     def denies(self, spec: ToolSpec) -> bool:
         """Return whether a deny pattern matches the tool, for any arguments."""
-        return self._denial(spec) is not None
+        return self._find_denial(spec) is not None
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether ``autoApprove`` of the server's entry or an allow pattern matches the tool."""
-        return self._permission(spec) is not None
+        return self._find_permission(spec) is not None
 
-    def verdict(self, call: ProposedCall) -> Verdict | None:
+    def find_verdict(self, call: ProposedCall) -> Verdict | None:
         """Return the verdict of the rules on a call; None if no rule matches."""
         spec = call.spec
-        if (pattern := self._denial(spec)) is not None:
+        if (pattern := self._find_denial(spec)) is not None:
             return Verdict(Effect.DENY, f"{self.name_source(Effect.DENY, pattern)} {pattern}")
         matching = [rule for rule in self.policy if _is_about(rule, spec) and is_rule_met(rule, call)]
         denials = (rule for rule in matching if rule.effect is Effect.DENY)
         decisive = next(denials, None) or next(iter(matching), None)
         if decisive is not None:
             return Verdict(decisive.effect, f"policy {decisive.name}", decisive.reason, decisive.tainted is True)
-        permission = self._permission(spec)
+        permission = self._find_permission(spec)
         return None if permission is None else Verdict(Effect.ALLOW, permission)
 
-    def _denial(self, spec: ToolSpec) -> str | None:
+    def _find_denial(self, spec: ToolSpec) -> str | None:
         return next((pattern for pattern in self.deny if restricts(pattern, spec.server, spec.tool)), None)
 
-    def _permission(self, spec: ToolSpec) -> str | None:
+    def _find_permission(self, spec: ToolSpec) -> str | None:
         """Return the source of a permission: an option, a command or the server's entry; None if there is none."""
         allowed = next((pattern for pattern in self.allow if matches(pattern, spec.server, spec.tool)), None)
         if allowed is not None:
             return f"{self.name_source(Effect.ALLOW, allowed)} {allowed}"
         configured = (self.auto_approve or {}).get(spec.server, ())
-        return f"autoApprove of {spec.server}" if any_name(configured, spec.tool) else None
+        return f"autoApprove of {spec.server}" if matches_name(configured, spec.tool) else None
 
 
 def _is_about(rule: PolicyRule, spec: ToolSpec) -> bool:
@@ -189,7 +189,7 @@ def _may_hold(rule: PolicyRule, call: ProposedCall) -> bool:
         if not any(_is_like(text, form) for glob in globs for form in (glob, _fold(glob)) for text in texts):
             return False
     roots = (root for root in (call.settings.roots or () if call.settings else ()) if not root.startswith("file:"))
-    bases = (*_find_bases(call.settings), current_folder(), *roots)
+    bases = (*_find_bases(call.settings), find_current_folder(), *roots)
     for name, folders in rule.paths.items():
         if not any(may_reach(value, folders, bases) for value in _find_values(name, call.arguments)):
             return False
@@ -234,4 +234,4 @@ def _find_bases(settings: ServerSettings | None) -> tuple[str, ...]:
     """Return the folders that a server resolves relative paths against; empty for a URL, where they are unknown."""
     if settings is not None and settings.url is not None:
         return ()
-    return ((settings.cwd if settings is not None else None) or current_folder(),)
+    return ((settings.cwd if settings is not None else None) or find_current_folder(),)

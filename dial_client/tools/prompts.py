@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dial_client.messages.icons import Icon, icons_of
+from dial_client.messages.icons import Icon, read_icons
 from dial_client.messages.message import Message, Role, TextPart, describe
 from dial_client.servers.connection import Connection
 from dial_client.servers.list_cache import ListCache, wait_for_connection
 from dial_client.servers.notifications import Listing
-from dial_client.servers.resources import clean_text, completions, read_timeout_of
+from dial_client.servers.resources import clean_text, complete_argument, read_timeout_of
 from dial_client.servers.status import AddNote
 from dial_client.servers.tool_listing import read_all_pages
 from dial_client.tools import result_content
@@ -96,7 +96,9 @@ class Prompts:
 
         async def request(client: Client) -> tuple[Message, ...]:
             prompt = await client.get_prompt(name, dict(arguments or {}))
-            return tuple(replace(_message(message.role, message.content), taint=taint) for message in prompt.messages)
+            return tuple(
+                replace(_to_message(message.role, message.content), taint=taint) for message in prompt.messages
+            )
 
         connection = await wait_for_connection(self._connections, server)
         taint = server if connection.settings is not None and connection.settings.untrusted else ""
@@ -121,10 +123,10 @@ class Prompts:
 
         reference = PromptReference(type="ref/prompt", name=name)
         connection = await wait_for_connection(self._connections, server)
-        return await completions(connection, reference, argument, typed, arguments)
+        return await complete_argument(connection, reference, argument, typed, arguments)
 
 
-def _message(role: str, block: Any) -> Message:
+def _to_message(role: str, block: Any) -> Message:
     part = result_content.to_part(block)
     if isinstance(part, TextPart):
         return Message(Role(role), part.text)
@@ -133,11 +135,11 @@ def _message(role: str, block: Any) -> Message:
 
 
 async def _read_prompts(server: str, client: Client, note: AddNote) -> tuple[Prompt, ...]:
-    async def page(cursor: str | None) -> tuple[Sequence[Prompt], str | None]:
+    async def request_page(cursor: str | None) -> tuple[Sequence[Prompt], str | None]:
         read = await client.list_prompts(cursor=cursor)
         return [_to_prompt(server, prompt) for prompt in read.prompts], read.next_cursor
 
-    return await read_all_pages("prompts", page, lambda prompt: prompt.name, note)
+    return await read_all_pages("prompts", request_page, lambda prompt: prompt.name, note)
 
 
 def _to_prompt(server: str, prompt: SDKPrompt) -> Prompt:
@@ -153,5 +155,5 @@ def _to_prompt(server: str, prompt: SDKPrompt) -> Prompt:
         title=clean_text(prompt.title) or None,
         description=clean_text(prompt.description),
         arguments=tuple(arguments),
-        icons=icons_of(prompt.icons),
+        icons=read_icons(prompt.icons),
     )

@@ -15,7 +15,7 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resource, Resources, ResourceTemplate
 from dial_client.servers.session_calls import OnCallProgress
 from dial_client.servers.status import ServerState
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 from dial_client.tools.catalog import LIST_RESOURCES, READ_RESOURCE, Route
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class ResourceTools:
         self._connections = connections
         self._for_all = for_all
 
-    def routes(self) -> tuple[Route, ...]:
+    def list_routes(self) -> tuple[Route, ...]:
         """Return the routes of both tools; empty if the model may read the resources of no server."""
-        servers = sorted(self._servers())
-        return tuple(Route(self, spec) for spec in _specs(servers)) if servers else ()
+        servers = sorted(self._list_servers())
+        return tuple(Route(self, spec) for spec in _build_specs(servers)) if servers else ()
 
-    def _servers(self) -> list[str]:
+    def _list_servers(self) -> list[str]:
         """Return the names of the servers whose resources the model may read."""
         return [
             server.name
@@ -56,9 +56,9 @@ class ResourceTools:
             and (self._for_all or (server.settings is not None and server.settings.resources == "tools"))
         ]
 
-    def untrusted(self, server: object = None) -> list[str]:
+    def list_untrusted(self, server: object = None) -> list[str]:
         """Return which of the servers (all that the model may read, or only `server`) return untrusted content."""
-        names = (name for name in self._servers() if server is None or name == server)
+        names = (name for name in self._list_servers() if server is None or name == server)
         settings = {name: self._connections[name].settings for name in names}
         return [name for name, entry in settings.items() if entry is not None and entry.untrusted]
 
@@ -71,7 +71,7 @@ class ResourceTools:
         from mcp_types import CallToolResult
 
         server = arguments.get("server")
-        if server is not None and server not in self._servers():
+        if server is not None and server not in self._list_servers():
             raise ServerError(str(server), "there is no such server")
         blocks = await (self._list(server) if tool == LIST_RESOURCES else self._read(server or "", arguments["uri"]))
         return CallToolResult(content=blocks)
@@ -79,7 +79,7 @@ class ResourceTools:
     async def _list(self, server: str | None) -> list[ContentBlock]:
         from mcp_types import TextContent
 
-        servers = {server} if server else set(self._servers())
+        servers = {server} if server else set(self._list_servers())
         # If one server is named, its failure is an error. If all are listed, a failed server is left out.
         resources = [resource for resource in await self._resources.list(server) if resource.server in servers]
         templates = [template for template in await self._resources.templates(server) if template.server in servers]
@@ -110,10 +110,10 @@ def _describe(resource: Resource | ResourceTemplate) -> str:
         uri, extra = resource.uri, None if resource.size is None else f"{resource.size:,} bytes"
     about = ", ".join(part for part in (resource.title or resource.name, resource.mime_type, extra) if part)
     description = f": {resource.description}" if resource.description else ""
-    return f"- {resource.server}: {uri} ({one_line(about + description, MAX_ABOUT)})"
+    return f"- {resource.server}: {uri} ({to_one_line(about + description, MAX_ABOUT)})"
 
 
-def _specs(servers: list[str]) -> tuple[ToolSpec, ToolSpec]:
+def _build_specs(servers: list[str]) -> tuple[ToolSpec, ToolSpec]:
     server = {"type": "string", "enum": servers}
     of_server = {"type": "object", "properties": {"server": server}}
     uri = {"type": "string", "description": "As list_resources gives it, or a template of it filled in."}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
-from dial_client.text.media_types import IMAGE_TYPES, PDF, media_type
-from dial_client.text.safe_text import safe
+from dial_client.text.media_types import IMAGE_TYPES, PDF, normalize_media_type
+from dial_client.text.safe_text import sanitize
 
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, CallToolResult, TextResourceContents
@@ -31,12 +31,12 @@ def to_content(result: CallToolResult, remark: str = "") -> Content:
     parts = [to_part(block) for block in result.content]
     has_text = any(isinstance(part, TextPart) and part.text.strip() for part in parts)
     if not has_text and result.structured_content is not None:
-        parts.append(TextPart(safe(json.dumps(result.structured_content, ensure_ascii=False))))
-    parts.append(TextPart(safe(remark)))
-    return _joined(part for part in parts if not isinstance(part, TextPart) or part.text.strip())
+        parts.append(TextPart(sanitize(json.dumps(result.structured_content, ensure_ascii=False))))
+    parts.append(TextPart(sanitize(remark)))
+    return _join_parts(part for part in parts if not isinstance(part, TextPart) or part.text.strip())
 
 
-def _joined(parts: Iterable[Part]) -> Content:
+def _join_parts(parts: Iterable[Part]) -> Content:
     kept = tuple(parts)
     if not kept:
         return NO_OUTPUT
@@ -49,29 +49,31 @@ def to_part(block: Any) -> Part:
     """Convert a content block to a part: text, an image or a PDF document, or a line that describes the block."""
     match block.type:
         case "text":
-            return TextPart(safe(block.text))
+            return TextPart(sanitize(block.text))
         case "image":
             return ImagePart(block.data, block.mime_type)
         case "audio":
-            return TextPart(safe(f"[audio, {block.mime_type}, {_size(block.data)}: it cannot be shown here]"))
+            return TextPart(
+                sanitize(f"[audio, {block.mime_type}, {_format_size(block.data)}: it cannot be shown here]")
+            )
         case "resource_link":
             about = f", {block.mime_type}" if block.mime_type else ""
-            return TextPart(safe(f"[resource {block.name}: {block.uri}{about}]"))
+            return TextPart(sanitize(f"[resource {block.name}: {block.uri}{about}]"))
         case "resource":
-            return _resource_to_part(block.resource)
+            return _convert_resource(block.resource)
         case kind:
-            return TextPart(safe(f"[content of an unknown kind: {kind}]"))
+            return TextPart(sanitize(f"[content of an unknown kind: {kind}]"))
 
 
-def _resource_to_part(resource: TextResourceContents | BlobResourceContents) -> Part:
+def _convert_resource(resource: TextResourceContents | BlobResourceContents) -> Part:
     from mcp_types import TextResourceContents
 
     if isinstance(resource, TextResourceContents):
-        return TextPart(safe(f"[resource {resource.uri}]\n{resource.text}"))
-    return blob_to_part(resource.uri, resource.mime_type or "", resource.blob)
+        return TextPart(sanitize(f"[resource {resource.uri}]\n{resource.text}"))
+    return convert_blob(resource.uri, resource.mime_type or "", resource.blob)
 
 
-def blob_to_part(uri: str, mime_type: str, blob: str) -> Part:
+def convert_blob(uri: str, mime_type: str, blob: str) -> Part:
     """Convert the binary contents of a resource to a part: an image or a PDF document, or a line that describes it.
 
     Args:
@@ -79,24 +81,26 @@ def blob_to_part(uri: str, mime_type: str, blob: str) -> Part:
         mime_type: The media type that the server states; empty for none.
         blob: The contents in base64.
     """
-    kind = media_type(mime_type)
+    kind = normalize_media_type(mime_type)
     if kind in IMAGE_TYPES:
         return ImagePart(blob, kind)
     if kind == PDF:
-        return FilePart(blob, kind, _name(uri))
-    return TextPart(safe(f"[resource {uri}, {mime_type or 'binary'}, {_size(blob)}: it cannot be shown here]"))
+        return FilePart(blob, kind, _find_file_name(uri))
+    return TextPart(
+        sanitize(f"[resource {uri}, {mime_type or 'binary'}, {_format_size(blob)}: it cannot be shown here]")
+    )
 
 
-def _name(uri: str) -> str:
+def _find_file_name(uri: str) -> str:
     """Return the last part of a URI's path, the file name; the URI if it has no path."""
     try:
         path = urlsplit(uri).path
     except ValueError:  # what servers send need not be a URI
-        return safe(uri)
-    return safe(unquote(path).rstrip("/").rpartition("/")[2] or uri)
+        return sanitize(uri)
+    return sanitize(unquote(path).rstrip("/").rpartition("/")[2] or uri)
 
 
-def _size(base64: str) -> str:
+def _format_size(base64: str) -> str:
     return f"{len(base64) * 3 // 4 - base64.count('=', -2):,} bytes"
 
 

@@ -41,7 +41,7 @@ class ResultStore:
             self._size -= len(dropped)
         return key
 
-    def page(self, key: str, offset: int, length: int) -> str | None:
+    def read_page(self, key: str, offset: int, length: int) -> str | None:
         """Return a page below a line with its offsets and the offset of the next page; None if the text is not stored.
 
         Args:
@@ -57,7 +57,7 @@ class ResultStore:
         next_page = f"; the next page begins at offset {end}" if end < len(text) else "; this is the end"
         return f"[characters {begin:,} to {end:,} of {len(text):,}{next_page}]\n{text[begin:end]}"
 
-    def matches(self, key: str, words: str, length: int) -> str | None:
+    def find_matches(self, key: str, words: str, length: int) -> str | None:
         """Return the first matches of some words, ignoring case, with the text around them; None if no text is stored.
 
         Args:

@@ -23,11 +23,11 @@ from dial_client.text.normalization import (
     QUESTIONS,
     SAME_AS,
     WORD,
+    build_synonyms,
+    find_significant_stem,
     fold,
-    letter_pairs,
-    significant_stem,
+    list_letter_pairs,
     split_name,
-    synonyms,
 )
 
 MAX_QUERY = 500
@@ -95,7 +95,7 @@ class SearchIndex:
                 self._weights[word][at] = weight
         self._spelled: defaultdict[str, list[str]] = defaultdict(list)
         for word in self._weights:
-            for pair in letter_pairs(word):
+            for pair in list_letter_pairs(word):
                 self._spelled[pair].append(word)
 
     def search(self, query: str, limit: int = 5) -> tuple[ToolSpec, ...]:
@@ -107,9 +107,9 @@ class SearchIndex:
         """
         query = query[:MAX_QUERY]
         scores: defaultdict[int, float] = defaultdict(float)
-        for alternatives in self._terms(query):
+        for alternatives in self._find_terms(query):
             best: dict[int, float] = {}
-            idf = self._idf(alternatives)
+            idf = self._compute_idf(alternatives)
             for word, part in alternatives.items():
                 value = part * idf
                 for at, weight in self._weights.get(word, {}).items():
@@ -122,27 +122,27 @@ class SearchIndex:
         ranked = sorted(scores, key=lambda at: (-scores[at], at))
         return tuple(self._tools[at] for at in ranked[: max(limit, 0)])
 
-    def _idf(self, alternatives: Iterable[str]) -> float:
+    def _compute_idf(self, alternatives: Iterable[str]) -> float:
         """Return the inverse document frequency (BM25's idf) of a word together with its alternatives."""
         found = len(set().union(*(self._weights.get(word, ()) for word in alternatives)))
         return math.log(1 + (len(self._tools) - found + 0.5) / (found + 0.5))
 
-    def _terms(self, query: str) -> Iterator[dict[str, float]]:
+    def _find_terms(self, query: str) -> Iterator[dict[str, float]]:
         """Yield for each query word the word itself and its synonyms and similar words, with their weights."""
         unknown = 0
         if QUESTIONS.intersection(WORD.findall(query.casefold())[:1]):
             yield dict.fromkeys(("get", "list", "search", "find", "read"), _ASKED)
-        for word in self._words(query)[:MAX_TERMS]:
-            alternatives = dict.fromkeys(synonyms().get(word, ()), _SYNONYM)
+        for word in self._find_stems(query)[:MAX_TERMS]:
+            alternatives = dict.fromkeys(build_synonyms().get(word, ()), _SYNONYM)
             alternatives[word] = _PARTICLE if word in PARTICLES else 1.0
             if self._weights.keys().isdisjoint(alternatives) and unknown < MAX_UNKNOWN:
                 unknown += 1
                 alternatives |= self._find_similar(word)
             yield alternatives
 
-    def _words(self, query: str) -> list[str]:
+    def _find_stems(self, query: str) -> list[str]:
         """Return the different stems of a query, and the stems of synonyms of its phrases."""
-        stems = [significant_stem(word) for chunk in WORD.findall(query) for word in self._split(chunk)]
+        stems = [find_significant_stem(word) for chunk in WORD.findall(query) for word in self._split(chunk)]
         stems = [stem for stem in stems if stem and not stem.isdigit()]
         words = dict.fromkeys(stems)
         for word in stems:
@@ -156,14 +156,14 @@ class SearchIndex:
     def _split(self, chunk: str) -> list[str]:
         """Return the parts of a word such as ``GitHub``; the whole word if a tool contains it."""
         whole = fold(chunk)
-        return [whole] if significant_stem(whole) in self._weights else [fold(part) for part in HUMP.split(chunk)]
+        return [whole] if find_significant_stem(whole) in self._weights else [fold(part) for part in HUMP.split(chunk)]
 
     def _find_similar(self, word: str) -> dict[str, float]:
         """Return the known words most similar to an unknown word, which may be misspelled or inflected."""
         if len(word) < 5:
             return {}
         shared: Counter[str] = Counter()
-        for pair in letter_pairs(word):
+        for pair in list_letter_pairs(word):
             shared.update(self._spelled.get(pair, ()))
         # A word has one pair more than it has letters, because its start and end count as letters.
         likeness = {known: 2 * count / (len(word) + len(known) + 2) for known, count in shared.items()}
@@ -181,22 +181,22 @@ class _Stems:
     """A cache of stems while an index is built, because many tools share words and names."""
 
     def __init__(self) -> None:
-        self.significant_stem = cache(significant_stem)
+        self.significant_stem = cache(find_significant_stem)
         self.name = cache(split_name)
 
 
 def _weigh(tool: ToolSpec, read: _Stems) -> dict[str, float]:
     """Return the words of a tool with their weights."""
-    parameters, details = _parameter_texts(tool.input_schema)
+    parameters, details = _find_parameter_texts(tool.input_schema)
     name_words = read.name(tool.name)
     weights: defaultdict[str, float] = defaultdict(float)
     for (weight, usual, shortened), words in (
         (_NAME, [*name_words, *(word for word in read.name(tool.tool) if word not in name_words)]),
-        (_TITLE, _words(tool.title or "")),
+        (_TITLE, _find_words(tool.title or "")),
         (_SERVER, read.name(tool.server)),
-        (_DESCRIPTION, _words(tool.description)),
+        (_DESCRIPTION, _find_words(tool.description)),
         (_PARAMETERS, [word for name in parameters for word in read.name(name)]),
-        (_DETAILS, _words(" ".join(details))),
+        (_DETAILS, _find_words(" ".join(details))),
     ):
         each = weight / (1 - shortened + shortened * len(words) / usual)
         for word in words:
@@ -205,7 +205,7 @@ def _weigh(tool: ToolSpec, read: _Stems) -> dict[str, float]:
     return weights
 
 
-def _parameter_texts(schema: Any) -> tuple[list[str], list[str]]:
+def _find_parameter_texts(schema: Any) -> tuple[list[str], list[str]]:
     """Return the names of a schema's properties, and their descriptions and enum values."""
     names: list[str] = []
     details: list[Any] = []
@@ -217,12 +217,12 @@ def _parameter_texts(schema: Any) -> tuple[list[str], list[str]]:
         if isinstance(properties := part.get("properties"), dict):
             names += map(str, islice(properties, MAX_SCHEMAS))
         if not _INNER.isdisjoint(part):
-            inner = _inner_schemas(part)
+            inner = _list_inner_schemas(part)
             waiting += islice((part for part in inner if isinstance(part, dict)), max(0, MAX_SCHEMAS - len(waiting)))
     return names[:MAX_SCHEMAS], [text[:MAX_DETAIL] for text in details if isinstance(text, str)]
 
 
-def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
+def _list_inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
     for key in _INNER:
         match schema.get(key):
             case dict() as inner:
@@ -231,5 +231,5 @@ def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
                 yield from inner
 
 
-def _words(text: str) -> list[str]:
+def _find_words(text: str) -> list[str]:
     return WORD.findall(fold(text[:MAX_TEXT]))

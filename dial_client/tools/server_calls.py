@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dial_client.errors import ServerError
 from dial_client.messages.mcp_apps import App
-from dial_client.messages.message import NO_OUTPUT, Failure, ToolCallRequest, ToolCallResult, text_of
+from dial_client.messages.message import NO_OUTPUT, Failure, ToolCallRequest, ToolCallResult, extract_text
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.session_calls import OnCallProgress
 from dial_client.servers.session_errors import to_tool_error
@@ -36,7 +36,7 @@ async def make_call(
         answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
         if isinstance(answer, ToolCallResult):
             return replace(answer, tool_call_id=call.id)
-        content = result_content.to_content(answer, _output_problem(answer, route))
+        content = result_content.to_content(answer, _find_output_problem(answer, route))
         app = app and app.with_result(answer.model_dump(mode="json", by_alias=True, exclude_none=True))
     except ServerError as error:
         return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
@@ -49,14 +49,14 @@ async def make_call(
         return replace(ToolCallResult.failed(call.id, Failure.TOOL, _NO_REASON), app=app)
     from dial_client.text.error_lines import summarize_error
 
-    summary = summarize_error(text_of(content)) or _NO_REASON
+    summary = summarize_error(extract_text(content)) or _NO_REASON
     return ToolCallResult(call.id, success=False, content=content, error=summary, failure=Failure.TOOL, app=app)
 
 
-def _output_problem(answer: CallToolResult, route: Route) -> str:
+def _find_output_problem(answer: CallToolResult, route: Route) -> str:
     """Return a note if a structured result does not fit the tool's output schema; the result is used anyway."""
     structured = answer.structured_content
     if answer.is_error or structured is None or not route.spec.output_schema:
         return ""
-    problems = route.output_check.problems(structured)
+    problems = route.output_check.find_problems(structured)
     return f"[The structured result does not fit what the tool promises: {'; '.join(problems)}]" if problems else ""

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from dial_client.messages.message import ToolSpec
-from dial_client.servers.tool_pins import definition, difference
+from dial_client.servers.tool_pins import build_definition, compare_definitions
 from dial_client.tools.policy import ProposedCall
 
 GRANT = "grant for the session"
@@ -24,15 +24,15 @@ class SessionGrants:
 
     def allow_tool(self, spec: ToolSpec) -> None:
         """Allow all calls of a tool, until its definition changes."""
-        self._definitions[_key(spec)] = definition(spec)
+        self._definitions[_build_key(spec)] = build_definition(spec)
 
     def allow_call(self, call: ProposedCall) -> None:
         """Allow all calls with the tool and arguments of this call."""
-        self._calls.setdefault(_key(call.spec), set()).add(_digest(call))
+        self._calls.setdefault(_build_key(call.spec), set()).add(_compute_digest(call))
 
     def allows_tool(self, spec: ToolSpec) -> bool:
         """Return whether the tool is granted, and has not changed since."""
-        return self._definitions.get(_key(spec)) == definition(spec)
+        return self._definitions.get(_build_key(spec)) == build_definition(spec)
 
     @property
     def tools(self) -> tuple[tuple[str, str], ...]:
@@ -46,17 +46,17 @@ class SessionGrants:
 
     def allows_call(self, call: ProposedCall) -> bool:
         """Return whether a call with the same tool and arguments was granted before."""
-        return _digest(call) in self._calls.get(_key(call.spec), ())
+        return _compute_digest(call) in self._calls.get(_build_key(call.spec), ())
 
     def change(self, spec: ToolSpec) -> str:
         """Return the difference between a tool's definition and its grant; empty for no difference or no grant."""
-        granted = self._definitions.get(_key(spec))
-        return difference(granted, definition(spec)) if granted is not None else ""
+        granted = self._definitions.get(_build_key(spec))
+        return compare_definitions(granted, build_definition(spec)) if granted is not None else ""
 
     def drop_changed(self, spec: ToolSpec) -> None:
         """Drop the grant of a tool that has changed since."""
         if not self.allows_tool(spec):
-            self._definitions.pop(_key(spec), None)
+            self._definitions.pop(_build_key(spec), None)
 
     def drop_server(self, server: str) -> None:
         """Drop the grants of a server's tools."""
@@ -64,11 +64,11 @@ class SessionGrants:
         self._calls = {key: digests for key, digests in self._calls.items() if key[0] != server}
 
 
-def _key(spec: ToolSpec) -> tuple[str, str]:
+def _build_key(spec: ToolSpec) -> tuple[str, str]:
     return spec.server, spec.tool
 
 
-def _digest(call: ProposedCall) -> str:
+def _compute_digest(call: ProposedCall) -> str:
     """Return a digest of the call's arguments and the tool's definition."""
-    text = json.dumps([definition(call.spec), dict(call.arguments)], sort_keys=True, default=str)
+    text = json.dumps([build_definition(call.spec), dict(call.arguments)], sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()

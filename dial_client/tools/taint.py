@@ -16,7 +16,7 @@ from dial_client.callbacks.approval_request import quote_name
 from dial_client.messages.host_results import is_host_result
 from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.servers.connection import Connection
-from dial_client.settings.tool_patterns import any_name
+from dial_client.settings.tool_patterns import matches_name
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.resource_tools import ResourceTools
 
@@ -57,7 +57,7 @@ def find_taint_source(call: ToolCallRequest, result: ToolCallResult, route: Rout
         result: The result of the call. A failure is untrusted too if its text may come from a server.
         route: The route to the tool.
     """
-    return "" if route is None or result.failure in _HOST_FAILURES else _untrusted(route, call.arguments)
+    return "" if route is None or result.failure in _HOST_FAILURES else _find_untrusted_source(route, call.arguments)
 
 
 def find_taint(
@@ -86,7 +86,7 @@ def find_taint(
             continue
         route = catalog.routes.get(name)
         if route is not None:
-            taint.add(_untrusted(route, call.arguments if call is not None else {}))
+            taint.add(_find_untrusted_source(route, call.arguments if call is not None else {}))
         else:
             taint.add(name or "an earlier tool result")
     return taint
@@ -104,9 +104,9 @@ def describe_sources(sources: Sequence[str]) -> str:
     return f"untrusted content from {named}{more}"
 
 
-def _untrusted(route: Route, arguments: Mapping[str, Any]) -> str:
+def _find_untrusted_source(route: Route, arguments: Mapping[str, Any]) -> str:
     if isinstance(route.connection, ResourceTools):
-        return next((name for name in route.connection.untrusted(arguments.get("server"))), "")
+        return next((name for name in route.connection.list_untrusted(arguments.get("server"))), "")
     settings = route.connection.settings
-    is_marked = settings is not None and any_name(settings.untrusted, route.spec.tool)
+    is_marked = settings is not None and matches_name(settings.untrusted, route.spec.tool)
     return f"{route.spec.server}/{route.spec.tool}" if is_marked else ""

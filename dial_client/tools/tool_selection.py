@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dial_client.messages.message import Content, Message, Role, ToolSpec, text_of
+from dial_client.messages.message import Content, Message, Role, ToolSpec, extract_text
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session_calls import OnCallProgress
 from dial_client.tools import result_content
@@ -57,11 +57,11 @@ _QUERY = {
 }
 
 
-def _own_tool(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
+def _build_own_tool(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
     return ToolSpec(name, description, schema, tool=name, original_schema=schema, read_only=True)
 
 
-_READ = _own_tool(
+_READ = _build_own_tool(
     READ_RESULT,
     "Reads on in a tool result that was too long to be shown whole: a page, or the places of some words.",
     _PAGE,
@@ -96,7 +96,7 @@ class ToolSnapshot:
         """The tools of the pinned servers, which are always offered."""
         return tuple(tool for tool in self.catalog.tools if tool.server in self.pinned)
 
-    def deferred(self, shown: frozenset[str]) -> tuple[ToolSpec, ...]:
+    def defer_tools(self, shown: frozenset[str]) -> tuple[ToolSpec, ...]:
         """Return all tools for an endpoint with its own tool search, most of them marked as deferred.
 
         Args:
@@ -115,15 +115,15 @@ class ToolSnapshot:
             counts[tool.server] = counts.get(tool.server, 0) + 1
         servers = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
         description = f"Finds tools by what they do; what it finds can be called from then on. There are: {servers}."
-        return _own_tool(SEARCH_TOOLS, description, _QUERY)
+        return _build_own_tool(SEARCH_TOOLS, description, _QUERY)
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
         """The size of each tool in a request in bytes, by its name."""
-        return {tool.name: _size_of(tool) for tool in self.catalog.tools}
+        return {tool.name: _measure_size(tool) for tool in self.catalog.tools}
 
 
-def _size_of(tool: ToolSpec) -> int:
+def _measure_size(tool: ToolSpec) -> int:
     texts = (tool.name, tool.description, json.dumps(tool.input_schema, ensure_ascii=False))
     return sum(len(text.encode(errors="replace")) for text in texts)
 
@@ -154,19 +154,19 @@ class ToolSnapshots:
         self._current = ToolSnapshot()
         self._revision: tuple[int, ...] | None = None
 
-    def current(self) -> ToolSnapshot:
+    def take_snapshot(self) -> ToolSnapshot:
         """Return the servers' current tools."""
         revision = (self.functions.revision, *self._servers.revision)
         if revision != self._revision:
             pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
             catalog = build_catalog((*self._servers.values(), self.functions), has_apps=self._has_apps)
-            self._current = ToolSnapshot(catalog, frozenset(pinned), self._resource_tools.routes())
+            self._current = ToolSnapshot(catalog, frozenset(pinned), self._resource_tools.list_routes())
             self._revision = revision
         return self._current
 
-    def catalog(self) -> Catalog:
+    def get_catalog(self) -> Catalog:
         """Return the current catalog."""
-        return self.current().catalog
+        return self.take_snapshot().catalog
 
 
 class TurnTools:
@@ -200,25 +200,25 @@ class TurnTools:
         self._is_searched = is_searched
         # The echoes of an endpoint with its own search contain the tools it found. The tools that another model called
         # are not in them, so they are not deferred.
-        self._shown = frozenset(_called_names(message for message in history if message.echo is None))
-        self._found = dict.fromkeys(_called_names(history))
-        self._can_read_results = any(key in results for key in _result_ids(history))
+        self._shown = frozenset(_list_called_names(message for message in history if message.echo is None))
+        self._found = dict.fromkeys(_list_called_names(history))
+        self._can_read_results = any(key in results for key in _find_result_ids(history))
         self._current = _Offer()
         self._last_tools: tuple[ToolSpec, ...] = ()
         """The tools that were offered last."""
         self._meanings: dict[str, Key] = {}
         """The tool of each name when it was offered: a tool's name may change when servers are added or removed."""
 
-    def tools(self) -> tuple[ToolSpec, ...]:
+    def offer_tools(self) -> tuple[ToolSpec, ...]:
         """Return the offered tools in a stable order; the same tuple object while nothing changes."""
         offer = self._offer()
         if offer.tools is not self._last_tools:
             self._last_tools = offer.tools
             self._meanings.update({tool.name: (tool.server, tool.tool) for tool in offer.tools if tool.server})
-            self._current = replace(offer, catalog=self._catalog_for(self._snapshot(), offer.tools))
+            self._current = replace(offer, catalog=self._build_catalog(self._snapshot(), offer.tools))
         return self._last_tools
 
-    def catalog(self) -> Catalog:
+    def get_catalog(self) -> Catalog:
         """Return the catalog with the routes of offered tools, of tools not found yet, and of the host's own tools."""
         return self._offer().catalog
 
@@ -244,7 +244,7 @@ class TurnTools:
         state = (snapshot, tuple(self._found), self._can_read_results, self._is_searched())
         if self._current.state != state:
             tools = self._select(snapshot)
-            self._current = _Offer(state, tools, self._catalog_for(snapshot, tools))
+            self._current = _Offer(state, tools, self._build_catalog(snapshot, tools))
         return self._current
 
     def _select(self, snapshot: ToolSnapshot) -> tuple[ToolSpec, ...]:
@@ -254,14 +254,14 @@ class TurnTools:
         if not snapshot.is_long(self._limits, self._window):
             return (*tools, *own_tools) if own_tools else tools
         if self._is_searched() and len(tools) <= MAX_DEFERRED:
-            return (*snapshot.deferred(self._shown), *own_tools)
+            return (*snapshot.defer_tools(self._shown), *own_tools)
         fixed = (snapshot.search, *own_tools, *snapshot.always)[:MAX_OFFERED]
         routes = snapshot.catalog.routes
         found = [routes[name].spec for name in self._found if name in routes]
         found = [tool for tool in found if tool not in snapshot.always]
-        return (*fixed, *self._newest(found, snapshot, self._limits.max_tools - len(fixed)))[:MAX_OFFERED]
+        return (*fixed, *self._find_newest(found, snapshot, self._limits.max_tools - len(fixed)))[:MAX_OFFERED]
 
-    def _newest(self, found: Sequence[ToolSpec], snapshot: ToolSnapshot, most: int) -> Sequence[ToolSpec]:
+    def _find_newest(self, found: Sequence[ToolSpec], snapshot: ToolSnapshot, most: int) -> Sequence[ToolSpec]:
         """Return the most recently found tools: as many as fit, and at least as many as one search finds."""
         room = self._limits.max_tool_bytes - sum(snapshot.sizes[tool.name] for tool in snapshot.always)
         count = 0
@@ -272,7 +272,7 @@ class TurnTools:
             count += 1
         return found[len(found) - count :]
 
-    def _catalog_for(self, snapshot: ToolSnapshot, tools: tuple[ToolSpec, ...]) -> Catalog:
+    def _build_catalog(self, snapshot: ToolSnapshot, tools: tuple[ToolSpec, ...]) -> Catalog:
         """Return the catalog with the host's own tools.
 
         A name that was offered stays the name of the same tool. It has no route if that tool is gone.
@@ -305,8 +305,8 @@ class TurnTools:
         """Return a page or matches of a stored result; None if it is not stored any more."""
         key, length = arguments["id"], max(_HEAD_CHARS, self._limits.max_result_chars - _HEAD_CHARS)
         if words := arguments.get("search"):
-            return self._results.matches(key, words, length)
-        return self._results.page(key, arguments.get("offset") or 0, length)
+            return self._results.find_matches(key, words, length)
+        return self._results.read_page(key, arguments.get("offset") or 0, length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +319,7 @@ class _Offer:
     catalog: Catalog = Catalog()  # noqa: RUF009 - frozen
 
 
-def _called_names(messages: Iterable[Message]) -> Iterable[str]:
+def _list_called_names(messages: Iterable[Message]) -> Iterable[str]:
     return (call.name for message in messages for call in message.tool_calls)
 
 
@@ -331,13 +331,13 @@ def shorten(content: Content, max_chars: int, keep: Keep | None) -> Content:
         max_chars: Maximum characters of its text.
         keep: Stores the full text; None if the model cannot read stored texts.
     """
-    text = text_of(content)
+    text = extract_text(content)
     key = keep(text) if len(text) > max_chars and keep is not None else None
     more = f'; {READ_RESULT}(id="{key}", offset={max_chars * 3 // 4}) reads on, with search="…" it finds' if key else ""
     return result_content.cut(content, max_chars, more)
 
 
-def _result_ids(messages: Iterable[Message]) -> Iterable[str]:
+def _find_result_ids(messages: Iterable[Message]) -> Iterable[str]:
     for message in messages:
         if message.role in (Role.TOOL, Role.USER):  # a resource that the user attaches may be too long as well
             yield from _KEPT.findall(message.text)

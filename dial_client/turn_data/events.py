@@ -181,7 +181,7 @@ Event = (
 Emit = Callable[[Event], Awaitable[None]]
 
 
-def type_name(event: Event) -> str:
+def find_type_name(event: Event) -> str:
     """Return the event's name in snake case: ``text_delta``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
 
@@ -189,9 +189,9 @@ def type_name(event: Event) -> str:
 def to_dict(event: Event) -> dict[str, Any]:
     """Return ``{"type": name, …fields}`` in JSON types only, as in one line of ``--output jsonl``."""
     if isinstance(event, OutputDelta):
-        return {"type": type_name(event), "output": output_to_json(event.output)}
+        return {"type": find_type_name(event), "output": output_to_json(event.output)}
     values = {field.name: _to_json(getattr(event, field.name)) for field in fields(event)}
-    return {"type": type_name(event), **values}
+    return {"type": find_type_name(event), **values}
 
 
 def _to_json(value: Any) -> Any:

@@ -124,7 +124,7 @@ class AnswerFormat:
         description = "\n\n".join(part for part in (_TOOL_TEXT, form.description) if part)
         return ToolSpec(self.tool_name, description, form.schema, original_schema=self.output.schema)
 
-    def instructions(self) -> tuple[Instruction, ...]:
+    def build_instructions(self) -> tuple[Instruction, ...]:
         """Return the instructions that describe the form of the answer to the model."""
         match self._mode:
             case _AnswerMode.TOOL:
@@ -147,7 +147,7 @@ class AnswerFormat:
             return handler.constrain_answer(request, tools, self.output.format.schema)
         return request
 
-    def reader(self, handler: ToolFormatHandler, tools: tuple[ToolSpec, ...]) -> ReplyReader:
+    def build_reader(self, handler: ToolFormatHandler, tools: tuple[ToolSpec, ...]) -> ReplyReader:
         """Return the reader of the next reply."""
         return _JsonReader() if self._mode is _AnswerMode.NATIVE else handler.reader(tools)
 

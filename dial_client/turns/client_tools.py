@@ -36,7 +36,7 @@ class ClientToolCalls:
         previous: tuple[ToolSpec, ...] = ()
         combined = self._tools
 
-        def tools_on_offer() -> tuple[ToolSpec, ...]:
+        def combine_tools() -> tuple[ToolSpec, ...]:
             nonlocal previous, combined
             tools = server_tools()
             if tools is previous:
@@ -48,7 +48,7 @@ class ClientToolCalls:
                     note(f"the tool {tool.name!r} is not offered: the caller has a tool of this name")
             return combined
 
-        return tools_on_offer
+        return combine_tools
 
     def select_server_calls(self, calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
         """Return the calls of servers' tools."""
@@ -64,7 +64,7 @@ class ClientToolCalls:
             return ask
 
         async def ask_until_called(context: ConversationContext, emit: Emit) -> Reply:
-            if context.depth and self._is_called_in(_last_message_with_calls(context)):
+            if context.depth and self._is_called_in(_find_last_message_with_calls(context)):
                 return Reply(Message.assistant(""), StopReason.CLIENT_TOOL_CALLS)
             reply = await ask(context, emit)
             if reply.stop_reason is None and not self.select_server_calls(reply.message.tool_calls):
@@ -77,5 +77,5 @@ class ClientToolCalls:
         return any(call.name in self._names for call in message.tool_calls)
 
 
-def _last_message_with_calls(context: ConversationContext) -> Message:
+def _find_last_message_with_calls(context: ConversationContext) -> Message:
     return next(message for message in reversed(context.messages) if message.tool_calls)

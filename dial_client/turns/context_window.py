@@ -45,11 +45,11 @@ class ContextWindow:
         """Return as many of the latest messages as fit; the same tuple object if all of them fit."""
         if self._max_bytes is None:
             return messages
-        room = max(self._max_bytes - self._size_of_tools(tools), self._max_bytes // 4)
-        room -= _size_of_instructions(instructions)
+        room = max(self._max_bytes - self._measure_tools(tools), self._max_bytes // 4)
+        room -= _measure_instructions(instructions)
         # A summary replaces all messages before it, so it is the last message to drop.
         head = messages[:1] if messages and messages[0].replaces is not None else ()
-        if head and (size := _size(head[0])) < room // 2 and len(messages) > 1:
+        if head and (size := _measure_message(head[0])) < room // 2 and len(messages) > 1:
             kept = _fit(messages[1:], room - size)
             return messages if len(kept) == len(messages) - 1 and kept == messages[1:] else (*head, *kept)
         return _fit(messages, room)
@@ -67,26 +67,26 @@ class ContextWindow:
         max_bytes = self._max_bytes or (tokens or 0) * _BYTES_PER_TOKEN
         if not max_bytes:
             return 0.0
-        room = max(max_bytes - self._size_of_tools(tools), max_bytes // 4)
-        return sum(map(_size, messages)) / room
+        room = max(max_bytes - self._measure_tools(tools), max_bytes // 4)
+        return sum(map(_measure_message, messages)) / room
 
     def record_refusal(
         self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], instructions: Sequence[Instruction] = ()
     ) -> None:
         """Record that a request of this size was refused as too long; later requests are smaller."""
-        sent = self._size_of_tools(tools) + _size_of_instructions(instructions) + sum(map(_size, messages))
+        sent = self._measure_tools(tools) + _measure_instructions(instructions) + sum(map(_measure_message, messages))
         self._max_bytes = sent * 3 // 4
 
-    def _size_of_tools(self, tools: tuple[ToolSpec, ...]) -> int:
+    def _measure_tools(self, tools: tuple[ToolSpec, ...]) -> int:
         if self._tools[0] is not tools:
             sent = (tool for tool in tools if not tool.deferred)
             texts = (f"{tool.name}{tool.description}{json.dumps(tool.input_schema)}" for tool in sent)
-            self._tools = (tools, sum(map(_bytes, texts)))
+            self._tools = (tools, sum(map(_count_bytes, texts)))
         return self._tools[1]
 
 
 def _fit(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
-    sizes = [_size(message) for message in messages]
+    sizes = [_measure_message(message) for message in messages]
     start = _find_start(messages, sizes, room)
     if start == 0 and sum(sizes) <= room:
         return messages
@@ -116,7 +116,7 @@ def _find_start(messages: Sequence[Message], sizes: Sequence[int], room: int) ->
 
 def _cut_results(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
     """Return the messages with their longest tool results cut to equal length, so that all messages fit if possible."""
-    fixed = sum(_size(message) for message in messages if message.role is not Role.TOOL)
+    fixed = sum(_measure_message(message) for message in messages if message.role is not Role.TOOL)
     lengths = sorted(len(message.text) for message in messages if message.role is Role.TOOL)
     share = _share(lengths, max(0, room - fixed))
     return tuple(
@@ -142,17 +142,19 @@ def _share(lengths: Sequence[int], room: int) -> int:
     return _MIN_RESULT_CHARS
 
 
-def _size_of_instructions(instructions: Sequence[Instruction]) -> int:
-    return sum(_MESSAGE_BYTES + _bytes(instruction.text) for instruction in instructions)
+def _measure_instructions(instructions: Sequence[Instruction]) -> int:
+    return sum(_MESSAGE_BYTES + _count_bytes(instruction.text) for instruction in instructions)
 
 
-def _size(message: Message) -> int:
-    calls = sum(_bytes(call.name) + _bytes(json.dumps(call.arguments, default=str)) for call in message.tool_calls)
+def _measure_message(message: Message) -> int:
+    calls = sum(
+        _count_bytes(call.name) + _count_bytes(json.dumps(call.arguments, default=str)) for call in message.tool_calls
+    )
     if isinstance(message.content, str):
-        return _MESSAGE_BYTES + calls + _bytes(message.content)
-    parts = (_bytes(part.text) if isinstance(part, TextPart) else _PART_BYTES for part in message.content)
+        return _MESSAGE_BYTES + calls + _count_bytes(message.content)
+    parts = (_count_bytes(part.text) if isinstance(part, TextPart) else _PART_BYTES for part in message.content)
     return _MESSAGE_BYTES + calls + sum(parts)
 
 
-def _bytes(text: str) -> int:
+def _count_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))

@@ -80,7 +80,7 @@ async def _ask_for_answer(
         return context, await _ask_without_tools(caller, context, emit)
     else:
         return context, reply
-    return context, await _ask_without_tools(caller, context, emit) if ask_again else _empty_reply(reason)
+    return context, await _ask_without_tools(caller, context, emit) if ask_again else _build_empty_reply(reason)
 
 
 async def _refuse_calls(
@@ -113,7 +113,7 @@ async def _ask_without_tools(caller: AnswerCaller, context: ConversationContext,
         shown = caller.recorder.unfinished_text
         if shown.strip():
             return Reply(Message.assistant(shown), StopReason.TRUNCATED)
-        return _empty_reply(StopReason.ANSWERED)
+        return _build_empty_reply(StopReason.ANSWERED)
 
 
 def _is_empty(message: Message) -> bool:
@@ -121,7 +121,7 @@ def _is_empty(message: Message) -> bool:
     return isinstance(message.content, str) and not message.text.strip()
 
 
-def _empty_reply(reason: StopReason) -> Reply:
+def _build_empty_reply(reason: StopReason) -> Reply:
     return Reply(Message.assistant(""), reason)
 
 
@@ -129,13 +129,13 @@ async def _append_apology(message: Message, context: ConversationContext, reason
     """Return the message with the reason added to its text, or to the last text of the turn if it has no text."""
     apology = f"[Unable to complete task: {reason.sentence}]"
     has_text = bool(message.text.strip())
-    text = message.text if has_text else _last_text(context)
+    text = message.text if has_text else _find_last_text(context)
     await emit(TextDelta(f"\n\n{apology}" if has_text else apology))
     content = f"{text.rstrip()}\n\n{apology}" if text else apology
     return replace(message, content=content, echo=None, citations=message.citations if has_text else ())
 
 
-def _last_text(context: ConversationContext) -> str:
+def _find_last_text(context: ConversationContext) -> str:
     """Return the model's last text in this turn; empty if the model has only called tools."""
     for message in reversed(context.messages):
         if message.role is Role.USER:

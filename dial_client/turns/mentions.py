@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import anyio
 
 from dial_client.errors import ServerError
-from dial_client.messages.message import Content, Message, Part, Role, TextPart, text_of
+from dial_client.messages.message import Content, Message, Part, Role, TextPart, extract_text
 from dial_client.servers.resources import Resource, ResourceContent, Resources
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 from dial_client.tools import result_content
 from dial_client.tools.tool_selection import Keep, shorten
 
@@ -59,7 +59,7 @@ async def attach(
         keep: Stores the full text of a resource that is too long.
         max_chars: Maximum characters of one resource that the model reads.
     """
-    mentions, notes = await _find_mentions(text_of(content), sorted(servers, key=len, reverse=True), resources)
+    mentions, notes = await _find_mentions(extract_text(content), sorted(servers, key=len, reverse=True), resources)
     if len(mentions) > MAX_ATTACHED:
         notes.append(f"only the first {MAX_ATTACHED} resources are attached")
         mentions = mentions[:MAX_ATTACHED]
@@ -77,7 +77,7 @@ async def attach(
                 taint = taint or (mention.server if resources.is_untrusted(mention.server) else "")
     content_parts = (TextPart(content),) if isinstance(content, str) else content
     message = Message(Role.USER, (*content_parts, *parts) if parts else content, taint=taint)
-    return Attached(message, tuple(one_line(note, _MAX_NOTE_CHARS) for note in notes))
+    return Attached(message, tuple(to_one_line(note, _MAX_NOTE_CHARS) for note in notes))
 
 
 async def _find_mentions(text: str, names: Sequence[str], resources: Resources) -> tuple[list[Mention], list[str]]:
@@ -157,8 +157,8 @@ def _is_mentioned(resource: Resource, text: str) -> bool:
 
 def _to_part(mention: Mention, content: ResourceContent) -> Part:
     if content.text is None:
-        part = result_content.blob_to_part(content.uri, content.mime_type or "", content.blob or "")
+        part = result_content.convert_blob(content.uri, content.mime_type or "", content.blob or "")
         return replace(part, foreign=True) if isinstance(part, TextPart) else part
     kind = f", {content.mime_type}" if content.mime_type else ""
     header = f"[resource {content.uri} of the server {mention.server}{kind}; the user attached it]"
-    return TextPart(safe(f"{header}\n{content.text}\n[end of resource {content.uri}]"), foreign=True)
+    return TextPart(sanitize(f"{header}\n{content.text}\n[end of resource {content.uri}]"), foreign=True)

@@ -41,7 +41,7 @@ from dial_client.turns.answer_format import AnswerFormat, AnswerStream
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.instructions import TurnInstructions
-from dial_client.turns.prices import cost_usd
+from dial_client.turns.prices import compute_cost
 from dial_client.turns.progress_limits import limit_met
 from dial_client.turns.reply_listener import ReplyListener
 from dial_client.turns.resolution import Reply
@@ -125,7 +125,7 @@ class ModelCaller:
 
     def _prepare(self, context: ConversationContext, choice: ToolChoice, on_wait: OnWait) -> _Attempt:
         """Build the request from the conversation, the tools on offer and the instructions."""
-        max_tokens = self._reply_tokens(choice)
+        max_tokens = self._choose_reply_tokens(choice)
         tools, choice, instructions = self._choose_offer(choice)
         handler, window = self.model.format.handler, self.model.window
         messages = window.fit(context.messages, tools, instructions)
@@ -146,7 +146,7 @@ class ModelCaller:
         make_reader: Callable[[], ReplyReader] = partial(handler.reader, tools)
         if self.answer is not None:
             request = self.answer.constrain(request, handler, described)
-            make_reader = partial(self.answer.reader, handler, tools)
+            make_reader = partial(self.answer.build_reader, handler, tools)
 
         def shrink_window() -> bool:
             window.record_refusal(messages, tools, instructions)
@@ -163,7 +163,7 @@ class ModelCaller:
         has_tools = bool(tools) and choice is ToolChoice.AUTO
         self.answer.choose_mode(self.model.provider.info, tool_format, has_tools=has_tools)
         tools, choice = self.answer.offer(tools, choice)
-        return tools, choice, (*instructions, *self.answer.instructions())
+        return tools, choice, (*instructions, *self.answer.build_instructions())
 
     @property
     def _endpoint(self) -> str:
@@ -171,7 +171,7 @@ class ModelCaller:
         info = self.model.provider.info
         return urlsplit(info.url).hostname or info.name
 
-    def _reply_tokens(self, choice: ToolChoice) -> int | None:
+    def _choose_reply_tokens(self, choice: ToolChoice) -> int | None:
         if choice is ToolChoice.NONE:
             return min(LAST_ANSWER_TOKENS, self.max_tokens or LAST_ANSWER_TOKENS)
         return self.max_tokens
@@ -260,7 +260,7 @@ class ModelCaller:
                 listener.calls, request.messages, request.tools, anywhere=info.fenced_calls
             )
         completion = listener.completion
-        self.recorder.add_usage(completion.usage, cost_usd(completion.usage, info))
+        self.recorder.add_usage(completion.usage, compute_cost(completion.usage, info))
         self.recorder.note(*(completion.notes or _describe_length(completion.finish, request.max_tokens)))
         log.debug(
             "model_request",

@@ -174,7 +174,7 @@ def _build_for_schema(schema: Mapping[str, Any]) -> OutputType[Any]:
         raise ConfigError("output_type is not a valid JSON Schema", hint="check its types and references")
 
     def validate(value: Any) -> Any:
-        if problems := check.problems({RESULT: value} if is_wrapped else value):
+        if problems := check.find_problems({RESULT: value} if is_wrapped else value):
             raise InvalidOutput(*problems)
         return value
 

@@ -14,7 +14,7 @@ def preload() -> None:
         import genai_prices  # noqa: F401
 
 
-def cost_usd(usage: Usage, info: ModelInfo) -> float | None:
+def compute_cost(usage: Usage, info: ModelInfo) -> float | None:
     """Return the price of one request in US dollars.
 
     None if the model or its endpoint is unknown, ``genai-prices`` is not installed, or the endpoint ran tools itself,

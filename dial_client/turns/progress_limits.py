@@ -43,11 +43,11 @@ def _count_failed_rounds(rounds: Sequence[Round]) -> int:
 
 def _count_repeats(rounds: Sequence[Round]) -> int:
     """Return the number of rounds in which the most frequent call had the same result."""
-    counts = Counter(key for calls in rounds for key in {_key(record) for record in calls})
+    counts = Counter(key for calls in rounds for key in {_build_key(record) for record in calls})
     return max(counts.values(), default=0)
 
 
-def _key(record: ToolCallRecord) -> tuple[str, str, str | None, Content]:
+def _build_key(record: ToolCallRecord) -> tuple[str, str, str | None, Content]:
     call = record.call
     arguments = json.dumps(dict(call.arguments), sort_keys=True, default=str)
     return call.name, arguments, call.unreadable, record.result.content

@@ -20,7 +20,7 @@ from dial_client.model import (
     ReplyReader,
     TextChunk,
 )
-from dial_client.text.safe_text import SafeStream, one_line
+from dial_client.text.safe_text import SafeStream, to_one_line
 from dial_client.turn_data.events import (
     Emit,
     ReasoningDelta,
@@ -156,7 +156,7 @@ class ReplyListener:
         if is_end and (commentary := "".join(self._commentary)).strip():
             self._commentary.clear()
             await self._add_reasoning("\n\n")
-            await self.emit(StatusChanged(one_line(commentary, _MAX_COMMENTARY)))
+            await self.emit(StatusChanged(to_one_line(commentary, _MAX_COMMENTARY)))
 
     async def _add_reasoning(self, text: str) -> None:
         await self._emit_reasoning(self._safe_reasoning.feed(text))

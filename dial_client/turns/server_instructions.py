@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dial_client.formats.text_history import neutralize
 from dial_client.servers.connection import Connection
 from dial_client.servers.status import ServerState
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 MAX_CHARS = 2_000
 """Maximum characters of one server's instructions that the model reads."""
@@ -28,10 +28,10 @@ def build_server_instructions(servers: Iterable[Connection]) -> str:
     paragraphs: list[str] = []
     left_out: list[str] = []
     for server in servers:
-        text = _instructions_of(server)
+        text = _read_instructions(server)
         if not text:
             continue
-        name = one_line(server.name, 60)
+        name = to_one_line(server.name, 60)
         if room <= 0:
             left_out.append(name)
             continue
@@ -50,7 +50,7 @@ def describe_starting(servers: Mapping[str, str]) -> str:
     Args:
         servers: The names of these servers, each with its running download; an empty string for no download.
     """
-    names = [one_line(f"{name} ({download})" if download else name, 120) for name, download in servers.items()]
+    names = [to_one_line(f"{name} ({download})" if download else name, 120) for name, download in servers.items()]
     if not names:
         return ""
     return (
@@ -59,12 +59,12 @@ def describe_starting(servers: Mapping[str, str]) -> str:
     )
 
 
-def _instructions_of(server: Connection) -> str:
+def _read_instructions(server: Connection) -> str:
     """Return a server's instructions; empty if it is not connected, or its configuration turns them off."""
     is_enabled = server.settings is None or server.settings.instructions
     if server.summary.state not in (ServerState.READY, ServerState.RESTARTING) or not is_enabled:
         return ""
-    return safe(server.summary.instructions or "").strip()
+    return sanitize(server.summary.instructions or "").strip()
 
 
 def _quote(text: str) -> str:

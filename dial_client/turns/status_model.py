@@ -13,7 +13,7 @@ from dial_client.messages.token_usage import Usage
 from dial_client.middleware import MiddlewareChain
 from dial_client.model import FinishReason, ModelInfo, ModelRequest, Provider
 from dial_client.runtime.logs import get_logger
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 from dial_client.turn_data.events import Emit, Event, StatusChanged, ToolCallFinished, ToolCallStarted
 from dial_client.turns.text_generation import generate_text
 
@@ -100,6 +100,6 @@ def _to_sentence(text: str) -> str:
     """Return the first line of a reply as a status; empty if it is too long, or has markup."""
     line = next((line for line in text.splitlines() if line.strip()), "").strip().strip("\"'*`").strip()
     has_markup = any(char in line for char in "<>{}[]|")
-    if not line or len(line) > MAX_CHARS or has_markup or not line.isprintable() or safe(line) != line:
+    if not line or len(line) > MAX_CHARS or has_markup or not line.isprintable() or sanitize(line) != line:
         return ""
     return f"{line.rstrip('.…')}…"

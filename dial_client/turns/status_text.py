@@ -6,7 +6,7 @@ import math
 import re
 
 from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 ANALYZING = "Analyzing request…"
 SELECTING = "Selecting tools…"
@@ -32,8 +32,8 @@ def describe_wait(why: str, seconds: float) -> str:
 def describe_tool(call: ToolCallRequest, spec: ToolSpec | None) -> str:
     """Return a sentence with the tool's title, or its name in title case ("Using Lookup Tool…")."""
     title = spec.title if spec is not None and spec.title else None
-    name = one_line(spec.tool if spec is not None else call.name, _MAX_NAME_CHARS)
-    return f"Using {one_line(title or '', _MAX_NAME_CHARS) or name.replace('_', ' ').replace('-', ' ').title()}…"
+    name = to_one_line(spec.tool if spec is not None else call.name, _MAX_NAME_CHARS)
+    return f"Using {to_one_line(title or '', _MAX_NAME_CHARS) or name.replace('_', ' ').replace('-', ' ').title()}…"
 
 
 def find_code(text: str) -> dict[str, str]:

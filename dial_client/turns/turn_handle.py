@@ -195,7 +195,7 @@ class TurnHandle:
         for event in last:
             self.recorder.record(event)
         if isinstance(self._error, ProviderError):
-            self._error.messages = self.recorder.turn(reason).messages
+            self._error.messages = self.recorder.build_turn(reason).messages
         self.ending = self._build_result(reason)
         with anyio.CancelScope(shield=True):
             for observer in self.observers:
@@ -220,7 +220,7 @@ class TurnHandle:
         return reason, reason.sentence if reason is StopReason.CANCELLED else ""
 
     def _build_result(self, reason: StopReason) -> Turn:
-        turn = self.recorder.turn(reason)
+        turn = self.recorder.build_turn(reason)
         if self.replacement is not None:
             notes = dict.fromkeys((*self.replacement.notes, *turn.notes))
             turn = replace(self.replacement, notes=tuple(notes))

@@ -38,7 +38,7 @@ async def run_in_middleware(
     async def run_to_end(request: TurnRequest) -> Turn:
         nonlocal recorded
         reason = await run(request)
-        recorded = turn.recorder.turn(reason)
+        recorded = turn.recorder.build_turn(reason)
         return recorded
 
     result = await middleware.run_turn(request, info, run_to_end)

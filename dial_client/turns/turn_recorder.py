@@ -123,7 +123,7 @@ class TurnRecorder:
     def complete_messages(self) -> tuple[Message, ...]:
         """All messages so far; the results of a round are included once all its calls have results."""
         results = self.results_so_far
-        return (*self._messages, *results) if len(results) == len(self._unanswered()) else tuple(self._messages)
+        return (*self._messages, *results) if len(results) == len(self._find_unanswered()) else tuple(self._messages)
 
     @property
     def servers_at_work(self) -> frozenset[str]:
@@ -133,7 +133,7 @@ class TurnRecorder:
     @property
     def results_so_far(self) -> tuple[Message, ...]:
         """The results of ended calls that have no message yet."""
-        return tuple(Message.tool(call, record.result) for call, record in self._unanswered() if record)
+        return tuple(Message.tool(call, record.result) for call, record in self._find_unanswered() if record)
 
     def settle(self, why: str) -> list[Event]:
         """Return the events that close open calls, results without a message and unfinished text."""
@@ -144,7 +144,7 @@ class TurnRecorder:
             duration = time.monotonic() - started_at if was_run else 0.0
             ends[id_] = build_interrupted_result(id_, why) if was_run else build_not_run_result(id_, f"{why}.")
             events.append(ToolCallFinished(ends[id_], started.server, duration, started.by_endpoint))
-        for call, record in self._unanswered():
+        for call, record in self._find_unanswered():
             result = record.result if record else ends.get(call.id, build_not_run_result(call.id, f"{why}."))
             events.append(MessageCompleted(Message.tool(call, result)))
         if self.unfinished_text.strip():
@@ -154,7 +154,7 @@ class TurnRecorder:
     def _count_replies(self) -> int:
         return sum(message.role is Role.ASSISTANT for message in self._messages)
 
-    def _unanswered(self) -> list[tuple[ToolCallRequest, ToolCallRecord | None]]:
+    def _find_unanswered(self) -> list[tuple[ToolCallRequest, ToolCallRecord | None]]:
         """Return the calls of the last round without a result message. Call ids are unique within a round only."""
         position = max((at for at, message in enumerate(self._messages) if message.tool_calls), default=None)
         if position is None:
@@ -163,7 +163,7 @@ class TurnRecorder:
         calls = self._messages[position].tool_calls
         return [(call, self._rounds[-1][call.id]) for call in calls if call.id not in answered]
 
-    def _all_calls(self) -> tuple[ToolCallRecord, ...]:
+    def _list_calls(self) -> tuple[ToolCallRecord, ...]:
         """Return all calls that have ended; calls run by the endpoint precede the other calls of the same reply."""
         calls: list[ToolCallRecord] = []
         for number, ended in enumerate((*self.rounds, ())):
@@ -171,17 +171,17 @@ class TurnRecorder:
             calls.extend(ended)
         return tuple(calls)
 
-    def _cost_usd(self) -> float | None:
+    def _compute_cost(self) -> float | None:
         """Return the cost of all requests in US dollars; None if any cost is unknown."""
         known = [cost for cost in self._costs if cost is not None]
         return round(sum(known), 8) if known and len(known) == len(self._costs) else None
 
-    def turn(self, stop_reason: StopReason) -> Turn:
+    def build_turn(self, stop_reason: StopReason) -> Turn:
         """Return the turn so far. Its message is the model's last message, or the reason why there is no message."""
         last = self._messages[-1] if self._messages else None
         client_tool_calls: tuple[ToolCallRequest, ...] = ()
         if stop_reason is StopReason.CLIENT_TOOL_CALLS:
-            client_tool_calls = tuple(call for call, _ in self._unanswered())
+            client_tool_calls = tuple(call for call, _ in self._find_unanswered())
             last = next((message for message in reversed(self._messages) if message.tool_calls), last)
         fallback = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
         return Turn(
@@ -190,10 +190,10 @@ class TurnRecorder:
             stop_reason=stop_reason,
             depth=self._depth,
             usage=self.usage,
-            tool_calls=self._all_calls(),
+            tool_calls=self._list_calls(),
             notes=tuple(self._notes),
             request_usages=tuple(self._request_usages),
-            cost_usd=self._cost_usd(),
+            cost_usd=self._compute_cost(),
             client_tool_calls=client_tool_calls,
             output=self.output,
         )

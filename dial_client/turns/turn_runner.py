@@ -37,7 +37,7 @@ from dial_client.turns.finalization import finish_turn
 from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.model_call import ChatModel, ModelCaller
 from dial_client.turns.output_type import OutputType
-from dial_client.turns.prices import cost_usd
+from dial_client.turns.prices import compute_cost
 from dial_client.turns.resolution import resolve
 from dial_client.turns.status_model import StatusModel
 from dial_client.turns.status_text import describe_tool
@@ -146,14 +146,14 @@ async def _run_exchanges(
     )
     client_tools = ClientToolCalls(options.client_tools)
     instructions, conversation = _separate(messages, services)
-    tools_on_offer = client_tools.add_to(tools.tools, turn.recorder.note)
+    tools_on_offer = client_tools.add_to(tools.offer_tools, turn.recorder.note)
     answer = AnswerFormat(options.output) if options.output is not None else None
     model_caller = _build_caller(services, tools_on_offer, instructions, turn, deadline, options, answer)
     caller = model_caller if answer is None else TypedCaller(model_caller, answer)
     executor = _build_executor(services, tools, turn, messages, options)
     status_model = _build_status_model(services, turn)
     tool_round = _ToolRound(executor, client_tools, deadline, status_model, services.await_tool_changes)
-    emit = _with_tool_status(turn.emit, tools.catalog, executor.add_taint)
+    emit = _with_tool_status(turn.emit, tools.get_catalog, executor.add_taint)
     context = ConversationContext(conversation, limits.max_depth, min(options.depth, limits.max_depth))
     call_tools = tool_round.run if answer is None else answer.refuse_answers_beside_calls(tool_round.run)
     outcome = await resolve(context, client_tools.end_turn_at_calls(caller), call_tools, emit)
@@ -226,10 +226,10 @@ def _build_executor(
 ) -> ToolExecutor:
     recorder = turn.recorder
     client_tool_names = frozenset(tool.name for tool in options.client_tools)
-    taint = find_taint(messages, tools.catalog(), services.servers(), client_tool_names)
+    taint = find_taint(messages, tools.get_catalog(), services.servers(), client_tool_names)
     scope = CallScope(tools.keep, recorder.awaiting_approval, recorder.add_usage, taint)
     audit = services.audit.for_turn(turn.origin)
-    return ToolExecutor(tools.catalog, services.approvals, services.limits, scope, audit, services.middleware)
+    return ToolExecutor(tools.get_catalog, services.approvals, services.limits, scope, audit, services.middleware)
 
 
 def _build_status_model(services: TurnServices, turn: TurnHandle) -> StatusModel | None:
@@ -238,7 +238,7 @@ def _build_status_model(services: TurnServices, turn: TurnHandle) -> StatusModel
         return None
 
     def add_usage(usage: Usage, info: ModelInfo) -> None:
-        turn.recorder.add_usage(usage, cost_usd(usage, info))
+        turn.recorder.add_usage(usage, compute_cost(usage, info))
 
     return StatusModel(provider, add_usage, services.middleware)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dial_client.messages.message import TextPart
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 from dial_client.turn_data.events import Emit, OutputDelta, StatusChanged, TextDelta
 from dial_client.turn_data.limits import StopReason
 from dial_client.turns import status_text
@@ -73,7 +73,7 @@ class TypedCaller:
             self.recorder.output_errors = invalid.errors
             return None
         self.recorder.output, self.recorder.output_errors = parsed.value, None
-        text = safe(output.to_text(parsed.json))
+        text = sanitize(output.to_text(parsed.json))
         if parsed.value is None or parsed.value != self.answer.latest:
             await emit(OutputDelta(parsed.value))
         await emit(TextDelta(text))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.audit.record_format import log_files
+from dial_client.audit.record_format import list_log_files
 from tests.integration.test_changed_tools import EVIL
 from tests.integration.test_changed_tools import configured as changed
 from tests.integration.test_serve_shutdown import ask, serving
@@ -79,7 +79,7 @@ def test_the_audit_log_contains_no_secret(tmp_path: Path) -> None:
     dial_chat(configured(tmp_path), "--system", f"{PLANTED}-system", f"{PLANTED}-question", OPENAI_API_KEY=PLANTED)
     dial_chat(tmp_path, "call", "echo", json.dumps({"text": f"{PLANTED}-by-hand"}))
     assert len(calls_of(user_log(tmp_path))) == 4
-    assert PLANTED not in "".join(path.read_text() for path in log_files(user_log(tmp_path)))
+    assert PLANTED not in "".join(path.read_text() for path in list_log_files(user_log(tmp_path)))
 
 
 @pytest.mark.parametrize(("words", "env"), [(["--audit-arguments"], {}), ([], {"DIAL_AUDIT": "arguments"})])
@@ -171,7 +171,7 @@ def test_audit_verifies_the_chain_and_shows_its_head(audited_folder: Path) -> No
 
 
 def test_audit_names_the_changed_line(audited_folder: Path, tmp_path: Path) -> None:
-    [path] = log_files(user_log(audited_folder))
+    [path] = list_log_files(user_log(audited_folder))
     (tmp_path / path.name).write_bytes(path.read_bytes().replace(b'"allowed"', b'"denied!"', 1))
     ran = dial_chat(audited_folder, "audit", "verify", "--folder", str(tmp_path))
     assert ran.returncode == 1

@@ -16,7 +16,7 @@ from typer.core import TyperArgument, TyperGroup
 import dial_client.cli.commands  # noqa: F401 - registers them
 from dial_client.cli import typer_apps
 from dial_client.cli.command_line import split_command
-from dial_client.cli.manual_page import all_commands
+from dial_client.cli.manual_page import walk_commands
 from tests.support.hostile_repository import KEY, HostileFolder, hostile_folder
 from tests.support.program import LONG
 from tests.support.pseudo_terminal import plain, run_in_terminal
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 typer_apps.load_groups()
 GROUP = typer.main.get_command(typer_apps.command_app)
 assert isinstance(GROUP, TyperGroup)
-PROGRAM: dict[str, Any] = dict(all_commands(GROUP))
+PROGRAM: dict[str, Any] = dict(walk_commands(GROUP))
 """All commands of the program except the chat; commands of a group have both names."""
 VALUES = {"name": "net", "action": "list", "prompt": "Hello"}
 INSPECTORS = {"doctor": "DC114", "bug-report": "--yes", "config": "not trusted, not in use", "models": "not trusted"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.inventory import LocalModel, local_models, memory_bytes
+from dial_client.local.inventory import LocalModel, list_local_models, measure_memory
 from dial_client.local.weights import QWEN
 from tests.support.program import dial_chat
 
@@ -23,7 +23,7 @@ def test_downloaded_and_available_models_are_listed(tmp_path: Path) -> None:
     file = tmp_path / "hf" / "bartowski--Qwen_Qwen3-4B-GGUF" / "Qwen3-4B-Q4_K_M.gguf"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"GGUF")
-    found = {model.name: model for model in local_models(tmp_path)}
+    found = {model.name: model for model in list_local_models(tmp_path)}
     assert not found["local"].installed
     fetched = found["local:hf:bartowski/Qwen_Qwen3-4B-GGUF/Qwen3-4B-Q4_K_M.gguf"]
     assert (fetched.installed, fetched.size) == (True, 4)
@@ -33,7 +33,7 @@ def test_downloaded_and_available_models_are_listed(tmp_path: Path) -> None:
 
 def test_the_embedded_model_is_installed_once_its_file_exists(tmp_path: Path) -> None:
     (tmp_path / QWEN.file).write_bytes(b"GGUF")
-    assert local_models(tmp_path)[0].installed
+    assert list_local_models(tmp_path)[0].installed
 
 
 def test_a_model_fits_if_it_leaves_memory_for_other_programs() -> None:
@@ -43,7 +43,7 @@ def test_a_model_fits_if_it_leaves_memory_for_other_programs() -> None:
 
 
 def test_the_memory_of_the_machine_is_known() -> None:
-    memory = memory_bytes()
+    memory = measure_memory()
     assert memory is not None
     assert memory > 100_000_000
 

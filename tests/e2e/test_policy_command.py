@@ -148,4 +148,4 @@ def test_grants_are_listed_and_revoked(tmp_path: Path) -> None:
     assert dial_chat(tmp_path, "grants", "--revoke", first["id"]).stdout.splitlines() == [lines[0]]
     assert dial_chat(tmp_path, "grants", "--revoke", "watch/*").stdout.splitlines() == [lines[2]]
     assert dial_chat(tmp_path, "grants", "--revoke", "--all").stdout.splitlines() == [lines[1]]
-    assert store.all() == ()
+    assert store.list_grants() == ()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli.cell_width import cell_width
+from dial_client.cli.cell_width import count_cells
 from dial_client.cli.terminal.question_line import QUIET
 from tests.support.program import LONG, entry, write_config
 from tests.support.screens import ScreenReader, screen
@@ -93,7 +93,7 @@ def test_text_of_a_hostile_model_and_server_stays_in_its_rows(tmp_path: Path) ->
             lines = [line for line in person.text.splitlines() if forges(line)]
             # An answer may contain any lines: the prompt of the program is the last line.
             assert {line for line in lines if not line.startswith("Run nothing of nobody?")} == set()
-            assert all(cell_width(line) <= columns for line in person.text.splitlines())
+            assert all(count_cells(line) <= columns for line in person.text.splitlines())
         assert foreign_sequences(person.raw) == set()
         for text in ("\u202e", "\u200b", "\x9b", "\x85", "\x08\x08"):
             assert text.encode() not in person.raw

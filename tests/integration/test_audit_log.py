@@ -19,7 +19,7 @@ import pytest
 
 from dial_client.audit.file_lock import FileLock
 from dial_client.audit.log_writer import LOCK_NAME, AuditLog
-from dial_client.audit.record_format import digest_of, log_files, mask_of
+from dial_client.audit.record_format import compute_digest, list_log_files, mask_of
 from dial_client.audit.verification import verify
 from tests.support.audit_logs import calls_of, entry, lines_of
 from tests.support.program import LONG
@@ -67,7 +67,7 @@ def writers(folder: Path, processes: int, count: int, max_bytes: int = 10**9) ->
 
 def test_each_line_has_its_own_digest_and_the_digest_of_the_previous_line(tmp_path: Path) -> None:
     folder = written(tmp_path / "log", 3)
-    [path] = log_files(folder)
+    [path] = list_log_files(folder)
     before = ""
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         fields = json.loads(line)
@@ -103,7 +103,7 @@ def test_times_are_utc_with_milliseconds_and_empty_fields_are_left_out(tmp_path:
 
 def test_a_full_file_is_followed_by_a_new_file_and_the_oldest_are_dropped(tmp_path: Path) -> None:
     written(tmp_path, 60, max_bytes=2_000, max_files=3)
-    files = log_files(tmp_path)
+    files = list_log_files(tmp_path)
     assert len(files) == 3 and all(path.stat().st_size <= 2_300 for path in files)
     lines = lines_of(tmp_path)
     borders = [(end["next"], begin["file"]) for end, begin in pairwise(lines) if "next" in end]
@@ -116,7 +116,7 @@ def test_a_full_file_is_followed_by_a_new_file_and_the_oldest_are_dropped(tmp_pa
 
 def test_a_program_that_was_killed_between_two_files_does_not_break_the_chain(tmp_path: Path) -> None:
     written(tmp_path, 6, max_bytes=1_500)
-    newest = log_files(tmp_path)[-1]
+    newest = list_log_files(tmp_path)[-1]
     newest.write_bytes(b"")
     written(tmp_path, 1)
     newest.unlink()
@@ -151,7 +151,7 @@ def test_programs_that_are_killed_while_they_write_leave_a_chain_that_can_be_con
 
 def test_a_torn_line_is_distinguished_from_a_changed_line(tmp_path: Path) -> None:
     folder = written(tmp_path, 2)
-    [path] = log_files(folder)
+    [path] = list_log_files(folder)
     whole = path.read_bytes()
     last = whole.rindex(b"\n", 0, -1) + 1
     for cut in range(last + 1, len(whole)):
@@ -230,10 +230,10 @@ def test_only_the_owner_can_read_the_files_with_any_umask(tmp_path: Path) -> Non
         os.umask(before)
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    log_files(folder)[-1].chmod(0o644)
+    list_log_files(folder)[-1].chmod(0o644)
     folder.chmod(0o755)
     written(folder, 1)
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, log_files(folder)[-1])} == {0o700, 0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, list_log_files(folder)[-1])} == {0o700, 0o600}
 
 
 # --- tampering ------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ TAMPERED: list[tuple[Callable[[Lines], Lines], int, str]] = [
 def test_verification_names_the_first_line_that_was_tampered_with(
     tmp_path: Path, tamper: Callable[[Lines], Lines], line: int, problem: str
 ) -> None:
-    [path] = log_files(written(tmp_path, 8))
+    [path] = list_log_files(written(tmp_path, 8))
     path.write_bytes(b"\n".join(tamper(path.read_bytes().splitlines())) + b"\n")
     result = verify(tmp_path)
     assert (result.is_intact, result.problem_file, result.problem_line) == (False, path.name, line)
@@ -291,7 +291,7 @@ def test_verification_names_the_first_line_that_was_tampered_with(
 
 
 def test_a_missing_file_in_the_middle_is_detected(tmp_path: Path) -> None:
-    files = log_files(written(tmp_path, 30, max_bytes=2_000))
+    files = list_log_files(written(tmp_path, 30, max_bytes=2_000))
     files[1].unlink()
     result = verify(tmp_path)
     assert (result.problem_file, result.problem_line) == (files[2].name, 1)
@@ -299,7 +299,7 @@ def test_a_missing_file_in_the_middle_is_detected(tmp_path: Path) -> None:
 
 
 def test_a_missing_end_is_detected_only_by_a_digest_stored_outside_the_log(tmp_path: Path) -> None:
-    [path] = log_files(written(tmp_path, 5))
+    [path] = list_log_files(written(tmp_path, 5))
     head = verify(tmp_path).head
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
     assert verify(tmp_path).is_intact
@@ -317,7 +317,7 @@ def test_the_log_has_only_the_digest_of_the_arguments(tmp_path: Path) -> None:
     [line] = calls_of(tmp_path)
     canonical = json.dumps({"a": [1, None], "b": SECRET}, separators=(",", ":"))
     assert line["arguments_digest"] == f"sha256:{sha256(canonical.encode()).hexdigest()}"
-    assert SECRET not in log_files(tmp_path)[0].read_text()
+    assert SECRET not in list_log_files(tmp_path)[0].read_text()
 
 
 def test_the_log_has_the_arguments_on_request_with_known_secrets_masked(tmp_path: Path) -> None:
@@ -334,6 +334,6 @@ def test_the_log_has_the_arguments_on_request_with_known_secrets_masked(tmp_path
         None,
         None,
     ]
-    assert found[0]["arguments_digest"] == digest_of(given)
-    assert SECRET not in log_files(tmp_path)[0].read_text()
+    assert found[0]["arguments_digest"] == compute_digest(given)
+    assert SECRET not in list_log_files(tmp_path)[0].read_text()
     assert verify(tmp_path).is_intact

@@ -11,7 +11,7 @@ import pytest
 
 from dial_client import DialClient
 from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages.message import Failure, text_of
+from dial_client.messages.message import Failure, extract_text
 from tests.support.program import LONG, dial_chat, write_config
 from tests.support.servers.launch import script
 from tests.support.servers.tool_changes import TWICE, ChangingServer, build_changing_server, tool
@@ -79,7 +79,7 @@ async def test_pins_of_an_embedded_client_persist_if_a_folder_is_given(tmp_path:
             server.write_config(tools=tools)
             async with DialClient({"it": server.entry()}, approval=ApprovalPolicy(tool_pins=tmp_path / "pins")) as dial:
                 result = await dial.call("echo", {})
-                assert result.failure is failure, text_of(result.content)
+                assert result.failure is failure, extract_text(result.content)
         server.write_config(tools=[EVIL])
         async with DialClient({"it": server.entry()}) as dial:
             assert (await dial.call("echo", {})).success, "nothing is pinned unasked"
@@ -93,6 +93,6 @@ async def test_the_error_for_the_model_names_the_changed_tool_and_its_server(tmp
             await dial.call("echo", {})
             server.write_config(tools=[EVIL])
             await dial.restart_server("it")
-            text = text_of((await dial.call("echo", {})).content)
+            text = extract_text((await dial.call("echo", {})).content)
     assert "'it'" in text
     assert "'echo'" in text

@@ -13,7 +13,7 @@ import pytest
 
 from dial_client.cli import process_runner
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
-from dial_client.cli.chat_commands.command_registry import command_arguments, run_command
+from dial_client.cli.chat_commands.command_registry import list_command_arguments, run_command
 from dial_client.cli.client_start import open_client
 from dial_client.cli.options import AuditMode, Options
 from dial_client.client.client_options import ApprovalPolicy
@@ -63,7 +63,7 @@ class Chat:
 
     async def read(self) -> list[str]:
         """Return the texts of the conversation."""
-        return [message.text for message in (await self.session.manager.get(self.session.required_id())).messages]
+        return [message.text for message in (await self.session.manager.get(self.session.require_id())).messages]
 
 
 @asynccontextmanager
@@ -215,7 +215,7 @@ async def test_the_model_its_instructions_and_its_format_change_between_question
         assert "Be brief." in await person.shows("/system Be brief.")
         assert person.session.dial.system == "Be brief."
         assert "no instructions" in await person.shows("/system none")
-        assert {"small"} <= set(command_arguments(person.session)["/model"]())
+        assert {"small"} <= set(list_command_arguments(person.session)["/model"]())
 
 
 async def test_tools_are_approved_and_denied_for_the_session() -> None:

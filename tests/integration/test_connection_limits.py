@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from dial_client.serve.connection_limits import MAX_CONNECTIONS, ConnectionLimits, max_connections_for
+from dial_client.serve.connection_limits import MAX_CONNECTIONS, ConnectionLimits, compute_max_connections
 from dial_client.serve.request_bodies import UNCOUNTED
 from dial_client.serve.security import AccessPolicy
 from tests.integration.test_conversation_routes import Maths
@@ -173,7 +173,7 @@ async def test_a_body_without_a_token_does_not_count_towards_the_limit() -> None
     [(None, MAX_CONNECTIONS), (1_048_576, MAX_CONNECTIONS), (1_024, 768), (256, 192), (64, 16)],
 )
 def test_the_limit_of_open_files_limits_connections(files: int | None, connections: int) -> None:
-    assert max_connections_for(files) == connections
+    assert compute_max_connections(files) == connections
 
 
 @pytest.mark.parametrize(

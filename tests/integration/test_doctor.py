@@ -112,7 +112,7 @@ async def test_a_tool_that_has_changed_since_it_was_approved_is_found(tmp_path: 
     subject = subject_of({"it": tools({})}, tool_pins=tmp_path)
     async with anyio.create_task_group() as group:
         group.start_soon(subject.run.run)
-        outcome = await subject.run.outcome()
+        outcome = await subject.run.wait_for_outcome()
     (tool,) = outcome.tools
     ToolPins(JsonCache(tmp_path), subject.servers).pin(replace(tool, description="Something else."))
     found = await inspect(subject_of({"it": tools({})}, tool_pins=tmp_path), (Group.TOOLS,))

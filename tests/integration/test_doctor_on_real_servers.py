@@ -20,7 +20,7 @@ from dial_client.doctor.check_registry import inspect
 from dial_client.doctor.findings import Finding, Group
 from dial_client.doctor.server_run import ServerOutcome
 from dial_client.doctor.subject import DoctorTarget, Subject
-from dial_client.doctor.tool_sizes import size_lines
+from dial_client.doctor.tool_sizes import format_size_lines
 from dial_client.settings.configuration import ConfigFile
 from tests.support.program import LONG, python_server
 
@@ -117,7 +117,7 @@ async def checked(
     async def check(name: str, text: str) -> None:
         file = ConfigFile(text, str(folder / "servers.json"))
         subject = Subject(DoctorTarget((file,), server_seconds=LONG))
-        results[name] = await inspect(subject, GROUPS), await subject.run.outcome()
+        results[name] = await inspect(subject, GROUPS), await subject.run.wait_for_outcome()
 
     with anyio.fail_after(LONG):
         for address in addresses:
@@ -164,12 +164,12 @@ async def test_the_table_of_tokens_has_each_server_and_the_share_of_the_context_
     checked: Mapping[str, tuple[list[Finding], ServerOutcome]],
 ) -> None:
     _, outcome = checked["several, with rules and a profile"]
-    title, *rows = [line.split() for line in size_lines(outcome, 100_000)]
+    title, *rows = [line.split() for line in format_size_lines(outcome, 100_000)]
     assert title[:4] == ["Tools", "in", "each", "request,"]
     assert [row[0] for row in rows] == ["time", "git", "all"]
     sizes = [int(row[3].replace(",", "")) for row in rows]
     assert min(sizes) > 100
     assert sizes[2] == sizes[0] + sizes[1]
     assert rows[2][4:] == ["of", "100,000", f"({sizes[2] / 100_000:.0%})"]
-    assert size_lines(outcome, None)[-1].endswith(f"{sizes[2]:,}")
-    assert size_lines(ServerOutcome(), 1) == []
+    assert format_size_lines(outcome, None)[-1].endswith(f"{sizes[2]:,}")
+    assert format_size_lines(ServerOutcome(), 1) == []

@@ -18,7 +18,7 @@ from dial_client.durable import SQLITE_IS_TOO_OLD, DurableTimings, DurableTurns,
 from dial_client.durable.dbos_database import to_dbos_url
 from dial_client.durable.results import read_output_type
 from dial_client.durable.serialization import NAME, RowRefused, from_json, to_json
-from dial_client.durable.turn_ids import new_turn_id
+from dial_client.durable.turn_ids import build_turn_id
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
 from tests.support.program import LONG
 from tests.support.temporary_stores import needs_dbos, needs_postgres, place
@@ -147,7 +147,7 @@ async def test_a_row_with_pickled_code_does_not_run_the_code(kind: str, tmp_path
     mark = tmp_path / "mark"
     async with tables(kind, tmp_path) as (store, rows):
         conversation = (await store.create()).id
-        waiting, left, answered, failed, step, unnamed = (new_turn_id(conversation) for _ in range(6))
+        waiting, left, answered, failed, step, unnamed = (build_turn_id(conversation) for _ in range(6))
         rows.workflow(waiting, pickled(mark), PICKLE)
         rows.workflow(left, pickled(mark), PICKLE, status="PENDING", queue_name=None, executor_id="gone")
         rows.workflow(unnamed, pickled(mark), None)
@@ -208,15 +208,15 @@ ROWS: Mapping[str, Callable[[str], tuple[str | None, str | None]]] = {
 async def test_an_unreadable_row_is_an_error_of_its_turn_only(kind: str, tmp_path: Path) -> None:
     async with tables(kind, tmp_path) as (store, rows):
         made = {name: (await store.create()).id for name in ROWS}
-        turns_of = {name: new_turn_id(conversation) for name, conversation in made.items()}
+        turns_of = {name: build_turn_id(conversation) for name, conversation in made.items()}
         for name, row in ROWS.items():
             rows.workflow(turns_of[name], *row(made[name]))
         good = (await store.create()).id
-        rows.workflow(new_turn_id(good, "good"), inputs(good, HI), NAME)
+        rows.workflow(build_turn_id(good, "good"), inputs(good, HI), NAME)
         async with durable(store, "Hello.", "Here.") as (manager, turns):
             await over(rows, *turns_of.values())
             with anyio.fail_after(LONG):
-                assert (await turns.result(new_turn_id(good, "good"))).text in ("Hello.", "Here.")
+                assert (await turns.result(build_turn_id(good, "good"))).text in ("Hello.", "Here.")
             for name, turn in turns_of.items():
                 with pytest.raises(DialError):
                     await turns.result(turn)
@@ -257,7 +257,7 @@ async def test_a_workflow_that_is_resumed_while_it_starts_starts_one_turn(kind: 
                 DialClient({}, ScriptedProvider(["Hello.", "Hello again."])) as dial,
                 DurableTurns(dial, store, default_database(store.where)) as turns,
             ):
-                store.turn_id = new_turn_id(conversation, "resumed")
+                store.turn_id = build_turn_id(conversation, "resumed")
                 with closing(Rows(store)) as rows:
                     rows.workflow(store.turn_id, inputs(conversation, HI), NAME)
                 with anyio.fail_after(LONG):
@@ -278,7 +278,7 @@ async def test_an_unreadable_result_of_a_turn_is_reported(kind: str, tmp_path: P
         conversation = (await store.create()).id
         for at, output in enumerate(found):
             for column in ("output", "error"):
-                turn = new_turn_id(conversation, f"{column}{at}")
+                turn = build_turn_id(conversation, f"{column}{at}")
                 status = "SUCCESS" if column == "output" else "ERROR"
                 rows.workflow(turn, inputs(conversation, HI), NAME, status=status, queue_name=None)
                 rows.insert("workflow_output", workflow_uuid=turn, retention_timestamp=1, **{column: output})
@@ -286,7 +286,7 @@ async def test_an_unreadable_result_of_a_turn_is_reported(kind: str, tmp_path: P
             for at in range(len(found)):
                 for column in ("output", "error"):
                     with pytest.raises(DialError):
-                        await turns.result(new_turn_id(conversation, f"{column}{at}"))
+                        await turns.result(build_turn_id(conversation, f"{column}{at}"))
 
 
 @pytest.mark.parametrize(

@@ -347,7 +347,7 @@ async def test_a_form_that_asks_for_a_secret_has_a_warning() -> None:
 async def test_a_malformed_schema_is_an_empty_form(schema: dict[str, Any]) -> None:
     form = Form({**schema, "required": 7})
     assert form.defaults == {}
-    assert form.problems(form.filled({})) == []
+    assert form.find_problems(form.fill({})) == []
 
 
 @pytest.mark.parametrize(
@@ -364,5 +364,5 @@ async def test_choices_are_read_from_the_schemas_of_every_protocol_version(kind:
     form = Form({"properties": {"x": kind}})
     assert [choice.value for choice in form.fields[0].choices] == ["a", "b"]
     is_many = kind["type"] == "array"
-    assert form.problems({"x": ["a", "b"] if is_many else "a"}) == []
-    assert form.problems({"x": ["c"] if is_many else "c"}) != []
+    assert form.find_problems({"x": ["a", "b"] if is_many else "a"}) == []
+    assert form.find_problems({"x": ["c"] if is_many else "c"}) != []

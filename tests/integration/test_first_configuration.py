@@ -8,7 +8,7 @@ import pytest
 
 from dial_client.cli.first_configuration import format_configuration
 from dial_client.cli.init_questions import choose_servers
-from dial_client.cli.model_search import LocalServer, ModelProposal, find_models, local_servers
+from dial_client.cli.model_search import LocalServer, ModelProposal, find_models, list_local_servers
 from dial_client.cli.server_proposals import ServerProposal, choose_by_name, find_proposals
 from dial_client.errors import ConfigError
 from dial_client.settings.configuration import parse
@@ -37,17 +37,17 @@ async def test_models_are_found_by_api_keys_and_by_local_servers() -> None:
 
 
 async def test_local_servers_have_their_usual_addresses() -> None:
-    assert [server.url for server in local_servers({})] == [
+    assert [server.url for server in list_local_servers({})] == [
         *("http://127.0.0.1:11434/v1", "http://127.0.0.1:1234/v1", "http://127.0.0.1:8080/v1"),
         "http://127.0.0.1:8000/v1",
     ]
-    assert local_servers({"OLLAMA_HOST": "http://box:1/"})[0].url == "http://box:1/v1"
+    assert list_local_servers({"OLLAMA_HOST": "http://box:1/"})[0].url == "http://box:1/v1"
 
 
 def test_the_address_of_ollama_is_that_of_its_models() -> None:
     for host, url in (("box", "http://box:11434/v1"), ("0.0.0.0", "http://127.0.0.1:11434/v1")):
-        assert local_servers({"OLLAMA_HOST": host})[0].url == url
-    assert "ollama" not in [server.preset for server in local_servers({"OLLAMA_HOST": "http://box:x"})]
+        assert list_local_servers({"OLLAMA_HOST": host})[0].url == url
+    assert "ollama" not in [server.preset for server in list_local_servers({"OLLAMA_HOST": "http://box:x"})]
 
 
 async def test_the_written_file_is_a_configuration_with_comments() -> None:

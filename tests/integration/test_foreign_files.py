@@ -173,5 +173,5 @@ def test_an_invalid_checksum_file_does_not_mark_weights_as_verified(memo: str, t
     downloaded = Weights("model.gguf", 5, hashlib.sha256(b"right").hexdigest(), "", "", ())
     file = tmp_path / downloaded.file
     file.write_bytes(b"wrong")
-    weights._memo(file).write_text(memo)
+    weights._build_memo_path(file).write_text(memo)
     assert not weights._is_known(file, downloaded)

@@ -16,7 +16,7 @@ from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.pending_requests import PendingRequests
 from dial_client.serve.cluster.remote_turns import RemoteTurns, TurnLost
-from dial_client.serve.cluster.topics import turn_events_topic
+from dial_client.serve.cluster.topics import build_turn_events_topic
 from dial_client.serve.human_input import APPROVAL
 from dial_client.serve.served_model import ServedModel
 from dial_client.serve.turn_registry import TurnRegistry
@@ -218,7 +218,7 @@ async def test_mailbox_rows_of_bytes_or_numbers_are_not_decoded(tmp_path: Path) 
         assert len(notes) == 3
         for note in notes:
             with pytest.raises(ValueError):
-                note.content()
+                note.parse_content()
 
 
 async def test_invalid_handoffs_are_ignored_and_the_clients_messages_are_used(tmp_path: Path) -> None:
@@ -261,8 +261,8 @@ async def test_invalid_answers_are_skipped_and_later_answers_are_delivered(tmp_p
 async def test_invalid_events_of_another_process_end_the_stream_with_an_error(body: str, tmp_path: Path) -> None:
     async with open_bus(tmp_path) as (store, bus):
         id_ = (await store.create()).id
-        await store.mailbox.send([(turn_events_topic(id_, "turn"), body)], 60.0)
-        lines = await RemoteTurns(store, bus).events(id_, "turn", 0)
+        await store.mailbox.send([(build_turn_events_topic(id_, "turn"), body)], 60.0)
+        lines = await RemoteTurns(store, bus).find_events(id_, "turn", 0)
         assert lines is not None
         streamed = "".join([line async for line in lines])
     assert TurnLost.__name__ in streamed

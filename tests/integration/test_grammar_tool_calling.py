@@ -9,7 +9,7 @@ import pytest
 
 from dial_client.local.call_policy import MAX_ROUNDS
 from dial_client.local.fixed_replies import NO_TOOL_FITS, NOT_CONNECTED
-from dial_client.local.json_prompt_format import EXAMPLES, conversation
+from dial_client.local.json_prompt_format import EXAMPLES, format_conversation
 from dial_client.messages.host_results import NOT_ALLOWED
 from dial_client.messages.message import (
     Echo,
@@ -331,7 +331,7 @@ async def test_tokens_of_all_requests_are_counted() -> None:
 
 async def test_an_earlier_turn_is_sent_in_the_form_of_decisions() -> None:
     earlier = asked("How warm is the office?", ("measure", {"room": "office"}, "21"))
-    history = conversation([*earlier, Message.assistant("It is 21.")])
+    history = format_conversation([*earlier, Message.assistant("It is 21.")])
     assert [(message.role.value, message.text) for message in history] == [
         ("user", "How warm is the office?"),
         ("assistant", '{"tool": "measure", "arguments": {"room": "office"}}'),
@@ -342,7 +342,7 @@ async def test_an_earlier_turn_is_sent_in_the_form_of_decisions() -> None:
 
 async def test_a_result_without_text_has_a_placeholder() -> None:
     picture = Message(Role.TOOL, (ImagePart("aGk=", "image/png"),), tool_call_id="c1")
-    assert [message.text for message in conversation([picture, Message(Role.TOOL, "", tool_call_id="c2")])] == [
+    assert [message.text for message in format_conversation([picture, Message(Role.TOOL, "", tool_call_id="c2")])] == [
         "Result: [1 image(s) or document(s) that cannot be shown]",
         "Result: (no output)",
     ]

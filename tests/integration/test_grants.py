@@ -55,7 +55,7 @@ async def test_a_grant_applies_to_a_later_run(tmp_path: Path) -> None:
     known = approvals(tmp_path, Person()).decide(spec())
     assert known is not None
     assert known.allowed
-    [grant] = GrantStore(tmp_path).all()
+    [grant] = GrantStore(tmp_path).list_grants()
     assert known.decided_by == f"grant {grant.id}"
     assert (grant.server, grant.tool, grant.reached, grant.cwd) == ("clock", "now", "clock-server", "/clock")
 
@@ -114,10 +114,10 @@ async def test_a_revoked_grant_is_also_removed_in_running_programs(tmp_path: Pat
     await make_grant(tmp_path, SHOP)
     running = approvals(tmp_path, Person())
     store = GrantStore(tmp_path)
-    clock, shop = store.all()
+    clock, shop = store.list_grants()
     assert store.revoke({clock.id, "00000000"}) == (clock,)
     assert running.decide(spec()) is None
-    assert store.all() == (shop,)
+    assert store.list_grants() == (shop,)
     store.revoke({shop.id})
     assert files(tmp_path) == []
 
@@ -125,7 +125,10 @@ async def test_a_revoked_grant_is_also_removed_in_running_programs(tmp_path: Pat
 async def test_a_grant_contains_no_secret_of_the_server_entry(tmp_path: Path) -> None:
     await make_grant(tmp_path)
     await make_grant(tmp_path, SHOP)
-    assert [grant.reached for grant in GrantStore(tmp_path).all()] == ["clock-server", "https://shop.example:8443"]
+    assert [grant.reached for grant in GrantStore(tmp_path).list_grants()] == [
+        "clock-server",
+        "https://shop.example:8443",
+    ]
     assert "sesame" not in "".join(path.read_text() for path in files(tmp_path))
 
 
@@ -154,7 +157,7 @@ async def test_invalid_files_among_the_grants_are_ignored(tmp_path: Path, tools:
     file.write_text(json.dumps({"form": 1, "tools": tools}))
     (tmp_path / "not-an-identity.json").write_text('{"form": 1, "tools": {"x": {}}}')
     assert approvals(tmp_path, Person()).decide(spec()) is None
-    GrantStore(tmp_path).all()
+    GrantStore(tmp_path).list_grants()
     await make_grant(tmp_path)
     assert approvals(tmp_path, Person()).decide(spec()) is not None
 

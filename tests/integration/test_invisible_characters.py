@@ -15,7 +15,7 @@ import pytest
 from dial_client.serve.static_files import FOLDER
 from dial_client.text import invisible_characters as tables
 from dial_client.text.invisible_characters import parse_ranges
-from dial_client.text.safe_text import count_unseen, safe, visible
+from dial_client.text.safe_text import count_unseen, escape_unseen, sanitize
 
 NODE = shutil.which("node")
 VISIBLE_FORMATS = frozenset(
@@ -54,8 +54,8 @@ def test_every_bidirectional_control_is_in_the_table() -> None:
 
 
 def test_a_single_ignorable_character_is_removed() -> None:
-    assert [hex(point) for point in sorted(points(tables.DEFAULT_IGNORABLE)) if safe(chr(point))] == []
-    assert safe("".join(map(chr, sorted(points(tables.DEFAULT_IGNORABLE))))) == ""
+    assert [hex(point) for point in sorted(points(tables.DEFAULT_IGNORABLE)) if sanitize(chr(point))] == []
+    assert sanitize("".join(map(chr, sorted(points(tables.DEFAULT_IGNORABLE))))) == ""
 
 
 def test_the_tables_for_joiners_agree_with_the_unicode_database() -> None:
@@ -107,8 +107,8 @@ def test_the_page_escapes_the_same_characters_singly_and_in_sequences(tmp_path: 
     )
     page = json.loads(ran.stdout)
     chars = map(chr, range(sys.maxunicode + 1))
-    assert page["each"] == [ord(char) for char in chars if visible(char) != char]
-    assert page["texts"] == [visible(text) for text in TEXTS]
+    assert page["each"] == [ord(char) for char in chars if escape_unseen(char) != char]
+    assert page["texts"] == [escape_unseen(text) for text in TEXTS]
     assert page["counts"] == [count_unseen(text) for text in TEXTS]
     if tables.UNICODE_VERSION.startswith(page["unicode"]):
         assert set(page["ignorable"]) == points(tables.DEFAULT_IGNORABLE)

@@ -17,7 +17,7 @@ from dial_client.messages.message import FilePart, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
 from dial_client.schema.provider_schema import adapt
 from dial_client.servers.sdk_mapping import map_sampling_request
-from dial_client.text.safe_text import count_unseen, one_line
+from dial_client.text.safe_text import count_unseen, to_one_line
 from dial_client.tools import result_content
 from dial_client.tools.catalog import build_catalog
 from dial_client.turn_data.events import ReasoningDelta, TextDelta, ToolCallProgress
@@ -119,7 +119,7 @@ def test_invisible_characters_are_removed_from_structured_results_errors_and_sta
 
     structured = CallToolResult.model_validate({"content": [], "structuredContent": {HIDDEN: HIDDEN}})
     assert result_content.to_content(structured) == '{"abc": "abc"}'
-    assert one_line(f"it broke: {HIDDEN}", 100) == "it broke: abc"
+    assert to_one_line(f"it broke: {HIDDEN}", 100) == "it broke: abc"
     assert status_text.describe_tool(ToolCallRequest("1", f"x\n{HIDDEN}", {}), None) == "Using X Abc…"
 
 

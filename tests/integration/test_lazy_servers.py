@@ -12,7 +12,7 @@ import pytest
 
 from dial_client import Approval, DialClient, Message, ScriptedProvider
 from dial_client.client.client_options import ApprovalPolicy
-from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec, text_of
+from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec, extract_text
 from dial_client.servers.status import ServerState
 from dial_client.tools.approval import ApprovalContext
 from tests.support.program import LONG, dial_chat, write_config
@@ -69,7 +69,7 @@ async def test_the_first_call_starts_a_lazy_server_once(server: ChangingServer) 
         async with client(server) as dial:
             for n in (1, 2):
                 result = await dial.call("echo", {"n": n})
-                assert (result.success, json.loads(text_of(result.content))) == (True, ["echo", {"n": n}])
+                assert (result.success, json.loads(extract_text(result.content))) == (True, ["echo", {"n": n}])
             assert dial.servers["it"].state is ServerState.READY
             assert dial.servers["it"].restarts == 0
     assert server.asked() == ["start", "initialize", "tools/list", "tools/call", "tools/call"]
@@ -111,7 +111,7 @@ async def test_arguments_are_checked_against_the_schema_of_the_started_server(se
             assert [spec.original_schema for spec in dial.tools] == [TWICE]
     first, second = turn.tool_calls
     assert (first.result.failure, second.result.success) == (Failure.BAD_ARGUMENTS, True)
-    assert "times" in text_of(first.result.content)
+    assert "times" in extract_text(first.result.content)
     assert server.asked().count("tools/call") == 1
 
 
@@ -140,7 +140,7 @@ async def test_a_call_of_a_tool_removed_while_its_server_slept_is_an_error(serve
     with anyio.fail_after(LONG):
         async with client(server) as dial:
             result = await dial.call("echo", {})
-            assert "no tool 'echo' any more" in text_of(result.content)
+            assert "no tool 'echo' any more" in extract_text(result.content)
             assert [spec.name for spec in dial.tools] == ["new"]
 
 
@@ -151,7 +151,7 @@ async def test_a_call_fails_if_its_lazy_server_cannot_be_started(server: Changin
         async with client(server) as dial:
             result = await dial.call("echo", {})
             assert result.failure is Failure.SERVER
-            assert "no license" in text_of(result.content)
+            assert "no license" in extract_text(result.content)
             assert dial.servers["it"].state is ServerState.FAILED
             assert dial.tools == ()
 

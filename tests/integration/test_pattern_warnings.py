@@ -10,8 +10,8 @@ import pytest
 from dial_client import DialClient
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.settings.policy_config import policy_from
-from dial_client.tools.pattern_warnings import notes
+from dial_client.settings.policy_config import load_policy
+from dial_client.tools.pattern_warnings import check_patterns
 from dial_client.tools.policy import PolicyRules
 from tests.support.servers.launch import raw
 
@@ -35,22 +35,22 @@ EXPECTED: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("options", "expected"), EXPECTED, ids=[str(options) for options, _ in EXPECTED])
 def test_a_pattern_that_matches_nothing_has_a_warning(options: dict[str, Any], expected: list[str]) -> None:
-    rules = PolicyRules(**(options | {"policy": policy_from(options.get("policy"))}))
-    assert list(notes(rules, TOOLS, {"time": TIME, "slow": None})) == expected
+    rules = PolicyRules(**(options | {"policy": load_policy(options.get("policy"))}))
+    assert list(check_patterns(rules, TOOLS, {"time": TIME, "slow": None})) == expected
 
 
 def test_a_name_of_no_tool_has_a_warning_once_all_tools_are_known() -> None:
-    warnings = list(notes(PolicyRules(deny=("time__now",)), {"time": ("now",)}, {}))
+    warnings = list(check_patterns(PolicyRules(deny=("time__now",)), {"time": ("now",)}, {}))
     assert warnings == ["--deny 'time__now' matches no tool: a pattern is SERVER/TOOL, or a tool's own name"]
 
 
 def test_patterns_of_an_entry_are_checked_against_its_own_tools() -> None:
     entry = replace(TIME, auto_approve=("*", "nwo", "z*"), untrusted=("fetch",))
-    assert list(notes(PolicyRules(), TOOLS, {"time": entry})) == [
+    assert list(check_patterns(PolicyRules(), TOOLS, {"time": entry})) == [
         "autoApprove of 'time': 'nwo' matches no tool of this server",
         "untrusted of 'time': 'fetch' matches no tool of this server",
     ]
-    assert list(notes(PolicyRules(), {"time": None}, {"time": entry})) == []
+    assert list(check_patterns(PolicyRules(), {"time": None}, {"time": entry})) == []
 
 
 @pytest.mark.anyio

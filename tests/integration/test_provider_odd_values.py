@@ -52,9 +52,9 @@ async def read(provider: HttpProvider, values: list[Any], *, stream: bool) -> No
         return pieces()
 
     deltas: list[Delta] = []
-    reading = ResponseStream(provider.wire, provider._new_parser(), provider.endpoint, [])
+    reading = ResponseStream(provider.wire, provider._create_parser(), provider.endpoint, [])
     try:
-        async with aclosing(reading.deltas(ask)) as coming:
+        async with aclosing(reading.read_deltas(ask)) as coming:
             deltas += [delta async for delta in coming]
     except ProviderError as error:
         assert str(error).isprintable()

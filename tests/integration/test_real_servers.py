@@ -15,7 +15,7 @@ import pytest
 from benchmarks.together import real_servers
 from dial_client import DialClient, Elicitation, ElicitationAnswer, SamplingRequest, ServerState, ToolCallResult
 from dial_client.callbacks.server_callbacks import Callbacks
-from dial_client.messages.message import ImagePart, text_of
+from dial_client.messages.message import ImagePart, extract_text
 from tests.support.program import LONG
 from tests.support.servers.launch import until
 
@@ -73,7 +73,7 @@ async def test_every_tool_of_server_everything_returns_its_expected_result(tmp_p
     for name, (_, part) in TOOL_RESULTS.items():
         result = results[name]
         assert result.success is (name not in FAIL), result
-        assert part in text_of(result.content), name
+        assert part in extract_text(result.content), name
     for name in ("get-annotated-message", "get-tiny-image"):
         assert any(isinstance(block, ImagePart) for block in results[name].content), name
     assert addresses == [None, URL["url"]]

@@ -9,7 +9,7 @@ import pytest
 from dial_client import Approval, DialClient, Limits, Message, ScriptedProvider, Turn
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.messages.message import Failure, ImagePart
-from dial_client.settings.configuration import Protocol, server_from_mapping
+from dial_client.settings.configuration import Protocol, read_server_mapping
 from tests.support.fakes import tool_named
 from tests.support.program import python_server
 from tests.support.servers.launch import HERE, python_script, raw
@@ -72,7 +72,7 @@ async def test_only_resources_of_servers_that_enable_it_can_be_read() -> None:
     turn, _ = await turn_of(
         calls("list_resources"),
         calls("read_resource", server="private", uri="book://1"),
-        servers={"books": server_from_mapping("books", entry), "private": private},
+        servers={"books": read_server_mapping("books", entry), "private": private},
         resource_tools=False,
     )
     listed, read = (record.result for record in turn.tool_calls)

@@ -17,7 +17,7 @@ from dial_client.messages.message import Message
 from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.serve.cluster import peers, remote_turns, turn_publisher
-from dial_client.serve.cluster.topics import turn_events_topic as events_of
+from dial_client.serve.cluster.topics import build_turn_events_topic as events_of
 from dial_client.stores.sql_store import SQLStore
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import ASKS, CALL, Pen, results, stream_chat, until

@@ -16,7 +16,7 @@ import pytest
 from mcp_types import Tool
 
 from dial_client import DialClient
-from dial_client.servers.json_cache import MAX_BYTES, JsonCache, identity
+from dial_client.servers.json_cache import MAX_BYTES, JsonCache, compute_identity
 from dial_client.servers.server_cache import REPROBE_SECONDS, ServerCache
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import Protocol, ServerSettings, Transport
@@ -56,12 +56,12 @@ SAME = {
 
 @pytest.mark.parametrize("changed", OTHERS.values(), ids=list(OTHERS))
 def test_a_server_with_a_different_address_is_a_different_server(changed: ServerSettings) -> None:
-    assert identity(changed) != identity(CLOCK)
+    assert compute_identity(changed) != compute_identity(CLOCK)
 
 
 @pytest.mark.parametrize("same", SAME.values(), ids=list(SAME))
 def test_the_name_and_usage_settings_do_not_change_the_identity_of_a_server(same: ServerSettings) -> None:
-    assert identity(same) == identity(CLOCK)
+    assert compute_identity(same) == compute_identity(CLOCK)
 
 
 def test_the_cache_contains_no_secret(tmp_path: Path) -> None:
@@ -95,11 +95,11 @@ GARBAGE = {
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=list(GARBAGE))
 def test_an_unreadable_file_is_ignored(tmp_path: Path, garbage: bytes) -> None:
-    (tmp_path / f"{identity(CLOCK)}.json").write_bytes(garbage)
+    (tmp_path / f"{compute_identity(CLOCK)}.json").write_bytes(garbage)
     known = memory(tmp_path)
-    assert (known.is_legacy(), known.tools()) == (False, None)
+    assert (known.is_legacy(), known.read_tools()) == (False, None)
     known.save(TOOLS, version="1", is_legacy=True)
-    assert (known.is_legacy(), known.tools()) == (True, TOOLS), "and it is replaced"
+    assert (known.is_legacy(), known.read_tools()) == (True, TOOLS), "and it is replaced"
 
 
 ODD: list[dict[str, Any]] = [
@@ -117,14 +117,14 @@ ODD: list[dict[str, Any]] = [
 def test_invalid_values_in_a_file_are_ignored(tmp_path: Path, data: dict[str, Any]) -> None:
     JsonCache(tmp_path).write(CLOCK, data)
     known = memory(tmp_path)
-    assert (known.is_legacy(), known.tools()) == (False, None)
+    assert (known.is_legacy(), known.read_tools()) == (False, None)
     known.save(TOOLS, version="1", is_legacy=True)
     assert known.is_legacy()
 
 
 def test_an_invalid_cached_tool_does_not_affect_valid_tools(tmp_path: Path) -> None:
     JsonCache(tmp_path).write(CLOCK, {"tools": [7, {"name": "bad"}, tool("good")]})
-    known = memory(tmp_path).tools()
+    known = memory(tmp_path).read_tools()
     assert known is not None
     assert [known_tool.name for known_tool in known] == ["good"]
 
@@ -135,7 +135,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     known.save(TOOLS, version="1", is_legacy=True)
     assert not known.guess_legacy()
     assert not known.reject_guess(LONG)
-    assert (known.is_legacy(), known.tools()) == (False, None)
+    assert (known.is_legacy(), known.read_tools()) == (False, None)
 
 
 def test_the_size_of_the_folder_is_limited_and_the_oldest_file_is_deleted_first(tmp_path: Path) -> None:
@@ -143,14 +143,14 @@ def test_the_size_of_the_folder_is_limited_and_the_oldest_file_is_deleted_first(
     servers = [replace(CLOCK, command=f"server{n}") for n in range(5)]
     for age, server in enumerate(servers):
         ServerCache(server, cache, lambda: 1_000.0).save(TOOLS, version="1", is_legacy=True)
-        os.utime(tmp_path / f"{identity(server)}.json", (age, age))
+        os.utime(tmp_path / f"{compute_identity(server)}.json", (age, age))
     assert [memory(tmp_path, server).is_legacy() for server in servers] == [False, False, True, True, True]
 
 
 def test_too_large_tools_are_not_cached_and_the_era_is(tmp_path: Path) -> None:
     known = memory(tmp_path)
     known.save([tool_named("big", description="x" * MAX_BYTES)], version="1", is_legacy=True)
-    assert (known.is_legacy(), known.tools()) == (True, None)
+    assert (known.is_legacy(), known.read_tools()) == (True, None)
 
 
 WRITER = """
@@ -221,7 +221,7 @@ def test_a_wrong_cached_era_is_used_only_once(tmp_path: Path) -> None:
     known = memory(tmp_path)
     assert (known.guess_legacy(), known.reject_guess(LONG), known.reject_guess(LONG)) == (True, True, False)
     assert not memory(tmp_path).guess_legacy()
-    assert memory(tmp_path).tools() == TOOLS, "its tools are remembered all the same"
+    assert memory(tmp_path).read_tools() == TOOLS, "its tools are remembered all the same"
 
 
 def test_a_wrong_cached_era_that_used_up_the_startup_time_is_corrected_at_the_next_start(tmp_path: Path) -> None:

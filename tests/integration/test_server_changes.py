@@ -14,7 +14,7 @@ from mcp.server import MCPServer
 
 from dial_client import Approval, DialClient, Message
 from dial_client.errors import ConfigError
-from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec, text_of
+from dial_client.messages.message import Failure, ToolCallRequest, ToolSpec, extract_text
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.servers.status import ServerState
 from dial_client.tools.approval import ApprovalContext
@@ -54,7 +54,7 @@ async def run(dial: DialClient) -> Turn:
 
 
 def read_results(turn: Turn) -> list[str]:
-    return [text_of(done.result.content) for done in turn.tool_calls]
+    return [extract_text(done.result.content) for done in turn.tool_calls]
 
 
 # --- adding -----------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ async def test_an_added_server_is_ready_and_its_tools_are_offered() -> None:
         assert list(dial.servers) == ["a", "b"]
         assert [spec.name for spec in dial.tools] == ["later", "now"]
         assert dial.tool_name_client_map["later"].name == "b"
-        assert text_of((await dial.call("later", {})).content) == "b"
+        assert extract_text((await dial.call("later", {})).content) == "b"
 
 
 async def test_tools_of_a_server_added_during_a_turn_are_offered_in_the_next_round() -> None:
@@ -137,7 +137,7 @@ async def test_invalid_changes_of_servers_are_errors() -> None:
             with pytest.raises(ConfigError, match=words):
                 await attempt
         assert list(dial.servers) == ["a"]
-        assert text_of((await dial.call("now", {})).content) == "a"
+        assert extract_text((await dial.call("now", {})).content) == "a"
 
 
 async def test_cancelling_add_server_removes_the_server() -> None:
@@ -172,7 +172,7 @@ async def test_running_calls_of_a_removed_server_return_failed_results(tmp_path:
             async def calls() -> None:
                 result = await dial.call("echo", {})
                 assert result.failure is Failure.SERVER
-                results.append(text_of(result.content))
+                results.append(extract_text(result.content))
 
             async with anyio.create_task_group() as group:
                 group.start_soon(calls)
@@ -185,7 +185,7 @@ async def test_running_calls_of_a_removed_server_return_failed_results(tmp_path:
 async def test_the_process_of_a_removed_server_ends() -> None:
     with anyio.fail_after(LONG):
         async with DialClient({"it": raw("ShowsItself")}) as dial:
-            pid = json.loads(text_of((await dial.call("echo", {})).content))["pid"]
+            pid = json.loads(extract_text((await dial.call("echo", {})).content))["pid"]
             assert is_alive(pid)
             await dial.remove_server("it")
             assert not is_alive(pid)

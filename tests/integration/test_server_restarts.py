@@ -325,7 +325,7 @@ async def test_a_hanging_restart_and_its_waiting_calls_time_out(
 ) -> None:
     async with connection(raw("LivesOnce", "--folder", tmp_path, "--hangs")) as server:
         for module in (session, dial_client.servers.connection):
-            monkeypatch.setattr(module, "startup_seconds", lambda _: 0.5)
+            monkeypatch.setattr(module, "find_startup_seconds", lambda _: 0.5)
         for problem in ("out of cheese", r"it is being restarted: (not ready within 0.5 seconds|.*SIGKILL)"):
             with pytest.raises(ServerGone, match=problem):
                 await call_for_text(server)

@@ -14,7 +14,7 @@ from mcp.server import MCPServer
 
 from dial_client import DialClient
 from dial_client.cli.start_up import announce_servers
-from dial_client.messages.message import ToolCallRequest, text_of
+from dial_client.messages.message import ToolCallRequest, extract_text
 from dial_client.model import CallChunk, Completion, FinishReason, InstructionSource, ModelRequest, TextChunk
 from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.servers.status import ServerState
@@ -137,7 +137,7 @@ async def test_cached_tools_are_offered_during_the_start_and_a_call_waits_for_th
     assert [tool.name for tool in model.requests[0].tools] == ["echo"]
     assert "Still starting" not in host_instructions(model.requests[0])
     assert [done.result.success for done in turn.tool_calls] == [True]
-    assert "hi" in text_of(turn.tool_calls[0].result.content)
+    assert "hi" in extract_text(turn.tool_calls[0].result.content)
 
 
 async def test_a_turn_always_waits_for_a_required_server(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from dial_client.messages.message import ToolCallRequest, ToolCallResult
 from dial_client.messages.token_usage import Usage
 from dial_client.model import Completion, FinishReason, ModelInfo, TextChunk
 from dial_client.turn_data.events import Emit, ToolCallFinished, ToolCallStarted
-from dial_client.turns.prices import cost_usd
+from dial_client.turns.prices import compute_cost
 from dial_client.turns.status_model import MAX_TOKENS, StatusModel
 from tests.support.fakes import Model, ReceivedEvents, virtual_time
 
@@ -123,7 +123,7 @@ async def test_a_turn_shows_the_template_until_the_sentence_is_complete() -> Non
     assert turn is not None
     assert turn.stop_reason is StopReason.ANSWERED
     assert turn.usage.input_tokens == 209
-    assert turn.cost_usd == pytest.approx(cost_usd(Usage(209), Billed.info)), "the sentence has its price too"
+    assert turn.cost_usd == pytest.approx(compute_cost(Usage(209), Billed.info)), "the sentence has its price too"
 
 
 def test_an_unknown_kind_of_status_is_a_config_error() -> None:

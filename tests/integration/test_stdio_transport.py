@@ -20,7 +20,7 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 
 from dial_client.errors import ServerGone, ServerStartError
 from dial_client.servers.status import ServerState
-from dial_client.servers.transports.environment import child_environment, find_program
+from dial_client.servers.transports.environment import build_environment, find_program
 from dial_client.servers.transports.jsonrpc_lines import LineSplitter, LineTooLong, parse_messages
 from dial_client.servers.transports.server_process import ServerProcess
 from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, MAX_LINES, StderrTail
@@ -43,7 +43,7 @@ def test_only_listed_environment_variables_are_passed_on(monkeypatch: pytest.Mon
     for name in (*useful, "VIRTUAL_ENV", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "PATH"):
         monkeypatch.setenv(name, "useful")
     monkeypatch.setenv("TERM", "() { :; }; echo pwned")
-    given = child_environment({"TOKEN": "mine", "PATH": "/my/bin"})
+    given = build_environment({"TOKEN": "mine", "PATH": "/my/bin"})
     assert "secret" not in given.values()
     assert "TERM" not in given
     assert {given[name] for name in useful} == {"useful"}
@@ -164,7 +164,7 @@ def test_lines_do_not_depend_on_the_split_of_the_stream(pieces: list[bytes], siz
     whole = b"".join(pieces)
     splitter = LineSplitter(1_000)
     lines = [line for start in range(0, len(whole), size) for line in splitter.feed(whole[start : start + size])]
-    assert [*lines, splitter.rest()] == whole.split(b"\n")
+    assert [*lines, splitter.take_rest()] == whole.split(b"\n")
 
 
 def test_a_line_above_the_limit_is_an_error() -> None:

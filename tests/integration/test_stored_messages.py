@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dial_client.errors import DialError
 from dial_client.messages.message import Echo, FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest
-from dial_client.stores.conversation_store import MAX_TITLE, title_from
+from dial_client.stores.conversation_store import MAX_TITLE, build_title
 from dial_client.stores.sql_store import SQLStore
 from tests.support.temporary_stores import MESSAGES, query
 
@@ -113,12 +113,12 @@ async def test_text_that_no_text_column_can_store_is_stored(sql: SQLStore, text:
     ],
 )
 def test_a_title_is_the_first_words_in_one_line(text: str, title: str) -> None:
-    assert title_from(text) == title
+    assert build_title(text) == title
 
 
 @given(st.text(st.characters(), max_size=500))
 def test_a_title_of_any_message_is_short_and_printable(text: str) -> None:
-    title = title_from(text)
+    title = build_title(text)
     assert len(title) <= MAX_TITLE
     assert title == "" or title.isprintable()
     assert title == title.strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client import DialClient
-from dial_client.cli.input.tab_completion import proposals
+from dial_client.cli.input.tab_completion import propose_completions
 from tests.support.servers.launch import raw
 from tests.support.servers.library import Library, library
 
@@ -16,7 +16,7 @@ COMMANDS = {"/tools": "", "/talk": "", "/help": ""}
 
 async def completed_lines(dial: DialClient, text: str) -> list[str]:
     """Return the complete lines that the completions of a text produce."""
-    found = await proposals(dial, text, COMMANDS)
+    found = await propose_completions(dial, text, COMMANDS)
     return [text[: len(text) - completion.replaced] + completion.text for completion in found]
 
 

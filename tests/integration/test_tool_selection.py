@@ -57,49 +57,49 @@ def called(name: str) -> Message:
 def test_tools_within_the_limit_are_all_offered() -> None:
     menu = menu_of(38)
     offered = turn_tools(menu)
-    assert offered.tools() is menu.catalog.tools
-    assert len(offered.tools()) == 40
+    assert offered.offer_tools() is menu.catalog.tools
+    assert len(offered.offer_tools()) == 40
 
 
 @pytest.mark.anyio
 async def test_above_the_limit_only_the_search_tool_and_found_tools_are_offered() -> None:
     offered = turn_tools(menu_of(100))
-    assert names(offered.tools()) == ["search_tools"]
-    assert "many (100)" in offered.tools()[0].description
+    assert names(offered.offer_tools()) == ["search_tools"]
+    assert "many (100)" in offered.offer_tools()[0].description
     found = await search(offered, "send mail")
     assert "- send_mail: Sends a message by mail." in found
-    assert names(offered.tools())[:2] == ["search_tools", "send_mail"]
-    assert len(offered.tools()) <= 6
+    assert names(offered.offer_tools())[:2] == ["search_tools", "send_mail"]
+    assert len(offered.offer_tools()) <= 6
 
 
 @pytest.mark.anyio
 async def test_the_offered_tools_change_only_after_a_search_with_results() -> None:
     offered = turn_tools(menu_of(100))
-    before = offered.tools()
-    assert offered.tools() is before
+    before = offered.offer_tools()
+    assert offered.offer_tools() is before
     await search(offered, "send mail")
-    assert offered.tools()[: len(before)] == before, "what was sent before is a beginning of what is sent now"
+    assert offered.offer_tools()[: len(before)] == before, "what was sent before is a beginning of what is sent now"
 
 
 @pytest.mark.anyio
 async def test_a_search_without_a_match_is_reported() -> None:
     offered = turn_tools(menu_of(100))
     assert "No tool was found for 'qqqq'" in await search(offered, "qqqq")
-    assert names(offered.tools()) == ["search_tools"]
+    assert names(offered.offer_tools()) == ["search_tools"]
 
 
 def test_a_tool_used_in_the_conversation_stays_offered() -> None:
     offered = turn_tools(menu_of(100), *ASK, called("tool_7"), called("gone"))
-    assert names(offered.tools()) == ["search_tools", "tool_7"]
+    assert names(offered.offer_tools()) == ["search_tools", "tool_7"]
 
 
 def test_tools_of_a_pinned_server_are_always_offered() -> None:
     offered = turn_tools(menu_of(100, pinned=frozenset({"mail"})), called("read_mail"))
-    assert names(offered.tools()) == ["search_tools", "read_mail", "send_mail"]
+    assert names(offered.offer_tools()) == ["search_tools", "read_mail", "send_mail"]
 
 
 def test_the_number_of_tools_of_a_request_is_limited_even_for_pinned_servers() -> None:
-    assert len(turn_tools(menu_of(300, pinned=frozenset({"many"}))).tools()) == MAX_OFFERED
+    assert len(turn_tools(menu_of(300, pinned=frozenset({"many"}))).offer_tools()) == MAX_OFFERED
 
 
 @pytest.mark.anyio
@@ -107,16 +107,16 @@ async def test_newly_found_tools_replace_the_oldest_found_tools() -> None:
     offered = turn_tools(menu_of(100), limits=Limits(max_tools=8))
     for number in range(0, 60, 6):
         await search(offered, f"thing {number} tool_{number}")
-    assert len(offered.tools()) == 8
-    assert "tool_54" in names(offered.tools())
-    assert "tool_0" not in names(offered.tools())
+    assert len(offered.offer_tools()) == 8
+    assert "tool_54" in names(offered.offer_tools())
+    assert "tool_0" not in names(offered.offer_tools())
 
 
 def test_large_tools_are_searched_with_a_small_context_window() -> None:
     large = tool_named("large", description="word " * 1000)
     menu = ToolSnapshot(build_catalog([server("one", large)]))
-    assert names(turn_tools(menu, window=4000).tools()) == ["search_tools"]
-    assert names(turn_tools(menu, window=32_000).tools()) == ["large"]
+    assert names(turn_tools(menu, window=4000).offer_tools()) == ["search_tools"]
+    assert names(turn_tools(menu, window=32_000).offer_tools()) == ["large"]
 
 
 def large_menu(count: int, size: int, word: str = "a") -> ToolSnapshot:
@@ -130,7 +130,7 @@ def large_menu(count: int, size: int, word: str = "a") -> ToolSnapshot:
     ids=["24 tools of 3.4 KB", "24 tools of 2.4 KB", "as many characters, but twice the bytes", "one large tool"],
 )
 def test_tools_above_the_limit_of_bytes_are_searched(count: int, size: int, word: str, is_searched_for: bool) -> None:
-    offered = names(turn_tools(large_menu(count, size, word)).tools())
+    offered = names(turn_tools(large_menu(count, size, word)).offer_tools())
     assert (offered == ["search_tools"]) is is_searched_for
     assert is_searched_for or len(offered) == count
 
@@ -139,20 +139,20 @@ def test_the_size_of_schemas_counts_towards_the_limit() -> None:
     properties = {f"p{number}": {"type": "string", "description": "d" * 1_000} for number in range(70)}
     schema = {"type": "object", "properties": properties}
     menu = ToolSnapshot(build_catalog([server("one", tool_named("large", input_schema=schema))]))
-    assert names(turn_tools(menu).tools()) == ["search_tools"]
-    assert names(turn_tools(menu, limits=Limits(max_tool_bytes=100_000)).tools()) == ["large"]
+    assert names(turn_tools(menu).offer_tools()) == ["search_tools"]
+    assert names(turn_tools(menu, limits=Limits(max_tool_bytes=100_000)).offer_tools()) == ["large"]
 
 
 def test_large_tools_called_earliest_are_removed_first() -> None:
     calls = [called(f"large_{number:02}") for number in range(20)]
     offered = turn_tools(large_menu(40, 5_000), *ASK, *calls)
-    assert names(offered.tools()) == ["search_tools", *(f"large_{number:02}" for number in range(9, 20))]
+    assert names(offered.offer_tools()) == ["search_tools", *(f"large_{number:02}" for number in range(9, 20))]
 
 
 def test_the_results_of_one_search_are_offered_with_any_size() -> None:
     calls = [called(f"large_{number:02}") for number in range(20)]
     offered = turn_tools(large_menu(40, 5_000), *ASK, *calls, limits=Limits(max_tool_bytes=100))
-    assert names(offered.tools()) == ["search_tools", *(f"large_{number:02}" for number in range(15, 20))]
+    assert names(offered.offer_tools()) == ["search_tools", *(f"large_{number:02}" for number in range(15, 20))]
 
 
 def test_a_server_cannot_take_the_names_of_the_clients_own_tools() -> None:

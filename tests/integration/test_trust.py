@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from dial_client.cli import config_summary
-from dial_client.cli.trust_prompt import changes_since, trust_now
+from dial_client.cli.trust_prompt import find_changes_since, trust_now
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration
-from dial_client.settings.config_locations import is_user_config, real_location
+from dial_client.settings.config_locations import is_user_config, resolve_location
 from dial_client.settings.config_trust import MAX_BYTES, EnvFiles, TrustedFile, TrustStore, read_found
 from tests.support.program import dial_chat
 
@@ -45,7 +45,7 @@ def trusted(path: Path) -> TrustedFile:
 def changes(path: Path) -> list[str] | None:
     found = read_found(path)
     before = TrustStore().find(found.location)
-    return None if before is None else [" ".join(row) for row in changes_since(before, found, EnvFiles())]
+    return None if before is None else [" ".join(row) for row in find_changes_since(before, found, EnvFiles())]
 
 
 def test_trust_applies_to_the_location_and_the_content_of_a_file(folder: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_symbolic_link_to_the_users_own_file_is_not_the_users_own_file(
     assert not is_user_config(folder / "servers.json")  # its relative paths start at this folder
     assert is_user_config(own / "servers.json")
     (folder / "link").symlink_to(own)
-    assert real_location(folder / "link" / "servers.json") == real_location(own / "servers.json")
+    assert resolve_location(folder / "link" / "servers.json") == resolve_location(own / "servers.json")
 
 
 @posix_only

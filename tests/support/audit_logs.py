@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.audit.entries import AuditEntry
-from dial_client.audit.record_format import log_files
+from dial_client.audit.record_format import list_log_files
 
 
 class Entries(list[AuditEntry]):
@@ -28,7 +28,7 @@ def entry(number: int = 0, **about: Any) -> AuditEntry:
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
     """Return the records of the audit log in a folder."""
-    return [json.loads(line) for path in log_files(folder) for line in path.read_bytes().splitlines()]
+    return [json.loads(line) for path in list_log_files(folder) for line in path.read_bytes().splitlines()]
 
 
 def calls_of(folder: Path) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dial_client.errors import ConfigError
-from dial_client.settings.configuration import ServerSettings, parse, server_from_mapping
+from dial_client.settings.configuration import ServerSettings, parse, read_server_mapping
 
 HERE = "⟦"
 """Marks the place in a text that the error must name."""
@@ -33,7 +33,7 @@ def in_a_file(entry: str) -> str:
 
 
 def server(entry: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> ServerSettings:
-    return server_from_mapping("time", entry, environ=environ or {}, folder="/conf")
+    return read_server_mapping("time", entry, environ=environ or {}, folder="/conf")
 
 
 CLAUDE_DESKTOP = r"""

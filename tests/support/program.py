@@ -13,7 +13,7 @@ from typing import Any
 
 from dial_client.settings import configuration
 from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
-from dial_client.settings.variables import variables
+from dial_client.settings.variables import build_variables
 from tests.support.fork_server import ForkedProcess, can_fork, start_server
 
 HERE = Path(__file__).parent
@@ -61,7 +61,7 @@ def write_config(folder: Path, servers: dict[str, Any] | None = None, replies: A
 def trust(folder: Path) -> None:
     """Trust the servers.json of `folder`, as the user whose folders lie there too."""
     found, env_files = read_found(folder / "servers.json"), EnvFiles()
-    digests = env_files.digests(configuration.outline(found.data), variables(None, folder, env_files.read))
+    digests = env_files.hash_files(configuration.outline(found.data), build_variables(None, folder, env_files.read))
     data = folder / "home" / "xdg_data_home" / "dial-client"
     data = data / "dial-client" if sys.platform == "win32" else data  # there a folder of the author's comes first
     TrustStore(data / "trusted-files").save(found, digests)

@@ -10,10 +10,10 @@ import os
 
 import pytest
 
-from dial_client.local.weights import QWEN, cache_folder
+from dial_client.local.weights import QWEN, find_cache_folder
 
 HAS_MODEL = bool(os.environ.get("DIAL_TEST_ANSWERS"))
-WEIGHTS = cache_folder() / QWEN.file
+WEIGHTS = find_cache_folder() / QWEN.file
 with_weights = pytest.mark.skipif(
     not HAS_MODEL, reason="DIAL_TEST_ANSWERS is not set: the embedded model answers for minutes"
 )

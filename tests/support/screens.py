@@ -15,7 +15,7 @@ from typing import Any
 import pyte
 import pytest
 
-from dial_client.cli.cell_width import cell_width
+from dial_client.cli.cell_width import count_cells
 from tests.support.program import LONG, environment, start_dial_chat
 
 pty: Any = pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
@@ -31,7 +31,7 @@ class WatchedScreen(pyte.HistoryScreen):
 
     def draw(self, data: str) -> None:
         room = self.columns - self.cursor.x
-        if len(data) * 2 > room and cell_width(data) > room and pyte.modes.DECAWM in self.mode:
+        if len(data) * 2 > room and count_cells(data) > room and pyte.modes.DECAWM in self.mode:
             self.overrun.append(data)
         super().draw(data)
 

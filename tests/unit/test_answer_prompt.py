@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dial_client.local import fixed_replies
-from dial_client.local.answer_prompt import answer_messages
+from dial_client.local.answer_prompt import build_answer_messages
 from dial_client.messages.message import Message, Role, ToolSpec
 
 CLOCK = ToolSpec("get_time", "Get the time.", {"properties": {"zone": {}}})
@@ -19,6 +19,6 @@ def test_earlier_turns_with_composed_replies_are_left_out() -> None:
     )
     for reply in composed:
         messages = (Message.user("What time is it?"), Message.assistant(reply), Message.user("And in Sydney?"))
-        assert [message.role for message in answer_messages(messages)] == [Role.USER]
+        assert [message.role for message in build_answer_messages(messages)] == [Role.USER]
     messages = (Message.user("Hi"), Message.assistant("Hello!"), Message.user("And now?"))
-    assert answer_messages(messages) == messages
+    assert build_answer_messages(messages) == messages

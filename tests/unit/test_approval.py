@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.settings.policy_config import policy_from
+from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Decision, PolicyRules
 from dial_client.tools.catalog import assign_names
 from tests.support.fakes import unhurried
@@ -141,10 +141,10 @@ DECIDED: list[tuple[PolicyRules, bool, str | None]] = [
     (PolicyRules(allow=("clock/*",)), True, "--allow clock/*"),
     (PolicyRules(allow=("clock/*",), typed=frozenset({"clock/*"})), True, "/approve clock/*"),
     (PolicyRules(auto_approve={"clock": ("*",)}), True, "autoApprove of clock"),
-    (PolicyRules(policy=policy_from([{"allow": "clock/*"}])), True, "policy rule 1"),
-    (PolicyRules(policy=policy_from([{"deny": "clock/*"}])), False, "policy rule 1"),
-    (PolicyRules(policy=policy_from([{"ask": "clock/*"}])), False, "no approver"),
-    (PolicyRules(policy=policy_from([{"ask": "clock/*"}])), True, None),
+    (PolicyRules(policy=load_policy([{"allow": "clock/*"}])), True, "policy rule 1"),
+    (PolicyRules(policy=load_policy([{"deny": "clock/*"}])), False, "policy rule 1"),
+    (PolicyRules(policy=load_policy([{"ask": "clock/*"}])), False, "no approver"),
+    (PolicyRules(policy=load_policy([{"ask": "clock/*"}])), True, None),
     (PolicyRules(), False, "no approver"),
     (PolicyRules(), True, None),
 ]

@@ -12,7 +12,7 @@ import pytest
 
 from dial_client.messages.message import ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.settings.policy_config import policy_from
+from dial_client.settings.policy_config import load_policy
 from dial_client.tools.argument_paths import MAX_PATH, lies_within, may_reach
 from dial_client.tools.policy import ProposedCall, is_rule_met
 
@@ -195,7 +195,7 @@ def test_folders_may_be_glob_patterns(home: Path, pattern: str, text: str, reach
 def test_the_base_of_relative_paths_depends_on_the_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home / "elsewhere")
     entry = ServerSettings("files", Transport.STDIO, "x", cwd=str(home / "project"))
-    allow, deny = policy_from(
+    allow, deny = load_policy(
         [
             {"allow": "*/*", "paths": {"path": str(home / "project")}},
             {"deny": "*/*", "paths": {"*": str(home / "keys")}},
@@ -232,6 +232,6 @@ def test_rules_are_decided_after_the_current_folder_was_deleted(
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    (rule,) = policy_from([{"allow": "*", "paths": {"path": "/"}}], folder="/")
+    (rule,) = load_policy([{"allow": "*", "paths": {"path": "/"}}], folder="/")
     calls = [ProposedCall(ToolSpec("t", "", {}, "files", "t"), {"path": path}) for path in ("a", "/a")]
     assert [is_rule_met(rule, call) for call in calls] == [False, True]

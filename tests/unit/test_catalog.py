@@ -232,14 +232,14 @@ def test_a_pattern_that_no_provider_accepts_is_noted_and_arguments_are_still_che
     assert note.startswith("s: the tool 't' has a pattern that providers do not accept as a regular expression")
     assert note.endswith("in the description: '[a-' and 1 more")
     check = catalog.routes["t"].check
-    assert check.problems({"a": "x", "b": "ÄÖ"}) == []
-    assert [problem.partition(":")[0] for problem in check.problems({"a": 1, "b": "äö"})] == ["a", "b"]
+    assert check.find_problems({"a": "x", "b": "ÄÖ"}) == []
+    assert [problem.partition(":")[0] for problem in check.find_problems({"a": 1, "b": "äö"})] == ["a", "b"]
 
 
 def test_arguments_are_checked_against_the_schema_of_the_server_and_not_the_adapted_schema() -> None:
     catalog = build_catalog([server("s", tool_named("a", input_schema={"type": "object", "not": {"required": ["x"]}}))])
     check = catalog.routes["a"].check
-    assert len(check.problems({"x": 1})) == 1
+    assert len(check.find_problems({"x": 1})) == 1
     assert catalog.routes["a"].check is check
 
 

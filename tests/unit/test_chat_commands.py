@@ -7,17 +7,17 @@ import pytest
 from dial_client.cli.bare_words import find_near_command
 from dial_client.cli.chat_commands.choice import Choice
 from dial_client.cli.chat_commands.clipboard import to_osc52
-from dial_client.cli.chat_commands.command_registry import COMMANDS, command_descriptions, describe_unknown
+from dial_client.cli.chat_commands.command_registry import COMMANDS, describe_commands, describe_unknown
 from dial_client.cli.chat_commands.output_commands import find_code
 from dial_client.cli.chat_commands.pick import pick
-from dial_client.cli.command_line import is_bare_word, name_choice, split_command
+from dial_client.cli.command_line import is_bare_word, normalize_resume, split_command
 from dial_client.cli.commands import run
 from tests.support.typed_screen import TypedScreen
 
 
 def test_every_command_has_a_unique_name_and_a_description_of_one_line() -> None:
     names = [command.name for command in COMMANDS]
-    assert len(set(names)) == len(names) == len(command_descriptions())
+    assert len(set(names)) == len(names) == len(describe_commands())
     assert all(name.startswith("/") and name == name.lower() for name in names)
     assert [c.name for c in COMMANDS if not 0 < len(c.description) <= 60 or "\n" in c.description] == []
 
@@ -87,9 +87,9 @@ def test_a_word_like_a_command_is_not_sent_without_a_terminal(capsys: pytest.Cap
 
 
 def test_a_resume_without_an_id_asks_for_a_conversation() -> None:
-    assert name_choice(["--resume"]) == ["--resume="]
-    assert name_choice(["--resume", "-v"]) == ["--resume=", "-v"]
-    assert name_choice(["--resume", "abc", "Hi"]) == ["--resume", "abc", "Hi"]
+    assert normalize_resume(["--resume"]) == ["--resume="]
+    assert normalize_resume(["--resume", "-v"]) == ["--resume=", "-v"]
+    assert normalize_resume(["--resume", "abc", "Hi"]) == ["--resume", "abc", "Hi"]
     assert split_command(["-v", "tools"]) == ("tools", ["-v"])
 
 

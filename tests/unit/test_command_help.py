@@ -10,10 +10,17 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from dial_client.cli import commands as registered  # noqa: F401 - the import registers the commands
-from dial_client.cli.command_help import EXAMPLES, chat_help, option_groups
-from dial_client.cli.manual_page import manual_page
+from dial_client.cli.command_help import EXAMPLES, format_chat_help, group_options
+from dial_client.cli.manual_page import build_manual_page
 from dial_client.cli.plain_values import build_command
-from dial_client.cli.typer_apps import SETTINGS, chat_app, command_app, command_names, group_commands, load_groups
+from dial_client.cli.typer_apps import (
+    SETTINGS,
+    chat_app,
+    command_app,
+    list_command_names,
+    list_group_commands,
+    load_groups,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +39,7 @@ def chat() -> Any:
 
 
 def test_help_is_short_and_has_every_option_every_command_and_three_examples(chat: Any, group: TyperGroup) -> None:
-    lines = chat_help(chat, sorted(command_names()), 78).splitlines()
+    lines = format_chat_help(chat, sorted(list_command_names()), 78).splitlines()
     assert len(lines) < 60
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
@@ -45,7 +52,7 @@ def test_help_is_short_and_has_every_option_every_command_and_three_examples(cha
 def test_an_option_takes_one_line_of_help(chat: Any) -> None:
     long = [
         option.flags
-        for _, options in option_groups(chat)
+        for _, options in group_options(chat)
         for option in options
         if len(option.flags) > 22 or len(option.first_sentence) > 52
     ]
@@ -54,13 +61,13 @@ def test_an_option_takes_one_line_of_help(chat: Any) -> None:
 
 def test_the_manual_page_is_generated_from_the_current_options(chat: Any, group: TyperGroup) -> None:
     page = (ROOT / "docs" / "dial-chat.1").read_text(encoding="utf-8")
-    assert page == manual_page(chat, group), "run `make man`"
+    assert page == build_manual_page(chat, group), "run `make man`"
     requests = {line.split()[0] for line in page.splitlines() if line.startswith((".", "'"))}
     assert requests == {".TH", ".SH", ".SS", ".TP", ".B", ".br", ".PP", ".nf", ".fi"}
 
 
 @pytest.mark.parametrize(
-    ("name", "built"), [("policy", set()), ("servers login", {"login"}), ("servers", group_commands("servers"))]
+    ("name", "built"), [("policy", set()), ("servers login", {"login"}), ("servers", list_group_commands("servers"))]
 )
 def test_only_the_named_command_is_built(name: str, built: set[str]) -> None:
     command = build_command(name, SETTINGS)

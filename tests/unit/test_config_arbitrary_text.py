@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dial_client.errors import ConfigError
-from dial_client.settings.configuration import ServerSettings, Settings, parse, server_from_mapping
+from dial_client.settings.configuration import ServerSettings, Settings, parse, read_server_mapping
 from tests.support.config_files import CLAUDE_CODE, CLINE, CURSOR, GEMINI, VS_CODE
 
 KEYS = st.sampled_from(
@@ -61,7 +61,7 @@ def test_any_entry_gives_settings_or_a_config_error(entry: dict[str, Any]) -> No
     settings_or_config_error(json.dumps({"mcpServers": {"a": entry}, "models": {"m": entry}}))
     settings_or_config_error(json.dumps({"mcpServers": {"a": {"command": "x"} | entry}}))
     try:
-        assert isinstance(server_from_mapping("a", entry, environ={}), ServerSettings)
+        assert isinstance(read_server_mapping("a", entry, environ={}), ServerSettings)
     except ConfigError as error:
         assert error.problem.startswith("a")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client.errors import ConfigError
-from dial_client.settings.configuration import server_from_mapping
+from dial_client.settings.configuration import read_server_mapping
 from tests.support.config_files import HERE, RUN, error_of, in_a_file, server
 
 ENTRY_ERRORS = [
@@ -177,4 +177,4 @@ def test_an_error_without_a_file_names_the_server_and_the_key() -> None:
         server({"command": "x", "args": [3]})
     assert str(caught.value) == "time.args[0]: expected a string, found a number (put it in double quotes)"
     with pytest.raises(ConfigError, match=r"^server: neither command nor url is present \(a server needs"):
-        server_from_mapping("server", {})
+        read_server_mapping("server", {})

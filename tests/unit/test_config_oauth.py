@@ -8,13 +8,13 @@ import pytest
 
 from dial_client.errors import ConfigError
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings
-from dial_client.settings.configuration import server_from_mapping
+from dial_client.settings.configuration import read_server_mapping
 
 CREDENTIALS = {"grantType": "client_credentials", "clientId": "me"}
 
 
 def read(oauth: Any, key: str = "oauth") -> OAuthSettings:
-    settings = server_from_mapping("docs", {"url": "https://a.example/mcp", key: oauth}, environ={"ME": "abc"})
+    settings = read_server_mapping("docs", {"url": "https://a.example/mcp", key: oauth}, environ={"ME": "abc"})
     assert settings.oauth is not None
     assert settings.warnings == ()
     return settings.oauth

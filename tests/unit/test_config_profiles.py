@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dial_client.cli.configuration_values import to_document, written_values
+from dial_client.cli.configuration_values import list_written_values, to_document
 from dial_client.errors import ConfigError
-from dial_client.settings.config_locations import user_config_path
+from dial_client.settings.config_locations import build_user_config_path
 from dial_client.settings.config_types import Settings
 from dial_client.settings.configuration import ConfigFile, combine, load, parse
 
@@ -208,7 +208,7 @@ def test_the_name_of_a_rule_contains_its_profile_and_file(tmp_path: Path, monkey
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
     rule = {"policy": [{"ask": "git/*"}]}
-    own = user_config_path()
+    own = build_user_config_path()
     files = (file(str(own), rule), file("servers.json", {**rule, "profiles": {"work": rule}}))
     assert {item.name for item in combine(files, "work").policy} == {
         f"rule 1 (~/{own.relative_to(tmp_path).as_posix()})" if own.is_relative_to(tmp_path) else f"rule 1 ({own})",
@@ -221,7 +221,7 @@ def test_a_profile_in_two_files_is_shown_merged() -> None:
     own = {"model": "openai:a", "system": "Be brief.", "policy": [{"ask": "git/*"}]}
     here = {"model": "local", "policy": [{"deny": "time/*"}]}
     files = [file("user.json", {"profiles": {"work": own}}), file("servers.json", {"profiles": {"work": here}})]
-    values = written_values(files)
+    values = list_written_values(files)
     profile = to_document(values)["profiles"]["work"]
     assert profile == {"model": "local", "system": "Be brief.", "policy": [{"ask": "git/*"}, {"deny": "time/*"}]}
     origins = [(value.keys[-1], value.origin.path) for value in values]
@@ -242,7 +242,7 @@ def test_values_are_shown_as_merged_from_all_files() -> None:
         ({"profiles": {"work": {"model": None}}}, {"fallbackModels": ["b"]}),
     )
     for folder, fallback_models in cases:
-        document = to_document(written_values([user, file("servers.json", folder)]))
+        document = to_document(list_written_values([user, file("servers.json", folder)]))
         model = {"defaultModel": folder.get("defaultModel", "a")}
         kept = {"startupPatience": 3, "profiles": {"work": {"model": "m"}}}
         assert document == {**model, **fallback_models, **kept}
@@ -253,7 +253,7 @@ def test_a_profile_is_shown_even_if_its_namesake_in_another_file_is_invalid(odd:
     sound = file("a.json", {"profiles": {"work": {"model": "local"}}})
     unsound = file("b.json", {"profiles": {"work": odd}})
     for files in ([sound, unsound], [unsound, sound]):
-        assert "work" in to_document(written_values(files))["profiles"]
+        assert "work" in to_document(list_written_values(files))["profiles"]
 
 
 @pytest.mark.parametrize("profile", [None, "work"])

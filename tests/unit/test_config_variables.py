@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dial_client.errors import ConfigError
-from dial_client.settings.configuration import Transport, parse, server_from_mapping
+from dial_client.settings.configuration import Transport, parse, read_server_mapping
 from tests.support.config_files import HERE, error_of, in_a_file, server
 
 VARIABLES = {"A": "one", "EMPTY": "", "NESTED": "${A}", "HOME": "/home/me", "USERPROFILE": "/home/me", "a b": "two"}
@@ -72,7 +72,7 @@ def test_variables_and_a_tilde_are_expanded_in_the_keys_that_support_them(
 def test_the_default_environment_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIAL_TEST_VALUE", "found")
     assert parse('{"t": {"command": "${DIAL_TEST_VALUE}"}}').servers["t"].command == "found"
-    assert server_from_mapping("t", {"command": "${DIAL_TEST_VALUE}"}).command == "found"
+    assert read_server_mapping("t", {"command": "${DIAL_TEST_VALUE}"}).command == "found"
 
 
 def test_a_disabled_server_needs_no_variable_and_no_env_file() -> None:
@@ -164,5 +164,5 @@ def test_values_of_variables_are_not_expanded_again(value: str, around: str) -> 
         "command": "x",
         "args": [f"{around}${{A}}{around}", "${NO:-" + value.replace("}", "").replace("{", "") + "}"],
     }
-    args = server_from_mapping("t", entry, environ={"A": value, "B": "wrong", "AB": "wrong"}).args
+    args = read_server_mapping("t", entry, environ={"A": value, "B": "wrong", "AB": "wrong"}).args
     assert args == (f"{around}{value}{around}", value.replace("}", "").replace("{", ""))

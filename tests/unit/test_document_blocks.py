@@ -23,8 +23,8 @@ import dial_client
 from dial_client import testing
 from dial_client.cli import commands as registered  # noqa: F401 - the import registers the commands
 from dial_client.cli.configuration_report import read_schema
-from dial_client.cli.manual_page import all_commands
-from dial_client.cli.typer_apps import chat_app, command_app, command_names, load_groups
+from dial_client.cli.manual_page import walk_commands
+from dial_client.cli.typer_apps import chat_app, command_app, list_command_names, load_groups
 from dial_client.settings.jsonc import read
 
 pytestmark = pytest.mark.once
@@ -103,7 +103,7 @@ def find_commands() -> dict[str, Any]:
     load_groups()
     group = get_command(command_app)
     assert isinstance(group, TyperGroup)
-    return {"": get_command(chat_app), **dict(all_commands(group))}
+    return {"": get_command(chat_app), **dict(walk_commands(group))}
 
 
 def find_errors(line: str) -> str:
@@ -112,7 +112,7 @@ def find_errors(line: str) -> str:
     words = words[: next((at for at, word in enumerate(words) if word in ("&", "|", ">", "2>", ";", "&&")), None)]
     commands = find_commands()
     name = next((" ".join(words[:size]) for size in (2, 1) if " ".join(words[:size]) in commands), "")
-    if not name and words and words[0] in command_names():
+    if not name and words and words[0] in list_command_names():
         name = words[0]  # a group alone, as in `dial-chat servers`, runs its command `list`
     rest = words[len(name.split()) :]
     command = commands.get(name) or commands[f"{name} list"]

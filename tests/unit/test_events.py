@@ -29,8 +29,8 @@ from dial_client.turn_data.events import (
     ToolCallFinished,
     ToolCallProgress,
     ToolCallStarted,
+    find_type_name,
     to_dict,
-    type_name,
 )
 from dial_client.turn_data.limits import StopReason
 from dial_client.turn_data.turn_result import ToolCallRecord, Turn
@@ -113,7 +113,7 @@ CASES: list[tuple[Event, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("event", "data"), CASES, ids=[type_name(event) for event, _ in CASES])
+@pytest.mark.parametrize(("event", "data"), CASES, ids=[find_type_name(event) for event, _ in CASES])
 def test_an_event_in_json_has_its_type_and_its_fields(event: Event, data: dict[str, Any]) -> None:
     assert to_dict(event) == data
     assert json.loads(json.dumps(to_dict(event))) == data

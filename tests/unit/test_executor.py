@@ -13,7 +13,7 @@ from dial_client.errors import ServerGone
 from dial_client.messages.message import Failure, ImagePart, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.session_calls import OnCallProgress
-from dial_client.settings.policy_config import policy_from
+from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, PolicyRules
 from dial_client.turn_data.events import ToolCallFinished, ToolCallStarted
 from tests.support.fakes import Behaviour, server, text_result, tool_named
@@ -328,7 +328,7 @@ async def test_changed_arguments_are_checked_like_those_of_the_model() -> None:
     unreached = UnreachedServer()
     writer = server("files", tool_named("write", input_schema=WRITE), call=unreached)
     [unfit] = await Round(writer, approve=approves_with(text=["no"])).run(call("write", text="a", count=1))
-    forbidding = PolicyRules(policy=policy_from([{"deny": "files/write", "arguments": {"text": "b"}}]))
+    forbidding = PolicyRules(policy=load_policy([{"deny": "files/write", "arguments": {"text": "b"}}]))
     denied = Round(writer, approve=approves_with(text="b", count=1), rules=forbidding)
     [forbidden] = await denied.run(call("write", text="a", count=1))
     assert (unfit.failure, forbidden.failure, unreached.reached) == (Failure.BAD_ARGUMENTS, Failure.DENIED, False)

@@ -11,7 +11,7 @@ import pytest
 from dial_client.cli.input import file_attachments
 from dial_client.cli.input.file_attachments import read_files
 from dial_client.cli.input.file_mentions import FileMention, find_file_mentions, find_problem
-from dial_client.cli.input.tab_completion import local_proposals
+from dial_client.cli.input.tab_completion import propose_local_completions
 from dial_client.errors import ConfigError
 from dial_client.messages.attached_files import MAX_TEXT
 from dial_client.messages.message import FilePart, ImagePart, TextPart
@@ -113,7 +113,7 @@ def test_a_file_that_is_too_large_or_of_an_unsupported_type_is_refused(folder: P
 
 
 def completed(text: str) -> list[str]:
-    found = local_proposals(text, {"/talk": "", "/tools": ""}, {"/talk": lambda: {"more": "", "less": ""}})
+    found = propose_local_completions(text, {"/talk": "", "/tools": ""}, {"/talk": lambda: {"more": "", "less": ""}})
     return [text[: len(text) - proposal.replaced] + proposal.text for proposal in found]
 
 

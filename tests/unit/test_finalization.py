@@ -62,7 +62,7 @@ class TurnFinisher:
         )
         if outcome.reply.message.tool_calls:
             await self.emit(MessageCompleted(outcome.reply.message))
-        return self.recorder.turn(await finish_turn(outcome, asker, self.emit, ask_again=ask_again))
+        return self.recorder.build_turn(await finish_turn(outcome, asker, self.emit, ask_again=ask_again))
 
     @property
     def shown(self) -> str:

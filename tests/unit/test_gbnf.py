@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from dial_client.schema.gbnf import MAX_OPTIONAL, Grammar, literal
+from dial_client.schema.gbnf import MAX_OPTIONAL, Grammar, to_literal
 from tests.support.gbnf_acceptor import accepts
 
 
 def grammar_of(schema: dict[str, Any]) -> str:
     rules = Grammar()
-    return rules.text(rules.object(schema, "it"))
+    return rules.to_text(rules.add_object(schema, "it"))
 
 
 def object_of(properties: dict[str, Any], *required: str) -> dict[str, Any]:
@@ -102,5 +102,5 @@ def test_the_size_of_a_grammar_is_bounded_for_deep_and_wide_schemas() -> None:
 
 @pytest.mark.parametrize("text", ['"', "\\", "a\nb\tc\r", "\x00\x1b", "é東\N{GRINNING FACE}", "\N{LINE SEPARATOR}"])
 def test_any_text_can_be_a_terminal(text: str) -> None:
-    assert accepts(f"root ::= {literal(text)}\n", text)
-    assert "\n" not in literal(text)
+    assert accepts(f"root ::= {to_literal(text)}\n", text)
+    assert "\n" not in to_literal(text)

@@ -17,7 +17,7 @@ from dial_client.errors import ConfigError
 from dial_client.settings.configuration import parse
 from dial_client.settings.hosts.host_documents import guess_host, read_host_file, read_servers
 from dial_client.settings.hosts.host_export import write_host_text
-from dial_client.settings.hosts.host_files import HOSTS, HostName, find_host_files, user_paths
+from dial_client.settings.hosts.host_files import HOSTS, HostName, find_host_files, list_user_paths
 
 FILES = Path(__file__).parents[1] / "support" / "host_files"
 NO_SETTING = "there is no such setting here"
@@ -232,7 +232,7 @@ CASES: dict[HostName, tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = 
 
 def install_sample(host: HostName, home: Path) -> Path:
     """Copy the sample of a host to the usual path of the host below `home`, and return the path."""
-    path = next(user_paths(HOSTS[host], {"HOME": str(home), "USERPROFILE": str(home)}, sys.platform))
+    path = next(list_user_paths(HOSTS[host], {"HOME": str(home), "USERPROFILE": str(home)}, sys.platform))
     path.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(FILES / CASES[host][0], path)
     if host is HostName.CLAUDE_CODE:
@@ -284,7 +284,7 @@ def test_the_files_of_all_hosts_are_found_and_recognized(tmp_path: Path) -> None
     ],
 )
 def test_the_paths_of_a_host_depend_on_the_operating_system(platform: str, host: HostName, path: str) -> None:
-    assert next(user_paths(HOSTS[host], {"HOME": "/h", "USERPROFILE": "/h"}, platform)) == Path(path)
+    assert next(list_user_paths(HOSTS[host], {"HOME": "/h", "USERPROFILE": "/h"}, platform)) == Path(path)
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import Layout
 from prompt_toolkit.output import DummyOutput
 
-from dial_client.cli.input.dropped_paths import mentions_of_paths
+from dial_client.cli.input.dropped_paths import build_mentions
 from dial_client.cli.input.editing_mode import find_editing_mode
 from dial_client.cli.input.editor import find_editor
 from dial_client.cli.input.input_line import InputLine
-from dial_client.cli.input.keyboard import KeyboardParser, decode_reports, reports_modified_keys, with_decoded_keys
+from dial_client.cli.input.keyboard import KeyboardParser, can_report_modified_keys, decode_reports, with_decoded_keys
 from dial_client.cli.input.pasted_text import PastedTexts
 from dial_client.cli.input.proposal import Proposal
 from dial_client.cli.input.user_input import UserInput
@@ -219,19 +219,19 @@ def test_dropped_files_become_mentions(tmp_path: Path) -> None:
         "a.png": "",
         "/" * 9000: "",
     }
-    assert {pasted: mentions_of_paths(pasted) for pasted in cases} == cases
+    assert {pasted: build_mentions(pasted) for pasted in cases} == cases
 
 
 def test_pasted_text_is_folded_again_after_an_external_edit() -> None:
     pasted = PastedTexts()
     long = "line\n" * 30
-    placeholder = pasted.insertion(long)
+    placeholder = pasted.to_insertion(long)
     assert pasted.fold(pasted.unfold(f"a {placeholder} b") + "c") == f"a {placeholder} bc"
-    assert pasted.insertion("[pasted 30 lines]") != "[pasted 30 lines]", "a placeholder cannot be pasted"
+    assert pasted.to_insertion("[pasted 30 lines]") != "[pasted 30 lines]", "a placeholder cannot be pasted"
 
 
 def test_only_known_terminals_are_asked_to_report_modified_keys() -> None:
-    has_reports: Callable[..., bool] = lambda **environment: reports_modified_keys(environment)  # noqa: E731
+    has_reports: Callable[..., bool] = lambda **environment: can_report_modified_keys(environment)  # noqa: E731
     assert (
         has_reports(XTERM_VERSION="XTerm(390)") and has_reports(TERM_PROGRAM="tmux") and has_reports(TERM="foot-extra")
     )

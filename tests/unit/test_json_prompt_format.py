@@ -7,11 +7,11 @@ from typing import Any
 
 from dial_client.local.json_prompt_format import (
     MAX_ANSWER_CHARS,
-    called_tool,
-    conversation,
+    find_called_tool,
+    format_conversation,
+    format_signature,
     is_unknown,
     parse_call,
-    signature,
 )
 from dial_client.messages.message import Message, ToolSpec
 
@@ -27,7 +27,7 @@ def test_the_signature_of_a_tool_describes_its_arguments() -> None:
         "odd": True,
     }
     schema = {"type": "object", "properties": properties, "required": ["path"]}
-    assert json.loads(signature(ToolSpec("t", "Does it.", schema))) == {
+    assert json.loads(format_signature(ToolSpec("t", "Does it.", schema))) == {
         "name": "t",
         "description": "Does it.",
         "arguments": {
@@ -43,8 +43,8 @@ def test_the_signature_of_a_tool_describes_its_arguments() -> None:
 
 
 def test_a_decision_names_a_tool_or_none() -> None:
-    assert called_tool('{"tool": "measure", "arguments": {"room"') == "measure"
-    assert called_tool('{"answer"}') == called_tool('{"unknown"}') == called_tool("") == ""
+    assert find_called_tool('{"tool": "measure", "arguments": {"room"') == "measure"
+    assert find_called_tool('{"answer"}') == find_called_tool('{"unknown"}') == find_called_tool("") == ""
     assert is_unknown('{"unknown"}')
     assert not is_unknown('{"answer"}')
 
@@ -59,5 +59,5 @@ def test_an_incomplete_call_is_not_parsed() -> None:
 
 
 def test_a_long_answer_of_an_earlier_turn_is_shortened() -> None:
-    (history,) = conversation([Message.assistant("word " * 1000)])
+    (history,) = format_conversation([Message.assistant("word " * 1000)])
     assert len(history.text) < MAX_ANSWER_CHARS + 50

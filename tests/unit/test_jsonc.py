@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dial_client.errors import ConfigError
-from dial_client.settings.jsonc import MAX_DEPTH, Node, one_of, read
+from dial_client.settings.jsonc import MAX_DEPTH, Node, build_choice_reader, read
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SCALARS = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(-1e300, 1e300) | TEXT
@@ -129,9 +129,9 @@ def test_a_syntax_error_is_reported_with_its_place(
 def places(node: Node) -> list[Node]:
     inside: list[Node] = []
     if isinstance(node.value, dict):
-        inside = list(node.children().values())
+        inside = list(node.read_members().values())
     elif isinstance(node.value, list):
-        inside = node.elements()
+        inside = node.read_elements()
     return [node, *(below for child in inside for below in places(child))]
 
 
@@ -141,24 +141,24 @@ def test_the_place_of_every_value_is_its_position_in_the_text(value: Any, indent
     text = json.dumps(value, indent=indent)
     lines = text.split("\n")
     for node in places(read(text)):
-        line, column = node.source.place(node.keys)
+        line, column = node.source.find_place(node.keys)
         rest = "\n".join([lines[line - 1][column - 1 :], *lines[line:]])
         assert json.JSONDecoder().raw_decode(rest)[0] == node.value
-        line, column = node.source.place(node.keys, at_name=True)
+        line, column = node.source.find_place(node.keys, at_name=True)
         if node.keys and isinstance(node.keys[-1], str):
             assert lines[line - 1][column - 1 :].startswith(json.dumps(node.keys[-1]) + ":")
 
 
 def test_the_place_of_a_missing_value_is_that_of_its_container() -> None:
     source = read('{"mcpServers":\n  {"time": {"args": ["a", "b"]}}}').source
-    assert source.place(("mcpServers", "time", "args", 1)) == (2, 27)
-    assert source.place(("mcpServers", "time"), at_name=True) == (2, 4)
-    assert source.place(("mcpServers", "time", "command")) == (2, 12)
-    assert source.place(("nothing", 3, "known")) == (1, 1)
+    assert source.find_place(("mcpServers", "time", "args", 1)) == (2, 27)
+    assert source.find_place(("mcpServers", "time"), at_name=True) == (2, 4)
+    assert source.find_place(("mcpServers", "time", "command")) == (2, 12)
+    assert source.find_place(("nothing", 3, "known")) == (1, 1)
 
 
 def test_an_error_about_a_value_made_in_python_has_no_place() -> None:
-    error = Node([1], ("time", "args")).elements()[0].wrong("a string")
+    error = Node([1], ("time", "args")).read_elements()[0].build_type_error("a string")
     assert str(error) == "time.args[0]: expected a string, found a number"
 
 
@@ -173,32 +173,32 @@ def test_an_error_about_a_value_made_in_python_has_no_place() -> None:
     ],
 )
 def test_an_error_shows_the_keys_and_no_control_characters(keys: tuple[str | int, ...], error: str) -> None:
-    assert Node(None, keys).error("wrong").problem == error
+    assert Node(None, keys).build_error("wrong").problem == error
 
 
 @pytest.mark.parametrize(
     ("ask", "value", "problem"),
     [
-        (Node.string, 3, "expected a string, found a number"),
-        (Node.string, None, "expected a string, found null"),
-        (Node.strings, "a", "expected a list, found a string"),
-        (Node.strings, ["a", 1], "[1]: expected a string, found a number"),
-        (Node.boolean, "true", "expected true or false, found a string"),
-        (Node.boolean, 1, "expected true or false, found a number"),
-        (Node.number, True, "expected a finite number, found true or false"),
-        (Node.number, math.nan, "expected a finite number, found a number"),
-        (Node.number, math.inf, "expected a finite number, found a number"),
-        (Node.number, 10**400, "expected a finite number, found a number"),
-        (Node.number, -1, "expected a number that is not negative"),
-        (Node.positive, 0, "expected a number greater than 0"),
-        (Node.count, 1.5, "expected a whole number"),
-        (Node.count, [], "expected a finite number, found a list"),
-        (Node.scalar, {}, "expected a string, found an object"),
-        (Node.scalar, 10**400, "expected a string, found a number"),
-        (Node.children, [], "expected an object, found a list"),
-        (Node.children, {1: 2}, "expected keys that are strings"),
-        (Node.elements, {}, "expected a list, found an object"),
-        (Node.string, b"x", "expected a string, found bytes"),
+        (Node.read_string, 3, "expected a string, found a number"),
+        (Node.read_string, None, "expected a string, found null"),
+        (Node.read_strings, "a", "expected a list, found a string"),
+        (Node.read_strings, ["a", 1], "[1]: expected a string, found a number"),
+        (Node.read_boolean, "true", "expected true or false, found a string"),
+        (Node.read_boolean, 1, "expected true or false, found a number"),
+        (Node.read_number, True, "expected a finite number, found true or false"),
+        (Node.read_number, math.nan, "expected a finite number, found a number"),
+        (Node.read_number, math.inf, "expected a finite number, found a number"),
+        (Node.read_number, 10**400, "expected a finite number, found a number"),
+        (Node.read_number, -1, "expected a number that is not negative"),
+        (Node.read_positive, 0, "expected a number greater than 0"),
+        (Node.read_count, 1.5, "expected a whole number"),
+        (Node.read_count, [], "expected a finite number, found a list"),
+        (Node.read_scalar, {}, "expected a string, found an object"),
+        (Node.read_scalar, 10**400, "expected a string, found a number"),
+        (Node.read_members, [], "expected an object, found a list"),
+        (Node.read_members, {1: 2}, "expected keys that are strings"),
+        (Node.read_elements, {}, "expected a list, found an object"),
+        (Node.read_string, b"x", "expected a string, found bytes"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_an_error(ask: Any, value: Any, problem: str) -> None:
@@ -208,10 +208,10 @@ def test_a_value_of_the_wrong_type_is_an_error(ask: Any, value: Any, problem: st
 
 
 def test_values_are_converted_to_the_requested_type() -> None:
-    assert Node(Path("a") / "b").string() == str(Path("a") / "b")
-    assert Node(("a", "b")).strings() == ("a", "b")
-    assert Node(2.0).count() == 2
-    assert Node({"a": 1, "b": True, "c": "x", "d": None, "e": 1.5}).scalars() == {
+    assert Node(Path("a") / "b").read_string() == str(Path("a") / "b")
+    assert Node(("a", "b")).read_strings() == ("a", "b")
+    assert Node(2.0).read_count() == 2
+    assert Node({"a": 1, "b": True, "c": "x", "d": None, "e": 1.5}).read_scalars() == {
         "a": "1",
         "b": "true",
         "c": "x",
@@ -223,32 +223,33 @@ def test_a_list_that_contains_itself_is_an_error() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(ConfigError, match="nested more than"):
-        Node(endless).with_strings(Node.string)
+        Node(endless).with_strings(Node.read_string)
 
 
 def test_strings_are_replaced_at_every_depth_and_keep_their_places() -> None:
-    node = read('{"a": ["x", 1, {"b": "y"}]}').with_strings(lambda leaf: leaf.string().upper())
+    node = read('{"a": ["x", 1, {"b": "y"}]}').with_strings(lambda leaf: leaf.read_string().upper())
     assert node.value == {"a": ["X", 1, {"b": "Y"}]}
-    assert node.children()["a"].elements()[2].source.place(("a", 2, "b")) == (1, 22)
+    assert node.read_members()["a"].read_elements()[2].source.find_place(("a", 2, "b")) == (1, 22)
 
 
 def test_keys_are_recognized_in_camel_case_snake_case_and_upper_case() -> None:
     node = Node({"auto_approve": ["a"], "URL": "x", "ENV": None, "other": 1, "none": None})
-    found, unknown = node.known(("autoApprove", "url", "env"), {})
+    found, unknown = node.split_members(("autoApprove", "url", "env"), {})
     assert {key: child.value for key, child in found.items()} == {"autoApprove": ["a"], "url": "x"}
     assert list(unknown) == ["other", "none"]
 
 
 def test_the_values_of_two_names_of_one_key_must_agree() -> None:
     assert (
-        Node({"type": "http", "transport": "http"}).known(("type",), {"transport": "type"})[0]["type"].value == "http"
+        Node({"type": "http", "transport": "http"}).split_members(("type",), {"transport": "type"})[0]["type"].value
+        == "http"
     )
     with pytest.raises(ConfigError, match="transport: contradicts type"):
-        Node({"type": "http", "transport": "sse"}).known(("type",), {"transport": "type"})
+        Node({"type": "http", "transport": "sse"}).split_members(("type",), {"transport": "type"})
 
 
 def test_a_word_must_be_a_known_value() -> None:
-    word = one_of({"streamable-http": 1, "sse": 2, "false": 3})
+    word = build_choice_reader({"streamable-http": 1, "sse": 2, "false": 3})
     assert [word(Node(value)) for value in ("streamableHttp", "STREAMABLE_HTTP", "sse", False)] == [1, 1, 2, 3]
     with pytest.raises(ConfigError) as caught:
         word(Node("see"))

@@ -6,17 +6,17 @@ import re
 
 import pytest
 
-from dial_client.cli.cell_width import cell_width
+from dial_client.cli.cell_width import count_cells
 from dial_client.cli.markdown.themes import MONO
 from dial_client.cli.terminal import banner
-from dial_client.cli.terminal.call_lines import RunningCall, finished_lines
+from dial_client.cli.terminal.call_lines import RunningCall, format_finished_call
 from dial_client.cli.terminal.live_area import Activity, LiveState, render
 from dial_client.cli.terminal.wrapped_rows import find_cursor, wraps_rows
 from dial_client.messages.message import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.messages.token_usage import Usage
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.sinks.call_description import describe
-from dial_client.sinks.usage_line import UsageSum, usage_line
+from dial_client.sinks.usage_line import UsageSum, format_usage_line
 from dial_client.turn_data.limits import StopReason
 from dial_client.turn_data.turn_result import Turn
 
@@ -53,7 +53,7 @@ def test_no_line_is_wider_than_the_terminal() -> None:
         for rows in (1, 3, 8, 25):
             lines = lines_of(state, columns, rows)
             assert len(lines) <= rows
-            assert [line for line in lines if cell_width(line) > columns] == []
+            assert [line for line in lines if count_cells(line) > columns] == []
             assert not re.search("[\x1b\r\u202e\u200b]", "".join(lines))
 
 
@@ -78,7 +78,7 @@ def test_a_finished_call_shows_its_size_and_the_first_lines_of_its_result() -> N
     call = ToolCallRequest("1", "get_forecast", {"city": "Berlin", "days": [1, 2]})
     result = ToolCallResult("1", success=True, content="\n\nMonday\n\n  Tuesday \nWednesday")
     name, arguments = describe(call, "weather", "get_forecast")
-    lines = [plain(line) for line in finished_lines(name, arguments, result, 0.157, 100, MONO)]
+    lines = [plain(line) for line in format_finished_call(name, arguments, result, 0.157, 100, MONO)]
     assert lines == [
         '✓ weather.get_forecast(city="Berlin", days=[1, 2]) 0.16 s · 4 lines',
         "  │ Monday",
@@ -89,7 +89,7 @@ def test_a_finished_call_shows_its_size_and_the_first_lines_of_its_result() -> N
 def test_the_preview_of_json_leaves_out_lines_with_only_brackets() -> None:
     def preview(content: str) -> list[str]:
         result = ToolCallResult("1", success=True, content=content)
-        return [plain(line) for line in finished_lines("a.b", "", result, 1, 60, MONO)][1:]
+        return [plain(line) for line in format_finished_call("a.b", "", result, 1, 60, MONO)][1:]
 
     assert preview('{\n  "days": [\n    {\n      "high": 21\n') == ['  │ "days": [', '  │ "high": 21']
     assert preview("[\n[\n]\n]") == ["  │ ["]
@@ -97,42 +97,42 @@ def test_the_preview_of_json_leaves_out_lines_with_only_brackets() -> None:
 
 def test_an_error_shows_its_first_line_and_an_image_a_placeholder() -> None:
     failed = ToolCallResult.failed("1", Failure.TOOL, f"no such city{EVIL}")
-    lines = [plain(line) for line in finished_lines("weather.get", "", failed, 1, 60, MONO)]
+    lines = [plain(line) for line in format_finished_call("weather.get", "", failed, 1, 60, MONO)]
     assert lines[0] == "✗ weather.get() 1.00 s"
     assert lines[1].startswith("  │ no such city")
     assert "\x1b" not in "".join(lines)
     content = (TextPart("a map"), ImagePart("AAAA", "image/png"))
     pictured = ToolCallResult("1", success=True, content=content)
-    assert "· 1 image" in plain(next(finished_lines("maps.draw", "", pictured, 1, 60, MONO)))
+    assert "· 1 image" in plain(next(format_finished_call("maps.draw", "", pictured, 1, 60, MONO)))
 
 
 def test_a_call_with_200_arguments_is_one_line() -> None:
     call = ToolCallRequest("1", EVIL, {f"a{at}{EVIL}": "x" * 5000 for at in range(200)})
     name, arguments = describe(call, "", "")
     result = ToolCallResult("1", success=True, content="x\n" * 10_000)
-    lines = [plain(line) for line in finished_lines(name, arguments, result, 1, 60, MONO)]
+    lines = [plain(line) for line in format_finished_call(name, arguments, result, 1, 60, MONO)]
     assert len(lines) == 3
-    assert all(cell_width(line) <= 60 for line in lines)
+    assert all(count_cells(line) <= 60 for line in lines)
     assert "\x1b" not in "".join(lines)
 
 
 def test_the_banner_counts_servers_by_their_states() -> None:
     states = (ServerState.READY, ServerState.READY, ServerState.SLEEPING, ServerState.FAILED, ServerState.STARTING)
     servers = {str(at): ServerStatus(str(at), state) for at, state in enumerate(states)}
-    assert banner.servers_line(servers, 12, 100) == (
+    assert banner.format_servers_line(servers, 12, 100) == (
         "3 servers ready, 1 starting, 1 failed (/servers shows why) · 12 tools on offer"
     )
-    assert banner.servers_line(servers, 12, 78) == (
+    assert banner.format_servers_line(servers, 12, 78) == (
         "3 servers ready, 1 starting, 1 failed (/servers) · 12 tools on offer"
     ), "the number of tools is not cut off"
-    assert banner.servers_line({}, 0, 100) == "no servers, no tools"
-    assert cell_width(banner.folder_line("/a/very/long/" + "path/" * 50, 60)) < 60
+    assert banner.format_servers_line({}, 0, 100) == "no servers, no tools"
+    assert count_cells(banner.format_folder_line("/a/very/long/" + "path/" * 50, 60)) < 60
 
 
 def test_the_hint_of_the_banner_is_shortened_or_left_out_if_there_is_no_room() -> None:
-    assert banner.program_line("qwen3", 80).endswith(" · model qwen3 · /help lists the commands")
-    assert banner.program_line("qwen3", 50).endswith(" · model qwen3 · /help")
-    assert banner.program_line("qwen3" * 5, 50).endswith("qwen3qwen3")
+    assert banner.format_program_line("qwen3", 80).endswith(" · model qwen3 · /help lists the commands")
+    assert banner.format_program_line("qwen3", 50).endswith(" · model qwen3 · /help")
+    assert banner.format_program_line("qwen3" * 5, 50).endswith("qwen3qwen3")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_wrapped_rows_are_assumed_only_for_known_terminals(environment: dict[str
 def test_usage_is_one_line_and_adds_up() -> None:
     usage = Usage(input_tokens=1500, output_tokens=20, cached_tokens=1000)
     turn = Turn(Message.assistant("Hi"), (), StopReason.ANSWERED, 1, usage, request_usages=(usage, usage), cost_usd=0.5)
-    assert usage_line(turn, 2.04) == "1,500 tokens in (1,000 cached), 20 out · about $0.5000 · 2.0 s · 2 rounds"
+    assert format_usage_line(turn, 2.04) == "1,500 tokens in (1,000 cached), 20 out · about $0.5000 · 2.0 s · 2 rounds"
     total = UsageSum()
     total.add(turn, 2.0)
     total.add(turn, 1.0)

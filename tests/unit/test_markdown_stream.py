@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dial_client.cli.markdown.formula import to_unicode
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
-from dial_client.cli.markdown.text_layout import columns_of
+from dial_client.cli.markdown.text_layout import count_columns
 from dial_client.cli.markdown.themes import DARK, MONO, THEMES, Theme, choose_theme
 
 SGR = re.compile(r"\x1b\[[0-9;]+m")
@@ -122,7 +122,7 @@ def test_no_style_or_control_character_leaves_its_line(text: str, columns: int) 
     assert draft.count("\n") < 7
     assert CONTROL.search(SGR.sub("", draft).replace("\n", "")) is None
     for line in SGR.sub("", draft).splitlines():
-        assert columns_of(line) <= columns
+        assert count_columns(line) <= columns
     printed += stream.finish()
     assert CONTROL.search(plain(printed).replace("\n", "").replace("\t", "")) is None
     assert printed.endswith("\n") or not printed
@@ -215,8 +215,8 @@ def test_tables_fit_the_width_and_their_columns_are_aligned() -> None:
     text = "| Name | 説明 | n |\n|:--|:-:|--:|\n| a | 日本語のとても長いテキスト | 1 |\n| emoji 👩‍👩‍👧 | x | 22 |\n"
     for columns in (40, 60, 80, 200, 300):
         lines = shown(text, columns)
-        assert all(columns_of(line) <= columns for line in lines)
-        bars = {tuple(columns_of(line[:at]) for at, char in enumerate(line) if char in "│┼") for line in lines}
+        assert all(count_columns(line) <= columns for line in lines)
+        bars = {tuple(count_columns(line[:at]) for at, char in enumerate(line) if char in "│┼") for line in lines}
         assert len(bars) == 1
     narrow = shown("|" + "head |" * 20 + "\n|" + "--|" * 20 + "\n|" + "cell |" * 20 + "\n", 40)
     assert narrow == ["head: cell"] * 20

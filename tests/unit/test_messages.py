@@ -24,10 +24,10 @@ from dial_client.messages.message import (
     ToolCallResult,
     content_to_json,
     describe,
-    text_of,
+    extract_text,
 )
 from dial_client.messages.token_usage import Usage
-from dial_client.text.media_types import media_type
+from dial_client.text.media_types import normalize_media_type
 from tests.support.fakes import unhurried
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20).map(
@@ -204,7 +204,7 @@ def test_the_data_of_images_and_files_is_not_in_the_repr() -> None:
 
 def test_the_text_of_content_is_that_of_its_text_parts() -> None:
     parts = (TextPart("one"), ImagePart("AA==", "image/png"), TextPart("two"))
-    assert text_of(parts) == "one\ntwo"
+    assert extract_text(parts) == "one\ntwo"
     assert content_to_json(parts)[1] == {"type": "image", "data": "AA==", "mime_type": "image/png"}
 
 
@@ -236,7 +236,7 @@ def test_an_invalid_document_part_is_a_value_error(wrong: dict[str, Any]) -> Non
     ],
 )
 def test_a_mime_type_is_normalized_without_case_and_parameters(mime_type: str, meant: str) -> None:
-    assert media_type(mime_type) == meant
+    assert normalize_media_type(mime_type) == meant
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ async def test_an_incomplete_reply_has_no_echo(finish: FinishReason) -> None:
 async def test_usage_and_notes_are_recorded() -> None:
     exchange = Exchange([Completion(FinishReason.STOP, Usage(10, 5), notes=("temperature was dropped",))])
     await exchange.ask()
-    turn = exchange.recorder.turn(StopReason.ANSWERED)
+    turn = exchange.recorder.build_turn(StopReason.ANSWERED)
     assert (turn.usage, turn.notes) == (Usage(10, 5), ("temperature was dropped",))
 
 
@@ -150,7 +150,7 @@ async def test_an_answer_that_reached_its_length_limit_gets_a_note(
 ) -> None:
     exchange = Exchange([TextChunk("no"), completion])
     await exchange.ask()
-    assert exchange.recorder.turn(StopReason.TRUNCATED).notes == notes
+    assert exchange.recorder.build_turn(StopReason.TRUNCATED).notes == notes
 
 
 @unhurried

@@ -43,7 +43,7 @@ async def test_tools_are_offered_as_text_after_an_endpoint_refused_tools() -> No
     assert second.tools == third.tools == ()
     assert "Action Input" in second.instruction_text
     assert [event for event in exchange.heard if isinstance(event, RoundStarted)] == [RoundStarted(0)] * 2
-    assert exchange.recorder.turn(StopReason.ANSWERED).notes == (
+    assert exchange.recorder.build_turn(StopReason.ANSWERED).notes == (
         "the endpoint does not support tool calls: tools are offered to the model as text",
     )
 
@@ -65,7 +65,7 @@ async def test_a_conversation_that_is_too_long_is_sent_again_without_its_oldest_
     assert reply.message.text == "noon"
     assert exchange.model.requests[1].messages == (*OLD, QUESTION)
     assert texts(exchange.model.requests[1]) == ["Be brief."]
-    assert exchange.recorder.turn(StopReason.ANSWERED).notes == (NOTE,)
+    assert exchange.recorder.build_turn(StopReason.ANSWERED).notes == (NOTE,)
 
 
 @pytest.mark.anyio
@@ -104,7 +104,7 @@ async def test_usage_is_recorded_for_each_request() -> None:
     exchange = Exchange([Completion(FinishReason.STOP, Usage(3, 1))], [Completion(FinishReason.STOP, Usage(5, 2))])
     await exchange.ask()
     await exchange.ask()
-    turn = exchange.recorder.turn(StopReason.ANSWERED)
+    turn = exchange.recorder.build_turn(StopReason.ANSWERED)
     assert (turn.request_usages, turn.usage, turn.cost_usd) == ((Usage(3, 1), Usage(5, 2)), Usage(8, 3), None)
 
 

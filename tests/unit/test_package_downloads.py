@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.servers.package_downloads import describe_download, find_package, program_name
+from dial_client.servers.package_downloads import describe_download, find_package, find_program_name
 from dial_client.settings.config_types import ServerSettings, Transport
 
 
@@ -69,7 +69,7 @@ def test_the_description_of_a_download_contains_no_password_and_no_path(args: tu
 
 
 def test_the_name_of_a_program_has_no_folder_and_no_extension() -> None:
-    assert [program_name(server(command)) for command in ("C:\\a\\Npx.CMD", "/usr/bin/uvx", "python3.11")] == [
+    assert [find_program_name(server(command)) for command in ("C:\\a\\Npx.CMD", "/usr/bin/uvx", "python3.11")] == [
         "npx",
         "uvx",
         "python3.11",

@@ -23,7 +23,7 @@ async def find(words: str) -> list[Choice]:
 
 
 def lines_of(picker: Picker, columns: int = 60, rows: int = 6) -> list[str]:
-    return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in picker.lines(columns, rows)]
+    return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in picker.format_lines(columns, rows)]
 
 
 @pytest.mark.anyio

@@ -26,11 +26,11 @@ from dial_client.cli.terminal.screen_application import resume_drawing
 from dial_client.doctor.config_checks import check_permissions
 from dial_client.doctor.subject import DoctorTarget, Subject
 from dial_client.errors import ConfigError
-from dial_client.servers.transports.transport_factory import WindowsStdioTransportFactory, transports_for
+from dial_client.servers.transports.transport_factory import WindowsStdioTransportFactory, list_transports
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import ConfigFile, parse
 from dial_client.settings.server_sources import bundles
-from dial_client.stores.database_engines import private_file
+from dial_client.stores.database_engines import create_private_file
 from dial_client.tools import grants
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def test_every_module_that_checks_the_platform_is_in_the_table_of_platforms() ->
 
 @pytest.mark.usefixtures("windows")
 def test_a_shell_command_runs_in_the_shell_of_comspec() -> None:
-    assert shell_command.shell_arguments("dir", {"COMSPEC": r"C:\Windows\cmd.exe"}) == [
+    assert shell_command.build_shell_arguments("dir", {"COMSPEC": r"C:\Windows\cmd.exe"}) == [
         r"C:\Windows\cmd.exe", "/d", "/c", "dir",
     ]  # fmt: skip
 
@@ -83,16 +83,16 @@ def test_a_backslash_in_the_commands_of_editor_and_pager_separates_folders() -> 
 def test_a_backslash_in_a_path_is_no_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").touch()
-    assert [proposal.text for proposal in file_completion.file_proposals("a")] == ["a.txt"]
-    assert file_completion.file_proposals(r"a\ b") == []
+    assert [proposal.text for proposal in file_completion.propose_files("a")] == ["a.txt"]
+    assert file_completion.propose_files(r"a\ b") == []
 
 
 @pytest.mark.usefixtures("windows")
 def test_a_dropped_file_is_mentioned_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.touch()
-    assert dropped_paths.mentions_of_paths(f'"{path}"') == f"@{path} "
-    assert dropped_paths.mentions_of_paths(path.as_uri()) == f"@{path} "
+    assert dropped_paths.build_mentions(f'"{path}"') == f"@{path} "
+    assert dropped_paths.build_mentions(path.as_uri()) == f"@{path} "
 
 
 @pytest.mark.usefixtures("windows")
@@ -104,7 +104,7 @@ def test_an_attached_file_is_read_on_windows(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("windows")
 def test_the_console_moves_the_cursor_without_the_variable_term(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TERM", raising=False)
-    assert cooked_line.moves_cursor()
+    assert cooked_line.can_move_cursor()
 
 
 @pytest.mark.usefixtures("windows")
@@ -150,7 +150,7 @@ def test_a_browser_is_expected_without_the_variable_display(system: str, monkeyp
 def test_file_modes_are_not_changed_on_windows(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     path.touch(0o644)
-    assert private_file(path).stat().st_mode & 0o777 == 0o644
+    assert create_private_file(path).stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.usefixtures("windows")
@@ -179,7 +179,7 @@ async def test_the_modes_of_files_with_secrets_are_not_checked_on_windows(
 
 @pytest.mark.usefixtures("windows")
 def test_the_process_of_a_server_is_started_by_the_sdk_on_windows() -> None:
-    (transport,) = transports_for(ServerSettings("it", Transport.STDIO, command="run"))
+    (transport,) = list_transports(ServerSettings("it", Transport.STDIO, command="run"))
     assert type(transport) is WindowsStdioTransportFactory
 
 
@@ -205,7 +205,7 @@ def test_a_bundle_runs_only_on_the_platforms_it_names(
     with pytest.raises(ConfigError, match=f"the bundle runs on {system}, not on freebsd"):
         bundles.read_bundle(path)
     monkeypatch.setattr(sys, "platform", system)
-    entry = bundles.bundle_entry(bundles.read_bundle(path), tmp_path, {})
+    entry = bundles.build_bundle_entry(bundles.read_bundle(path), tmp_path, {})
     assert entry["args"] == ["--here"]
     assert entry["command"] == (str(tmp_path / "server" / "tool.exe") if system == "win32" else "server/tool")
 

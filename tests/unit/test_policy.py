@@ -12,7 +12,7 @@ from dial_client.errors import ConfigError
 from dial_client.messages.message import ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import parse
-from dial_client.settings.policy_config import Effect, policy_from
+from dial_client.settings.policy_config import Effect, load_policy
 from dial_client.tools.approval import ApprovalChecker, Decision, PolicyRules
 from dial_client.tools.policy import ProposedCall, is_rule_met
 
@@ -28,7 +28,7 @@ def proposed(
 
 
 def is_matched(rule: dict[str, Any], call: ProposedCall) -> bool:
-    (read,) = policy_from([rule])
+    (read,) = load_policy([rule])
     return is_rule_met(read, call)
 
 
@@ -36,7 +36,7 @@ def is_matched(rule: dict[str, Any], call: ProposedCall) -> bool:
 
 
 def decides(rules: list[Any], call: ProposedCall, **more: Any) -> tuple[str, str] | None:
-    verdict = PolicyRules(policy=policy_from(rules), **more).verdict(call)
+    verdict = PolicyRules(policy=load_policy(rules), **more).find_verdict(call)
     return None if verdict is None else (verdict.effect.value, verdict.decided_by)
 
 
@@ -73,7 +73,7 @@ def test_rules_do_not_apply_to_the_hosts_own_tools_but_options_do() -> None:
 
 
 def test_an_ask_without_an_approver_is_a_denial_with_a_reason() -> None:
-    rules = PolicyRules(policy=policy_from([{"ask": "files/*", "reason": "somebody should look"}]), allow=("*",))
+    rules = PolicyRules(policy=load_policy([{"ask": "files/*", "reason": "somebody should look"}]), allow=("*",))
     known = ApprovalChecker(rules, None).decide(proposed().spec)
     assert known is not None
     assert known.decision is Decision.DENY
@@ -195,17 +195,17 @@ def test_an_invalid_rule_is_reported_with_its_place(text: str, problem: str) -> 
 def test_the_name_of_a_rule_contains_its_number_and_file(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     file.write_text('{"mcpServers": {}, "policy": [{"deny": "*"}, {"_why": "a remark", "ask": "a/*"}]}')
-    assert [rule.name for rule in policy_from(file)] == ["rule 1 (servers.json)", "rule 2 (servers.json)"]
+    assert [rule.name for rule in load_policy(file)] == ["rule 1 (servers.json)", "rule 2 (servers.json)"]
     bare = tmp_path / "bare.json"
     bare.write_text('[{"deny": "*"}] // a bare list')
-    assert [rule.name for rule in policy_from(bare)] == ["rule 1 (bare.json)"]
-    assert policy_from(None) == ()
-    assert policy_from({"mcpServers": {}}) == ()
+    assert [rule.name for rule in load_policy(bare)] == ["rule 1 (bare.json)"]
+    assert load_policy(None) == ()
+    assert load_policy({"mcpServers": {}}) == ()
 
 
 def test_a_missing_policy_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        policy_from(tmp_path / "none.json")
+        load_policy(tmp_path / "none.json")
 
 
 def test_relative_paths_of_rules_start_at_the_folder_of_the_file(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_an_example_gives_the_decision_that_the_page_states(settings: Settings, 
     server, tool = name.split("/")
     taint = ("web/fetch",) if more == ["--tainted"] else ()
     call = ProposedCall(ToolSpec(tool, "", {}, server, tool), json.loads(arguments), settings.servers[server], taint)
-    verdict = PolicyRules(policy=settings.policy).verdict(call)
+    verdict = PolicyRules(policy=settings.policy).find_verdict(call)
     is_denied = verdict is not None and verdict.effect == "deny"
     is_asked = verdict is None or find_reason_to_ask(call, verdict) != ""
     assert ("deny" if is_denied else "ask" if is_asked else "allow") == expected
@@ -46,6 +46,6 @@ def test_an_example_gives_the_decision_that_the_page_states(settings: Settings, 
 def test_read_only_tools_of_trusted_servers_are_allowed_as_the_page_states(settings: Settings) -> None:
     spec = ToolSpec("read_file", "", {}, "files", "read_file", read_only=True)
     call = ProposedCall(spec, {"path": "src/a.py"}, settings.servers["files"])
-    verdict = PolicyRules(policy=settings.policy).verdict(call)
+    verdict = PolicyRules(policy=settings.policy).find_verdict(call)
     assert verdict is not None
     assert (verdict.effect, verdict.decided_by) == ("allow", "policy rule 3 (servers.json)")

@@ -18,7 +18,7 @@ from dial_client.model import Completion, Delta, ModelInfo, ModelRequest
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.runtime.deadline import Deadline
 from dial_client.turn_data.events import Emit, ToolCallStarted
-from dial_client.turns.prices import cost_usd
+from dial_client.turns.prices import compute_cost
 from dial_client.turns.status_model import StatusModel
 
 OPENAI = "https://api.openai.com/v1"
@@ -26,8 +26,8 @@ GPT = ModelInfo("gpt", "gpt-5.4", OPENAI)
 
 
 def test_cached_tokens_of_a_known_model_cost_less() -> None:
-    fresh = cost_usd(Usage(1000, 100), GPT)
-    cached = cost_usd(Usage(1000, 100, cached_tokens=900), GPT)
+    fresh = compute_cost(Usage(1000, 100), GPT)
+    cached = compute_cost(Usage(1000, 100, cached_tokens=900), GPT)
     assert fresh is not None
     assert cached is not None
     assert 0 < cached < fresh
@@ -35,7 +35,7 @@ def test_cached_tokens_of_a_known_model_cost_less() -> None:
 
 def test_cache_writes_have_a_separate_price() -> None:
     claude = ModelInfo("claude", "claude-sonnet-5-5", "https://api.anthropic.com")
-    plain, written = cost_usd(Usage(1000, 1), claude), cost_usd(Usage(1000, 1, cache_write_tokens=1000), claude)
+    plain, written = compute_cost(Usage(1000, 1), claude), compute_cost(Usage(1000, 1, cache_write_tokens=1000), claude)
     assert plain is not None
     assert written is not None
     assert written > plain
@@ -53,7 +53,7 @@ def test_cache_writes_have_a_separate_price() -> None:
     ids=["an unknown model", "an unknown endpoint", "impossible counts", "no endpoint", "nothing counted"],
 )
 def test_usage_without_a_known_price_has_no_cost(usage: Usage, info: ModelInfo) -> None:
-    assert cost_usd(usage, info) is None
+    assert compute_cost(usage, info) is None
 
 
 class Billed(ScriptedProvider):
@@ -68,7 +68,7 @@ async def test_the_cost_of_a_turn_is_the_sum_of_its_rounds() -> None:
     model = Billed([CALL, {"text": "Done.", "usage": {"input_tokens": 2000, "output_tokens": 50}}])
     async with DialClient({}, model) as dial:
         turn = await dial.run([Message.user("Go.")])
-    prices = [cost_usd(usage, GPT) for usage in turn.request_usages]
+    prices = [compute_cost(usage, GPT) for usage in turn.request_usages]
     assert [usage.input_tokens for usage in turn.request_usages] == [1000, 2000]
     assert turn.cost_usd == pytest.approx(sum(price for price in prices if price is not None))
     assert turn.to_dict()["usage"]["cost_usd"] == turn.cost_usd
@@ -91,7 +91,7 @@ SUMMARY = {"text": "A summary", "usage": {"input_tokens": 1000}}
 @pytest.mark.anyio
 async def test_a_summary_has_the_price_of_the_model_that_wrote_it() -> None:
     dial = DialClient({}, Relay([SUMMARY]))
-    assert (await summarize(dial.model, [Message.user("Go.")])).cost_usd == cost_usd(Usage(1000), GPT)
+    assert (await summarize(dial.model, [Message.user("Go.")])).cost_usd == compute_cost(Usage(1000), GPT)
 
 
 @pytest.mark.anyio
@@ -101,7 +101,7 @@ async def test_a_reply_to_a_sampling_request_has_the_price_of_the_model_that_wro
     context = CallContext(Deadline(60), Deadline(60), lambda _, cost: spent.append(cost))
     sample = ModelSampler(lambda: model, None, (), Limits())
     await sample(SamplingRequest("server", (Message.user("Go."),), 100), (context,))
-    assert spent == [cost_usd(Usage(1000), GPT)]
+    assert spent == [compute_cost(Usage(1000), GPT)]
 
 
 @pytest.mark.anyio

@@ -15,7 +15,7 @@ from dial_client.local.provenance import (
     is_no_address,
     occurs_in,
 )
-from dial_client.local.vocabulary import acts, find_named_by_verb, is_general, words
+from dial_client.local.vocabulary import acts, find_named_by_verb, find_words, is_general
 from dial_client.messages.message import ToolSpec
 
 
@@ -88,8 +88,8 @@ def test_a_miscopied_word_is_corrected_to_the_spelling_of_the_conversation() -> 
 
 
 def test_words_are_compared_by_their_stems() -> None:
-    assert words("Which files are stored?") == words("the STORING of a file")
-    assert words("What is it now?") == frozenset()
+    assert find_words("Which files are stored?") == find_words("the STORING of a file")
+    assert find_words("What is it now?") == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import CallToolResult
 
-from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart, text_of
+from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart, extract_text
 from dial_client.tools.result_content import cut, to_content
 from tests.support.fakes import unhurried
 
@@ -153,7 +153,7 @@ def test_parts_are_cut_to_a_common_limit_and_images_and_documents_are_kept(parts
 
 def test_parts_that_are_left_out_are_mentioned() -> None:
     parts = (TextPart("a" * 10), ImagePart("AAAA", "image/png"), TextPart("b" * 1000), TextPart("c" * 500))
-    shortened = text_of(cut(parts, 20))
+    shortened = extract_text(cut(parts, 20))
     assert shortened.startswith("a" * 10)
     assert "990 of 1,000 characters" in shortened
     assert "500" in shortened

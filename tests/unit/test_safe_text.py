@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dial_client.text.invisible_characters import DEFAULT_IGNORABLE, to_character_class
-from dial_client.text.safe_text import MAX_HELD, SafeStream, clean, one_line, safe
+from dial_client.text.safe_text import MAX_HELD, SafeStream, clean, sanitize, to_one_line
 from tests.support.fakes import unhurried
 
 ESC, BEL, CSI, OSC, DCS, ST = "\x1b", "\x07", "\x9b", "\x9d", "\x90", "\x9c"
@@ -93,7 +93,7 @@ def in_pieces(text: str, cuts: list[int]) -> str:
 @unhurried
 @given(TEXTS)
 def test_no_character_that_a_terminal_interprets_remains(text: str) -> None:
-    left = safe(text)
+    left = sanitize(text)
     assert ACTED_UPON.search(left) is None
     assert INVISIBLE.search(left) is None
     left.encode()
@@ -109,26 +109,26 @@ def test_no_character_that_a_terminal_interprets_remains(text: str) -> None:
 @example("👩\u200d\u200d💻", [1, 2, 3])
 @example("\u06cc\u0650\u200c\u0650\u0627", [1, 2, 3, 4])
 def test_the_result_does_not_depend_on_how_a_text_is_split(text: str, cuts: list[int]) -> None:
-    assert in_pieces(text, cuts) == safe(text)
+    assert in_pieces(text, cuts) == sanitize(text)
 
 
 @unhurried
 @given(TEXTS)
 def test_a_text_read_character_by_character_gives_the_same_result(text: str) -> None:
     text = text.replace("a" * MAX_HELD, "a" * 50)
-    assert in_pieces(text, list(range(len(text)))) == safe(text)
+    assert in_pieces(text, list(range(len(text)))) == sanitize(text)
 
 
 @unhurried
 @given(TEXTS)
 def test_safe_text_is_unchanged(text: str) -> None:
-    assert safe(safe(text)) == safe(text)
+    assert sanitize(sanitize(text)) == sanitize(text)
 
 
 @unhurried
 @given(st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Cn"], exclude_characters=JOINERS)))
 def test_ordinary_text_is_unchanged(text: str) -> None:
-    assert safe(text) == INVISIBLE.sub("", text)
+    assert sanitize(text) == INVISIBLE.sub("", text)
 
 
 CLEANED: list[tuple[str, str, str]] = [
@@ -194,7 +194,7 @@ CLEANED: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("text", "left"), [case[1:] for case in CLEANED], ids=[case[0] for case in CLEANED])
 def test_unsafe_sequences_are_removed_and_other_text_is_kept(text: str, left: str) -> None:
-    assert safe(text) == left
+    assert sanitize(text) == left
     assert in_pieces(text, list(range(len(text)))) == left
 
 
@@ -205,7 +205,7 @@ def test_every_invisible_control_and_format_character_is_removed() -> None:
     left = {
         hex(point)
         for point in range(0x110000)
-        if unicodedata.category(chr(point)) in ("Cc", "Cf", "Cs") and safe(chr(point)) and point not in seen
+        if unicodedata.category(chr(point)) in ("Cc", "Cf", "Cs") and sanitize(chr(point)) and point not in seen
     }
     assert left == {"0x9", "0xa"}
 
@@ -253,7 +253,7 @@ LINES: list[tuple[str, int, str]] = [
 
 @pytest.mark.parametrize(("text", "most", "line"), LINES, ids=[repr(line) for _, _, line in LINES])
 def test_one_line_joins_lines_and_limits_the_length(text: str, most: int, line: str) -> None:
-    assert one_line(text, most) == line
+    assert to_one_line(text, most) == line
 
 
 REMOVED: list[tuple[str, str, int]] = [
@@ -271,7 +271,7 @@ def test_the_number_of_removed_characters_is_reported(text: str, left: str, remo
 @unhurried
 @given(TEXTS, st.integers(1, 30))
 def test_one_line_of_any_text_is_a_single_safe_line(text: str, most: int) -> None:
-    line = one_line(text, most)
+    line = to_one_line(text, most)
     assert len(line) <= most
     assert len(line.splitlines()) <= 1
     assert ACTED_UPON.search(line) is None

@@ -55,14 +55,14 @@ def test_a_bundle_is_unpacked_and_started_from_its_folder(tmp_path: Path) -> Non
     run.external_attr = (stat.S_IFREG | 0o755) << 16
     path = bundle_file(tmp_path / "notes.mcpb", MANIFEST, **{"server/main.py": "pass", "run": run})
     bundle = bundles.read_bundle(path)
-    assert [option.key for option in bundles.missing_options(bundle, {})] == ["folders"]
-    folder = bundles.bundle_folder(bundle, tmp_path / "bundles")
+    assert [option.key for option in bundles.find_missing_options(bundle, {})] == ["folders"]
+    folder = bundles.choose_bundle_folder(bundle, tmp_path / "bundles")
     assert folder.name == f"notes-1.2.0-{bundle.digest[:8]}"
     with pytest.raises(ConfigError, match="--set folders=VALUE"):
-        bundles.bundle_entry(bundle, folder, {})
+        bundles.build_bundle_entry(bundle, folder, {})
     for _ in range(2):  # the second run replaces the folder
         bundles.unpack_bundle(bundle, folder)
-    assert bundles.bundle_entry(bundle, folder, {"folders": ["/a", "/b"]}) == {
+    assert bundles.build_bundle_entry(bundle, folder, {"folders": ["/a", "/b"]}) == {
         "command": "python",
         "cwd": str(folder),
         "args": [f"{folder}/server/main.py", "/a", "/b", "--limit", "30"],
@@ -84,7 +84,7 @@ def test_platform_overrides_and_folder_variables_are_applied(tmp_path: Path) -> 
     bundle = bundles.read_bundle(bundle_file(tmp_path / "a.mcpb", manifest, **{"server/tool": "x"}))
     folder = tmp_path / "a"
     bundles.unpack_bundle(bundle, folder)
-    entry = bundles.bundle_entry(bundle, folder, {})
+    entry = bundles.build_bundle_entry(bundle, folder, {})
     assert Path(entry["command"]) == folder / "server" / "tool"
     assert entry["args"] == ["${userHome}/x", f"${{userHome}}{os.sep}Downloads{os.sep}x"]
     assert entry["env"] == {"A": "b"}
@@ -162,13 +162,13 @@ def test_an_invalid_bundle_is_an_error(tmp_path: Path) -> None:
 def test_bundles_of_the_same_name_with_different_content_have_different_folders(tmp_path: Path) -> None:
     first = bundles.read_bundle(bundle_file(tmp_path / "a.mcpb", MANIFEST, **{"server/main.py": "1"}))
     second = bundles.read_bundle(bundle_file(tmp_path / "b.mcpb", MANIFEST, **{"server/main.py": "2"}))
-    assert bundles.bundle_folder(first, tmp_path) != bundles.bundle_folder(second, tmp_path)
+    assert bundles.choose_bundle_folder(first, tmp_path) != bundles.choose_bundle_folder(second, tmp_path)
 
 
 def test_a_command_in_a_bundle_is_found_before_it_is_unpacked(tmp_path: Path) -> None:
     manifest = MANIFEST | {"server": {"type": "binary", "mcp_config": {"command": "./server/tool"}}, "user_config": {}}
     bundle = bundles.read_bundle(bundle_file(tmp_path / "a.mcpb", manifest, **{"server/tool": "x"}))
-    entry = bundles.bundle_entry(bundle, tmp_path / "x", {})
+    entry = bundles.build_bundle_entry(bundle, tmp_path / "x", {})
     assert entry["command"] == str(tmp_path / "x" / "server" / "tool")
 
 
@@ -185,4 +185,4 @@ def test_a_bundle_cannot_read_a_variable_of_this_machine(manifest: dict[str, Any
     server = {"type": "binary", "mcp_config": {"command": "srv", **manifest}}
     path = bundle_file(tmp_path / "x.mcpb", {"name": "x", "server": server, "user_config": options})
     with pytest.raises(ConfigError, match="variable"):
-        bundles.bundle_entry(bundles.read_bundle(path), tmp_path / "x", {})
+        bundles.build_bundle_entry(bundles.read_bundle(path), tmp_path / "x", {})

@@ -1,4 +1,4 @@
-"""Servers are added, removed, enabled and disabled in the text of a configuration, and the file is write_config."""
+"""Servers are added, removed, enabled and disabled in the text of a configuration, and the file is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from dial_client.errors import ConfigError
 from dial_client.settings.config_writer import ConfigText, read_text, write_text
 from dial_client.settings.configuration import parse
-from dial_client.settings.server_edits import add_server, remove_server, server_names, set_enabled
+from dial_client.settings.server_edits import add_server, list_server_names, remove_server, set_enabled
 
 FILE = """\
 {
@@ -39,9 +39,9 @@ ENTRY = {"url": "https://docs.example/mcp"}
 )
 def test_a_server_is_added_under_the_key_that_the_file_uses(text: str, names: list[str]) -> None:
     edited = add_server(text, "docs", ENTRY)
-    assert server_names(edited) == names
+    assert list_server_names(edited) == names
     assert parse(edited).servers["docs"].url == ENTRY["url"]
-    assert server_names(remove_server(edited, "docs")) == names[:-1]
+    assert list_server_names(remove_server(edited, "docs")) == names[:-1]
 
 
 def test_a_server_of_the_same_name_is_replaced_only_on_request() -> None:
@@ -80,7 +80,7 @@ def test_a_changed_file_keeps_its_permissions_and_leaves_a_private_backup(tmp_pa
     backup = write_text(before, add_server(FILE, "docs", ENTRY))
     assert backup == tmp_path / "servers.json.bak"
     assert backup.read_text() == FILE
-    assert server_names(path.read_text()) == ["time", "old", "docs"]
+    assert list_server_names(path.read_text()) == ["time", "old", "docs"]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["servers.json", "servers.json.bak"]
     if sys.platform != "win32":
         assert [stat.S_IMODE(file.stat().st_mode) for file in (path, backup)] == [0o640, 0o600]
@@ -96,7 +96,7 @@ def test_a_symbolic_link_is_kept(tmp_path: Path) -> None:
         pytest.skip("symbolic links need a privilege here")
     write_text(read_text(link), remove_server(FILE, "old"))
     assert link.is_symlink()
-    assert server_names(target.read_text()) == ["time"]
+    assert list_server_names(target.read_text()) == ["time"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_removing_an_invalid_server_makes_a_file_valid(tmp_path: Path) -> None:
     broken = '{"mcpServers": {"a": {}, "b": {"command": "x"}}}'
     path = tmp_path / "servers.json"
     write_text(write_config(path, broken), remove_server(broken, "a"))
-    assert server_names(path.read_text()) == ["b"]
+    assert list_server_names(path.read_text()) == ["b"]
 
 
 def test_a_file_that_changed_since_it_was_read_is_not_overwritten(tmp_path: Path) -> None:

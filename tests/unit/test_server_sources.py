@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from dial_client.errors import ConfigError
-from dial_client.settings.configuration import server_from_mapping
+from dial_client.settings.configuration import read_server_mapping
 from dial_client.settings.server_sources.deep_links import is_deep_link, read_deep_link
 from dial_client.settings.server_sources.registry_documents import read_registry_document
 
@@ -170,7 +170,7 @@ def test_a_registry_document_gives_an_entry_for_each_package_and_remote() -> Non
     assert len(server.left_out) == 2 and "download it" in server.left_out[1]
     environ = dict.fromkeys(("WEATHER_API_KEY", "REGION", "SRC", "TENANT", "KEY"), "v")
     for choice in server.choices:
-        assert server_from_mapping("a", choice.entry, environ=environ).warnings == ()
+        assert read_server_mapping("a", choice.entry, environ=environ).warnings == ()
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"server": {}}, {"name": 1}])

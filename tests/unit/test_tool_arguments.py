@@ -152,7 +152,7 @@ LEFT: list[dict[str, Any]] = [
 @pytest.mark.parametrize(("arguments", "meant"), HARMLESS, ids=str)
 def test_a_harmless_type_mismatch_is_corrected(arguments: dict[str, Any], meant: dict[str, Any]) -> None:
     assert coerce(arguments, SCHEMA) == meant
-    assert ArgumentCheck(SCHEMA).problems({"count": 1} | meant) == []
+    assert ArgumentCheck(SCHEMA).find_problems({"count": 1} | meant) == []
 
 
 @pytest.mark.parametrize("arguments", LEFT, ids=str)
@@ -178,7 +178,7 @@ ARGUMENTS = st.dictionaries(st.sampled_from("abc"), VALUES | TEXTS | st.lists(TE
 @given(st.dictionaries(st.sampled_from("abc"), PROPERTIES), ARGUMENTS)
 def test_valid_arguments_are_never_changed(properties: dict[str, Any], arguments: dict[str, Any]) -> None:
     schema = {"type": "object", "properties": properties}
-    if not ArgumentCheck(schema).problems(arguments):
+    if not ArgumentCheck(schema).find_problems(arguments):
         assert coerce(arguments, schema) == arguments
 
 

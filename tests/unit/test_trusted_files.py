@@ -11,7 +11,7 @@ from dial_client import DialClient, ScriptedProvider
 from dial_client.cli.bug_report import mask
 from dial_client.cli.configuration_files import read_trusted_files
 from dial_client.cli.configuration_reload import apply_configuration
-from dial_client.cli.configuration_values import written_values
+from dial_client.cli.configuration_values import list_written_values
 from dial_client.cli.options import Options
 from dial_client.cli.server_commands.changed_config import find_file, find_holder
 from dial_client.cli.server_commands.server_group import ConfigChoice
@@ -105,6 +105,6 @@ def test_a_report_masks_each_secret_of_the_environment_and_of_models() -> None:
 def test_numbers_lists_and_encoded_secrets_are_hidden_where_values_are_shown() -> None:
     text = """{"mcpServers": {"a": {"command": "a", "timeout": 60000, "env": {
         "API_TOKEN": 9876543210, "tokens": "x", "URL": "https://me:p%40ss-word@db.test/x"}, "secret": ["plain"]}}}"""
-    values = {value.keys[-1]: value.value for value in written_values([ConfigFile(text, "servers.json")])}
+    values = {value.keys[-1]: value.value for value in list_written_values([ConfigFile(text, "servers.json")])}
     assert values["env"] == {"API_TOKEN": "***", "tokens": "x", "URL": "https://me:***@db.test/x"}
     assert (values["secret"], values["timeout"]) == (["***"], 60000)

@@ -49,7 +49,7 @@ def settled(recorder: TurnRecorder) -> tuple[list[Event], Turn]:
     events = recorder.settle("the user stopped it")
     for event in events:
         recorder.record(event)
-    return events, recorder.turn(StopReason.CANCELLED)
+    return events, recorder.build_turn(StopReason.CANCELLED)
 
 
 def check_every_call_is_answered_once_in_order(messages: Sequence[Message]) -> None:
@@ -174,7 +174,7 @@ def test_the_message_of_a_turn_is_the_last_message_of_the_model() -> None:
     recorder = recorded(*ROUND)
     assert settled(recorder)[1].message == Message.assistant("[Unable to complete task: it was cancelled]")
     recorder.record(MessageCompleted(Message.assistant("noon")))
-    assert recorder.turn(StopReason.ANSWERED).message == Message.assistant("noon")
+    assert recorder.build_turn(StopReason.ANSWERED).message == Message.assistant("noon")
 
 
 def test_calls_are_listed_in_the_order_of_the_reply() -> None:
@@ -185,7 +185,7 @@ def test_calls_are_listed_in_the_order_of_the_reply() -> None:
         ToolCallFinished(good("b"), "server", 2),
         ToolCallFinished(good("a"), "server", 1),
     )
-    assert [(record.call.id, record.duration) for record in recorder.turn(StopReason.ANSWERED).tool_calls] == [
+    assert [(record.call.id, record.duration) for record in recorder.build_turn(StopReason.ANSWERED).tool_calls] == [
         ("a", 1),
         ("b", 2),
     ]
@@ -199,7 +199,7 @@ def test_two_rounds_may_use_the_same_call_id() -> None:
         MessageCompleted(Message.tool(call("a"), good("a"))),
     ]
     recorder = recorded(RoundStarted(0), *once, RoundStarted(1), *once)
-    assert len(recorder.turn(StopReason.ANSWERED).tool_calls) == 2
+    assert len(recorder.build_turn(StopReason.ANSWERED).tool_calls) == 2
 
 
 def test_usage_is_added_up_and_duplicate_notes_are_dropped() -> None:
@@ -208,19 +208,19 @@ def test_usage_is_added_up_and_duplicate_notes_are_dropped() -> None:
     recorder.add_usage(Usage(10, 20))
     recorder.note("one", "two")
     recorder.note("one")
-    turn = recorder.turn(StopReason.ANSWERED)
+    turn = recorder.build_turn(StopReason.ANSWERED)
     assert turn.usage == Usage(11, 22)
     assert turn.notes == ("one", "two")
 
 
 def test_the_depth_is_that_of_the_last_round() -> None:
-    assert recorded().turn(StopReason.CANCELLED).depth == 0
-    assert recorded(RoundStarted(0), RoundStarted(1)).turn(StopReason.ANSWERED).depth == 1
+    assert recorded().build_turn(StopReason.CANCELLED).depth == 0
+    assert recorded(RoundStarted(0), RoundStarted(1)).build_turn(StopReason.ANSWERED).depth == 1
 
 
 @pytest.mark.parametrize("reason", StopReason)
 def test_a_turn_without_text_can_be_recorded(reason: StopReason) -> None:
     recorder = recorded()
-    turn = recorder.turn(reason)
+    turn = recorder.build_turn(reason)
     recorder.record(Finished(turn))
     assert (turn.text, turn.messages, turn.stop_reason) == ("", (), reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.cli.cell_width import cell_width
+from dial_client.cli.cell_width import count_cells
 from dial_client.cli.word_wrap import break_words
 
 
@@ -43,4 +43,4 @@ def test_no_word_is_lost_and_no_row_of_several_words_is_too_wide(text: str, colu
     broken = break_words(text, columns)
     assert broken.split() == text.split()
     for row in broken.split("\n"):
-        assert cell_width(row) < columns or len(row.split()) <= 1
+        assert count_cells(row) < columns or len(row.split()) <= 1

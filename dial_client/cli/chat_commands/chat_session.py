@@ -20,7 +20,7 @@ from dial_client.messages.token_usage import Usage
 from dial_client.settings.configuration import Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 from dial_client.turn_data.events import Event, Finished, StatusChanged
 from dial_client.turn_data.turn_result import Turn
 
@@ -79,7 +79,7 @@ class ChatSession:
         """The summaries that were written in this run."""
         self.add_usage: Callable[[Usage, float | None], object] = lambda *_: None
         """Adds the usage of a summary: its tokens, and its cost in US dollars if known."""
-        self.render: Callable[[str], str] = safe
+        self.render: Callable[[str], str] = sanitize
         """Formats an answer of the model for the terminal."""
         self.set_theme: Callable[[str], None] | None = None
         """Sets the colours by the name of a theme, or raises `KeyError`; None if the terminal has no colours."""
@@ -88,7 +88,7 @@ class ChatSession:
         """Print lines; text of models and servers in them must be escaped already."""
         self.screen.print_prose(text)
 
-    def required_id(self) -> str:
+    def require_id(self) -> str:
         """Return the id of the conversation.
 
         Raises:
@@ -132,7 +132,7 @@ class ChatSession:
         """
         compaction: Compaction | None = None
         with process_runner.interrupts.scope() as scope:
-            compaction = await self.manager.compact(self.required_id())
+            compaction = await self.manager.compact(self.require_id())
         if scope.cancelled_caught:
             raise Interrupted("interrupted: nothing was summarized")
         if compaction is not None:
@@ -147,7 +147,9 @@ class ChatSession:
         except Interrupted:
             raise
         except DialError as error:
-            self.print(f"The conversation is nearly as long as this model can take; not summarized: {safe(str(error))}")
+            self.print(
+                f"The conversation is nearly as long as this model can take; not summarized: {sanitize(str(error))}"
+            )
             return
         if compaction is not None:
             self.print(f"The conversation was nearly as long as this model can take: {compaction.note}.")

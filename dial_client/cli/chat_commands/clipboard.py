@@ -86,6 +86,6 @@ def find_terminal() -> TextIO:
     return sys.__stdout__ or sys.stdout
 
 
-def current_environment() -> Mapping[str, str]:
+def read_environment() -> Mapping[str, str]:
     """Return the environment of this process."""
     return os.environ

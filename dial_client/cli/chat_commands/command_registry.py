@@ -19,7 +19,7 @@ from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResul
 from dial_client.cli.options import Format
 from dial_client.cli.tty import Unanswered
 from dial_client.errors import DialError
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 Run = Callable[[ChatSession, str], Awaitable[CommandResult | None]]
 """Runs a command with the words after its name; returns None if nothing is left to do."""
@@ -50,7 +50,7 @@ async def run_command(line: str, session: ChatSession) -> CommandResult:
         except Unanswered:
             result = CommandResult()
         except DialError as error:
-            session.print(safe(" ".join(str(error).split())))
+            session.print(sanitize(" ".join(str(error).split())))
     if scope.cancelled_caught:
         session.print("interrupted")
     return result or CommandResult()
@@ -69,38 +69,38 @@ async def _run(line: str, session: ChatSession) -> CommandResult | None:
     return None
 
 
-def command_descriptions() -> Mapping[str, str]:
+def describe_commands() -> Mapping[str, str]:
     """Return the names of all commands, with their descriptions."""
     return {command.name: command.description for command in COMMANDS}
 
 
-def command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Mapping[str, str]]]:
+def list_command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Mapping[str, str]]]:
     """Return, for each command whose arguments can be completed, a function that returns them with descriptions."""
 
-    def servers() -> dict[str, str]:
+    def list_servers() -> dict[str, str]:
         return {name: status.state.value for name, status in session.dial.servers.items()}
 
-    def patterns() -> dict[str, str]:
+    def list_patterns() -> dict[str, str]:
         tools = {f"{tool.server}/{tool.tool}": tool.title or "" for tool in session.dial.tools}
         return {f"{name}/*": "all its tools" for name in session.dial.servers} | tools
 
     return {
-        "/help": lambda: {name[1:]: about for name, about in command_descriptions().items()},
-        "/model": lambda: model_commands.model_choices(session),
+        "/help": lambda: {name[1:]: about for name, about in describe_commands().items()},
+        "/model": lambda: model_commands.list_model_choices(session),
         "/format": lambda: {choice.value: "" for choice in Format},
         "/system": lambda: {"none": "no instructions"},
         "/compact": lambda: {"undo": "bring the summarized messages back"},
         "/copy": lambda: {"code": "the last block of code"},
-        "/servers": lambda: {f"restart {name}": state for name, state in servers().items()},
-        "/restart": servers,
-        "/login": servers,
-        "/approve": patterns,
-        "/deny": patterns,
-        "/grants": lambda: {f"revoke {name}": "" for name in _revocable(session)},
+        "/servers": lambda: {f"restart {name}": state for name, state in list_servers().items()},
+        "/restart": list_servers,
+        "/login": list_servers,
+        "/approve": list_patterns,
+        "/deny": list_patterns,
+        "/grants": lambda: {f"revoke {name}": "" for name in _list_revocable(session)},
     }
 
 
-def _revocable(session: ChatSession) -> list[str]:
+def _list_revocable(session: ChatSession) -> list[str]:
     approvals = session.dial.approvals
     granted = (*approvals.session_grants, *((grant.server, grant.tool) for grant in approvals.stored_grants))
     return [*approvals.rules.allow, *approvals.rules.deny, *(f"{server}/{tool}" for server, tool in granted)]
@@ -108,9 +108,9 @@ def _revocable(session: ChatSession) -> list[str]:
 
 def describe_unknown(name: str) -> str:
     """Return a sentence about a command that does not exist, with the nearest existing command."""
-    near = difflib.get_close_matches(name, [*command_descriptions(), *_ALIASES], n=1)
+    near = difflib.get_close_matches(name, [*describe_commands(), *_ALIASES], n=1)
     hint = f"did you mean {near[0]}? " if near else ""
-    return f"There is no command {one_line(name, 60)}: {hint}/help lists the commands."
+    return f"There is no command {to_one_line(name, 60)}: {hint}/help lists the commands."
 
 
 def _find(name: str) -> ChatCommand | None:

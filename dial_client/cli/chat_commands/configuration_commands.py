@@ -8,7 +8,7 @@ from dial_client.cli.chat_commands.server_commands import describe_status
 from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.errors import ConfigError, DialError
 from dial_client.servers.status import ServerStatus
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 
 async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
@@ -19,7 +19,7 @@ async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 
 
     def report(name: str, result: ServerStatus | DialError) -> None:
         if isinstance(result, DialError):
-            session.print(f"{one_line(name, 60)}: {safe(str(result))}")
+            session.print(f"{to_one_line(name, 60)}: {sanitize(str(result))}")
         else:
             session.print(describe_status(result))
 
@@ -52,5 +52,5 @@ async def set_theme(session: ChatSession, arguments: str) -> None:
     try:
         session.set_theme(arguments)
     except KeyError:
-        raise ConfigError(f"there is no theme {one_line(arguments, 40)!r}", hint=f"one of {names}") from None
+        raise ConfigError(f"there is no theme {to_one_line(arguments, 40)!r}", hint=f"one of {names}") from None
     session.print(f"Theme: {arguments}")

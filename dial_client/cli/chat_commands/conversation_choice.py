@@ -14,7 +14,7 @@ from dial_client.cli.options import Options
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.errors import ConfigError, ConversationNotFound
 from dial_client.stores.conversation_store import ConversationSummary
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 _PAGE = 200
 _HINT = "`dial-chat conversations` lists them"
@@ -59,11 +59,11 @@ async def resolve(text: str, manager: ConversationManager, screen: CommandScreen
             return text if text in exact else exact[0]
         found = exact or [summary.id for summary in await manager.list(2, search=text)]
         if not found:
-            raise ConversationNotFound(text, f"there is no conversation {one_line(text, 60)!r} ({_HINT})")
+            raise ConversationNotFound(text, f"there is no conversation {to_one_line(text, 60)!r} ({_HINT})")
         if len(found) == 1:
             return found[0]
     if not tty.can_ask_user():
-        problem = f"{one_line(text, 60)!r} matches several conversations" if text else "which conversation?"
+        problem = f"{to_one_line(text, 60)!r} matches several conversations" if text else "which conversation?"
         raise ConfigError(problem, hint=f"give more of its id; {_HINT}")
     search = partial(_search, manager)
     return await pick(screen, "Conversation", search, nothing="No conversation is stored yet.", words=text)
@@ -87,5 +87,5 @@ async def _search(manager: ConversationManager, words: str) -> list[Choice]:
 
 def describe(summary: ConversationSummary) -> str:
     """Return a conversation in one line: the beginning of its id, its time, its title."""
-    title = one_line(summary.title, 60) or "(no title)"
+    title = to_one_line(summary.title, 60) or "(no title)"
     return f"{summary.id[:8]}  {summary.updated_at.astimezone():%Y-%m-%d %H:%M}  {title}"

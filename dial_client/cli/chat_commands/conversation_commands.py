@@ -7,7 +7,7 @@ from dial_client.cli.chat_commands.conversation_choice import resolve
 from dial_client.errors import ConfigError
 from dial_client.messages.message import Message, Role, TextPart
 from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 MAX_LINES = 40
 """The maximum lines of an earlier answer that are shown again."""
@@ -35,7 +35,7 @@ async def show_last_exchange(session: ChatSession) -> None:
     if session.conversation_id is None:
         return
     conversation = await session.manager.get(session.conversation_id)
-    session.print(f"Conversation {conversation.id[:8]}: {one_line(conversation.title, 60) or '(no title)'}")
+    session.print(f"Conversation {conversation.id[:8]}: {to_one_line(conversation.title, 60) or '(no title)'}")
     messages = conversation.messages
     start = max((at for at, message in enumerate(messages) if message.role is Role.USER), default=None)
     if start is None:
@@ -43,7 +43,7 @@ async def show_last_exchange(session: ChatSession) -> None:
     hidden = sum(message.role is Role.USER for message in messages[:start])
     if hidden:
         session.print(f"({count_noun(hidden, 'earlier question')}: /export writes all of them)")
-    session.print(f"> {_beginning(messages[start].text)}")
+    session.print(f"> {_format_beginning(messages[start].text)}")
     calls = sum(len(message.tool_calls) for message in messages[start:])
     if calls:
         session.print(f"({count_noun(calls, 'tool call')})")
@@ -53,12 +53,12 @@ async def show_last_exchange(session: ChatSession) -> None:
         lines = [*lines[: MAX_LINES - 1], f"… {len(lines) - MAX_LINES + 1} more lines"]
     session.print("\n".join(lines))
     for note in conversation.notes:
-        session.print(safe(note))
+        session.print(sanitize(note))
 
 
 async def fork(session: ChatSession, arguments: str) -> None:
     """Continue in a copy of the conversation; the original is not changed."""
-    original_id = session.required_id()
+    original_id = session.require_id()
     copy = await session.manager.fork(original_id, title=arguments or None)
     session.conversation_id = copy.id
     session.print(f"This is a copy now ({copy.id[:8]}). /resume {original_id[:8]} goes back to the original.")
@@ -68,19 +68,19 @@ async def rename(session: ChatSession, arguments: str) -> None:
     """Change the title of the conversation."""
     if not arguments:
         raise ConfigError("which title?", hint="/rename TITLE")
-    await session.manager.rename(session.required_id(), arguments)
-    session.print(f"Renamed: {one_line(arguments, 60)}")
+    await session.manager.rename(session.require_id(), arguments)
+    session.print(f"Renamed: {to_one_line(arguments, 60)}")
 
 
 async def undo(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
     """Take back the last question and its answer."""
     question = await _take_back(session)
-    session.print(f"Taken back: {one_line(question.text, 80)} (/redo brings it back; what tools did stays done)")
+    session.print(f"Taken back: {to_one_line(question.text, 80)} (/redo brings it back; what tools did stays done)")
 
 
 async def redo(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
     """Bring back the exchange that /undo took back."""
-    if await session.manager.restore(session.required_id()):
+    if await session.manager.restore(session.require_id()):
         await show_last_exchange(session)
     else:
         session.print("There is nothing to bring back: nothing was taken back, or you asked something since.")
@@ -89,7 +89,7 @@ async def redo(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - 
 async def retry(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
     """Ask the last question again, in place of its answer."""
     question = await _take_back(session)
-    session.print(f"> {_beginning(question.text)}")
+    session.print(f"> {_format_beginning(question.text)}")
     return CommandResult(question)
 
 
@@ -106,7 +106,7 @@ async def edit(session: ChatSession, arguments: str) -> CommandResult:  # noqa: 
 
 async def compact(session: ChatSession, arguments: str) -> None:
     """Let the model summarize the older part of the conversation, or undo the summary."""
-    conversation_id = session.required_id()
+    conversation_id = session.require_id()
     if arguments == "undo":
         is_undone = await session.manager.restore(conversation_id, "compact")
         session.print("The whole conversation is back." if is_undone else "Nothing of the conversation is summarized.")
@@ -123,12 +123,12 @@ async def compact(session: ChatSession, arguments: str) -> None:
 
 
 async def _take_back(session: ChatSession) -> Message:
-    removed = await session.manager.undo(session.required_id())
+    removed = await session.manager.undo(session.require_id())
     if not removed:
         raise ConfigError("there is nothing to take back", hint="the conversation has no question")
     return removed[0]
 
 
-def _beginning(text: str) -> str:
-    lines = safe(text).strip().splitlines() or [""]
+def _format_beginning(text: str) -> str:
+    lines = sanitize(text).strip().splitlines() or [""]
     return "\n  ".join(lines) if len(lines) <= 6 else "\n  ".join([*lines[:5], f"… {len(lines) - 5} more lines"])

@@ -17,7 +17,7 @@ from dial_client.cli.options import Format
 from dial_client.errors import ConfigError
 from dial_client.messages.token_usage import Usage
 from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 from dial_client.turns import prices
 
 _KEYS = {
@@ -51,16 +51,16 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
 
 async def _choose(session: ChatSession) -> str | None:
     """Return the name of a model that the user chooses from a list or types."""
-    names = {name: f"{about} (from the configuration)" for name, about in _profiles(session).items()}
+    names = {name: f"{about} (from the configuration)" for name, about in _list_profiles(session).items()}
     names |= dict.fromkeys(await to_thread.run_sync(_find_local), "on this machine")
-    known = [Choice(name, one_line(f"{name}  {about}", 200)) for name, about in names.items()]
+    known = [Choice(name, to_one_line(f"{name}  {about}", 200)) for name, about in names.items()]
     prefixes = ", ".join(prefix for prefix, variable in _KEYS.items() if os.environ.get(variable)) or "openai:ID"
 
     async def search(words: str) -> list[Choice]:
         found = [choice for choice in known if all(word in choice.label.lower() for word in words.lower().split())]
         if words.strip() in names:
             return found
-        return [*found, Choice(words.strip(), f"{one_line(words, 80)}  as it is typed")] if words.strip() else found
+        return [*found, Choice(words.strip(), f"{to_one_line(words, 80)}  as it is typed")] if words.strip() else found
 
     nothing = f"No model is in the configuration or on this machine: /model NAME takes any, such as {prefixes}."
     return await pick(session.screen, f"Model (or a name such as {prefixes})", search, nothing=nothing)
@@ -71,14 +71,14 @@ def describe_model(session: ChatSession) -> str:
     model = session.dial.model
     window = f", context window of {model.window_tokens:,} tokens" if model.window_tokens else ""
     called = "in the API's own form" if model.format_name in ("auto", "native") else f"as {model.format_name}"
-    return f"Model: {one_line(model.name, 200)} (tool calls {called}{window})"
+    return f"Model: {to_one_line(model.name, 200)} (tool calls {called}{window})"
 
 
 async def show_models(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
     """List the models that /model accepts."""
     lines = [describe_model(session)]
     for name, profile in session.settings.models.items():
-        lines.append(f"  {one_line(name, 60)}: {one_line(profile.model or name, 80)} (from the configuration)")
+        lines.append(f"  {to_one_line(name, 60)}: {to_one_line(profile.model or name, 80)} (from the configuration)")
     for name, variable in _KEYS.items():
         if os.environ.get(variable):
             lines.append(f"  {name} ({variable} is set)")
@@ -87,20 +87,20 @@ async def show_models(session: ChatSession, arguments: str) -> None:  # noqa: AR
 
 
 def _find_local() -> list[str]:
-    from dial_client.local.inventory import local_models
-    from dial_client.local.weights import cache_folder
+    from dial_client.local.inventory import list_local_models
+    from dial_client.local.weights import find_cache_folder
 
-    return [model.name for model in local_models(cache_folder()) if model.installed]
+    return [model.name for model in list_local_models(find_cache_folder()) if model.installed]
 
 
-def _profiles(session: ChatSession) -> dict[str, str]:
+def _list_profiles(session: ChatSession) -> dict[str, str]:
     """Return the names of the configuration's models, with the ids of the models."""
     return {name: profile.model or name for name, profile in session.settings.models.items()}
 
 
-def model_choices(session: ChatSession) -> dict[str, str]:
+def list_model_choices(session: ChatSession) -> dict[str, str]:
     """Return the names that /model completes, with descriptions."""
-    return _profiles(session) | {
+    return _list_profiles(session) | {
         name.removesuffix("ID"): f"{variable} is set" for name, variable in _KEYS.items() if os.environ.get(variable)
     }
 
@@ -112,7 +112,9 @@ async def show_or_set_system(session: ChatSession, arguments: str) -> None:
         session.manager.locked_settings |= {"system"}
     text = session.dial.system
     session.print(
-        f"Instructions: {safe(text)}" if text else "The model has no instructions of yours. /system TEXT gives some."
+        f"Instructions: {sanitize(text)}"
+        if text
+        else "The model has no instructions of yours. /system TEXT gives some."
     )
 
 
@@ -120,7 +122,7 @@ async def show_or_set_format(session: ChatSession, arguments: str) -> None:
     """Show the format of tool calls, or change it from the next question on."""
     formats = [choice.value for choice in Format]
     if arguments and arguments not in formats:
-        raise ConfigError(f"unknown tool format {one_line(arguments, 40)!r}", hint=f"one of {', '.join(formats)}")
+        raise ConfigError(f"unknown tool format {to_one_line(arguments, 40)!r}", hint=f"one of {', '.join(formats)}")
     if arguments:
         session.dial.model.switch(tool_format=arguments)
         session.manager.locked_settings |= {"tool_format"}

@@ -9,14 +9,14 @@ import anyio
 from anyio import to_thread
 
 from dial_client.callbacks.argument_block import format_argument
-from dial_client.cli.cell_width import cell_width, fit
+from dial_client.cli.cell_width import count_cells, fit
 from dial_client.cli.chat_commands import clipboard
 from dial_client.cli.chat_commands.chat_session import ChatSession
-from dial_client.errors import ConfigError, system_reason
+from dial_client.errors import ConfigError, describe_system_error
 from dial_client.messages.content_text import describe_content
 from dial_client.messages.message import Role
 from dial_client.sinks.call_description import describe_arguments
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 from dial_client.turn_data.turn_result import ToolCallRecord
 
 _FENCE = re.compile(
@@ -30,16 +30,16 @@ MIN_ARGUMENTS, MAX_ARGUMENTS = 12, 60
 async def copy(session: ChatSession, arguments: str) -> None:
     """Copy the latest answer, the n-th latest answer, or the last block of code to the clipboard."""
     text = await _find_text(session, arguments)
-    how = await to_thread.run_sync(clipboard.copy, text, clipboard.current_environment(), clipboard.find_terminal())
+    how = await to_thread.run_sync(clipboard.copy, text, clipboard.read_environment(), clipboard.find_terminal())
     if not how:
         too_long = len(text.encode(errors="replace")) > clipboard.MAX_TERMINAL_BYTES
         why = "it is too long for the terminal's clipboard" if too_long else "no clipboard was found"
         raise ConfigError(f"not copied: {why}", hint="/save FILE writes it to a file")
-    session.print(f"Copied {how}: {len(text):,} characters, {one_line(text, 50)}")
+    session.print(f"Copied {how}: {len(text):,} characters, {to_one_line(text, 50)}")
 
 
 async def _find_text(session: ChatSession, arguments: str) -> str:
-    messages = (await session.manager.get(session.required_id())).messages
+    messages = (await session.manager.get(session.require_id())).messages
     answers = [m.text for m in messages if m.role is Role.ASSISTANT and m.text.strip() and not m.tool_calls]
     if not answers:
         raise ConfigError("there is no answer yet")
@@ -51,7 +51,7 @@ async def _find_text(session: ChatSession, arguments: str) -> str:
     number = arguments or "1"
     if not _is_position(number, len(answers)):
         raise ConfigError(
-            f"there is no answer {one_line(number, 20)!r}",
+            f"there is no answer {to_one_line(number, 20)!r}",
             hint=f"{_describe_positions(len(answers))}; or /copy code",
         )
     return answers[-int(number)]
@@ -79,7 +79,7 @@ async def save(session: ChatSession, arguments: str) -> None:
 
 async def export(session: ChatSession, arguments: str) -> None:
     """Write the whole conversation to a file: Markdown, or JSON if the name ends in .json."""
-    conversation_id = session.required_id()
+    conversation_id = session.require_id()
     name = arguments or f"conversation-{conversation_id[:8]}.md"
     form = "json" if name.lower().endswith(".json") else "markdown"
     await _write(session, name, await session.manager.export(conversation_id, "json" if form == "json" else "markdown"))
@@ -90,18 +90,18 @@ async def _write(session: ChatSession, name: str, text: str) -> None:
         path = await anyio.Path(name).expanduser()
         is_there = await path.exists()
     except (OSError, RuntimeError, ValueError) as error:  # a name that is too long, a user who does not exist
-        why = system_reason(error) if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"cannot be written: {why}", path=one_line(name, 200)) from None
+        why = describe_system_error(error) if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"cannot be written: {why}", path=to_one_line(name, 200)) from None
     if is_there:
         keys = {"y": "replace it", "n": "leave it"}
-        if await session.screen.ask_key((), f"{one_line(name, 200)} exists already. Replace it? [y/n]", keys) != "y":
+        if await session.screen.ask_key((), f"{to_one_line(name, 200)} exists already. Replace it? [y/n]", keys) != "y":
             session.print("Not written.")
             return
     try:
         await path.write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
-        raise ConfigError(f"cannot be written: {system_reason(error)}", path=one_line(name, 200)) from None
-    session.print(f"Written: {one_line(str(await path.absolute()), 400)} ({len(text):,} characters)")
+        raise ConfigError(f"cannot be written: {describe_system_error(error)}", path=to_one_line(name, 200)) from None
+    session.print(f"Written: {to_one_line(str(await path.absolute()), 400)} ({len(text):,} characters)")
 
 
 async def show_calls(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
@@ -111,9 +111,9 @@ async def show_calls(session: ChatSession, arguments: str) -> None:  # noqa: ARG
     lines = []
     for number, record in enumerate(records, 1):
         mark = "✓" if record.result.success else "✗"
-        called = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 80)
+        called = to_one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 80)
         size = f"{record.duration:.2f} s, {len(describe_content(record.result.content)):,} characters"
-        room = columns - width - cell_width(f"  {called}()  {size} ") - 1
+        room = columns - width - count_cells(f"  {called}()  {size} ") - 1
         arguments_shown = fit(describe_arguments(record.arguments), max(MIN_ARGUMENTS, min(MAX_ARGUMENTS, room)))
         lines.append(f"{number:>{width}} {mark} {called}({arguments_shown})  {size}")
     session.print("\n".join([*lines, "/last N shows the whole result of a call."]))
@@ -124,16 +124,18 @@ async def show_last(session: ChatSession, arguments: str) -> None:
     records = _find_records(session)
     number = arguments or str(len(records))
     if not _is_position(number, len(records)):
-        raise ConfigError(f"there is no call {one_line(number, 20)!r}", hint=f"1 to {len(records)}; /calls lists them")
+        raise ConfigError(
+            f"there is no call {to_one_line(number, 20)!r}", hint=f"1 to {len(records)}; /calls lists them"
+        )
     record = records[int(number) - 1]
-    name = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 120)
+    name = to_one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 120)
     argument_lines = [
         line for argument, value in record.arguments.items() for line in format_argument(str(argument), value)
     ]
     outcome = "" if record.result.success else " failed"
     content = describe_content(record.result.content)
     text = "\n".join([f"{name}{outcome}", *(f"  {line}" for line in argument_lines), "", content])
-    await session.screen.page(safe(text))
+    await session.screen.page(sanitize(text))
 
 
 def _find_records(session: ChatSession) -> tuple[ToolCallRecord, ...]:

@@ -9,7 +9,7 @@ from dial_client.errors import ConfigError
 from dial_client.messages.message import Message
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 
 async def show_tools(session: ChatSession, arguments: str) -> None:
@@ -21,8 +21,8 @@ async def show_tools(session: ChatSession, arguments: str) -> None:
         if all(word in f"{tool.name} {tool.server} {tool.description}".lower() for word in words)
     ]
     width = min(40, max((len(tool.name) for tool in found), default=0))
-    lines = [f"{tool.name:<{width}}  {one_line(tool.description, 100)}" for tool in found]
-    states = {one_line(name, 60): status.state for name, status in session.dial.servers.items()}
+    lines = [f"{tool.name:<{width}}  {to_one_line(tool.description, 100)}" for tool in found]
+    states = {to_one_line(name, 60): status.state for name, status in session.dial.servers.items()}
     if starting := [name for name, state in states.items() if state is ServerState.STARTING]:
         lines.append(f"Still starting: {', '.join(starting)}.")
     session.print("\n".join(lines) or ("No tool has these words." if words else "There are no tools."))
@@ -69,4 +69,4 @@ async def call_prompt(session: ChatSession, line: str) -> Message | None:
 def describe_status(status: ServerStatus) -> str:
     """Return the state of a server in one line."""
     detail = status.error or count_noun(len(status.tools), "tool")
-    return f"{one_line(status.name, 60)}: {status.state.value}: {one_line(detail, 600)}"
+    return f"{to_one_line(status.name, 60)}: {status.state.value}: {to_one_line(detail, 600)}"

@@ -29,29 +29,29 @@ class KnownNames:
     def __init__(self, config: str | None = None) -> None:
         self._config = config
 
-    def servers(self) -> dict[str, str]:
+    def list_servers(self) -> dict[str, str]:
         """Return the names of the servers."""
         return {name: "" if is_enabled(entry) else "disabled" for name, entry in self._outline.servers.items()}
 
-    def models(self) -> dict[str, str]:
+    def list_models(self) -> dict[str, str]:
         """Return the names of models."""
-        from dial_client.cli.model_names import known_model_names
+        from dial_client.cli.model_names import list_known_models
 
-        return known_model_names(self._outline.models)
+        return list_known_models(self._outline.models)
 
-    def tools(self) -> dict[str, str]:
+    def list_tools(self) -> dict[str, str]:
         """Return the names, as offered to the model, of the tools that the servers had when they last ran."""
         from dial_client.tools.catalog import assign_names
 
-        tools = dict(self._cached_tools())
+        tools = dict(self._read_cached_tools())
         return {name: tools[key] for key, name in assign_names(tools).items()}
 
-    def patterns(self) -> dict[str, str]:
+    def list_patterns(self) -> dict[str, str]:
         """Return patterns of tools: a pattern for all tools of each server, and a pattern for each tool."""
-        names = {f"{server}/*": "all tools" for server in self.servers()}
-        return names | {f"{server}/{tool}": about for (server, tool), about in self._cached_tools()}
+        names = {f"{server}/*": "all tools" for server in self.list_servers()}
+        return names | {f"{server}/{tool}": about for (server, tool), about in self._read_cached_tools()}
 
-    def conversations(self) -> dict[str, str]:
+    def list_conversations(self) -> dict[str, str]:
         """Return the ids of the latest conversations, with their titles."""
         import platformdirs
 
@@ -82,14 +82,14 @@ class KnownNames:
         servers = {name: entry for outline in outlines for name, entry in outline.servers.items()}
         return Outline(servers, {name: entry for outline in outlines for name, entry in outline.models.items()})
 
-    def profiles(self) -> dict[str, str]:
+    def list_profiles(self) -> dict[str, str]:
         """Return the names of the profiles of the configuration."""
         try:
             return dict.fromkeys(configuration.combine(self._files).profiles, "")
         except ConfigError:
             return {}
 
-    def _cached_tools(self) -> Iterator[tuple[tuple[str, str], str]]:
+    def _read_cached_tools(self) -> Iterator[tuple[tuple[str, str], str]]:
         """Yield server, tool and description of each tool in the cache."""
         from dial_client.client.client_setup import CACHE, open_cache
 
@@ -101,10 +101,10 @@ class KnownNames:
         if cache is None:
             return
         for name, server in settings.servers.items():
-            for tool in _listed(cache.read(server).get("tools")):
+            for tool in _select_tools(cache.read(server).get("tools")):
                 yield (name, tool["name"]), str(tool.get("title") or tool.get("description") or "")
 
 
-def _listed(tools: Any) -> list[dict[str, Any]]:
+def _select_tools(tools: Any) -> list[dict[str, Any]]:
     found = tools if isinstance(tools, list) else []
     return [tool for tool in found if isinstance(tool, dict) and isinstance(tool.get("name"), str)]

@@ -111,7 +111,7 @@ def install(shell: str, home: Path, environment: Mapping[str, str] = os.environ)
         "fish": settings / "fish" / "completions" / "dial-chat.fish",
         "powershell": data / "dial-client" / "completion.ps1",
     }[shell]
-    start, line = _start_line(shell, script, home, environment)
+    start, line = _build_start_line(shell, script, home, environment)
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
         script.write_text(SCRIPTS[shell], encoding="utf-8", newline="\n")
@@ -123,7 +123,7 @@ def install(shell: str, home: Path, environment: Mapping[str, str] = os.environ)
     return [*sentences, f"Completion for {shell} works in the next shell that you open."]
 
 
-def _start_line(shell: str, script: Path, home: Path, environment: Mapping[str, str]) -> tuple[Path | None, str]:
+def _build_start_line(shell: str, script: Path, home: Path, environment: Mapping[str, str]) -> tuple[Path | None, str]:
     """Return the start-up file of the shell, and the line to add to it; None as the file if no line is needed."""
     match shell:
         case "bash" if not any(Path(path).exists() for path in _BASH_COMPLETION):
@@ -131,7 +131,7 @@ def _start_line(shell: str, script: Path, home: Path, environment: Mapping[str, 
         case "zsh":
             return Path(environment.get("ZDOTDIR") or home) / ".zshrc", f"source '{script}'"
         case "powershell":
-            return _powershell_profile(), f". '{script}'"
+            return _find_powershell_profile(), f". '{script}'"
         case _:
             return None, ""
 
@@ -147,7 +147,7 @@ def _add_line(file: Path, line: str) -> bool:
     return True
 
 
-def _powershell_profile() -> Path:
+def _find_powershell_profile() -> Path:
     """Return the path of the user's PowerShell profile, which PowerShell itself names."""
     for program in ("pwsh", "powershell"):
         try:

@@ -14,7 +14,7 @@ MAX_CHARS = 8192
 _ABSOLUTE = re.compile(r"""['"]?(?:/|~/|file://|[A-Za-z]:[\\/])""")
 
 
-def mentions_of_paths(pasted: str) -> str:
+def build_mentions(pasted: str) -> str:
     """Return mentions (``@path``) if a pasted text consists only of absolute paths of existing files; else empty."""
     text = pasted.strip()
     if len(text) > MAX_CHARS or not _ABSOLUTE.match(text):
@@ -27,11 +27,11 @@ def mentions_of_paths(pasted: str) -> str:
     for paths in ([text], words):
         found = [_to_path(path.strip("'\"")) for path in paths]
         if found and all(found):
-            return " ".join(mention_of(path) for path in found) + " "
+            return " ".join(build_mention(path) for path in found) + " "
     return ""
 
 
-def mention_of(path: str) -> str:
+def build_mention(path: str) -> str:
     """Return ``@path``, quoted if the path has spaces or other special characters."""
     return f"@{path}" if re.fullmatch(r"[\w./\\~:+@%=-]+", path) and not path.endswith((".", ":")) else f'@"{path}"'
 

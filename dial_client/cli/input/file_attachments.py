@@ -13,7 +13,7 @@ from dial_client.errors import ConfigError
 from dial_client.messages.attached_files import MAX_TEXT, build_text_part, decode_text_file
 from dial_client.messages.message import FilePart, ImagePart, Part, TextPart
 from dial_client.text.media_types import PDF, find_media_type
-from dial_client.text.safe_text import one_line, safe
+from dial_client.text.safe_text import sanitize, to_one_line
 
 MAX_IMAGE = 5_000_000
 """The maximum bytes of an image: the lowest limit of the model APIs."""
@@ -42,10 +42,10 @@ def read_files(mentions: Sequence[FileMention]) -> list[Part]:
                 continue
             data = _read(mention.path)
         except OSError as error:
-            raise ConfigError(f"@{_name(mention)} cannot be read: {error.strerror}") from None
+            raise ConfigError(f"@{_format_name(mention)} cannot be read: {error.strerror}") from None
         left -= len(data)
         if left < 0:
-            raise ConfigError(f"the files are larger than {_limit(MAX_ALL)} together: attach fewer of them")
+            raise ConfigError(f"the files are larger than {_describe_limit(MAX_ALL)} together: attach fewer of them")
         parts.append(_to_part(mention, data))
     return parts
 
@@ -67,34 +67,36 @@ def _to_part(mention: FileMention, data: bytes) -> Part:
         return ImagePart(base64.b64encode(data).decode(), kind)
     if kind == PDF:
         _check_size(mention, data, MAX_DOCUMENT, "a PDF document")
-        return FilePart(base64.b64encode(data).decode(), PDF, one_line(mention.path.name, 200))
+        return FilePart(base64.b64encode(data).decode(), PDF, to_one_line(mention.path.name, 200))
     text = decode_text_file(data)
     if text is None:
         accepted = "text, PNG, JPEG, GIF and WebP images, and PDF documents can be attached"
-        raise ConfigError(f"@{_name(mention)} has a type that is not supported: {accepted}")
+        raise ConfigError(f"@{_format_name(mention)} has a type that is not supported: {accepted}")
     _check_size(mention, data, MAX_TEXT, "a text file")
-    return build_text_part(_name(mention), text)
+    return build_text_part(_format_name(mention), text)
 
 
 def _check_size(mention: FileMention, data: bytes, limit: int, kind: str) -> None:
     if len(data) > limit:
         size = mention.path.stat().st_size
         shown = f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size // 1000} kB"
-        raise ConfigError(f"@{_name(mention)} is too large ({shown}): {kind} may have at most {_limit(limit)}")
+        raise ConfigError(
+            f"@{_format_name(mention)} is too large ({shown}): {kind} may have at most {_describe_limit(limit)}"
+        )
 
 
 def _list_folder(mention: FileMention) -> TextPart:
     entries = sorted(os.scandir(mention.path), key=lambda entry: entry.name)
     names = [entry.name + ("/" if entry.is_dir() else "") for entry in entries[:MAX_ENTRIES]]
     rest = [f"… {len(entries) - MAX_ENTRIES} more"] if len(entries) > MAX_ENTRIES else []
-    lines = [one_line(name, 200) for name in names] + rest
-    header = f"[folder {_name(mention)} with {len(entries)} entries; the user attached the list]"
-    return TextPart(safe("\n".join([header, *lines, "[end of folder]"])), foreign=True)
+    lines = [to_one_line(name, 200) for name in names] + rest
+    header = f"[folder {_format_name(mention)} with {len(entries)} entries; the user attached the list]"
+    return TextPart(sanitize("\n".join([header, *lines, "[end of folder]"])), foreign=True)
 
 
-def _name(mention: FileMention) -> str:
-    return one_line(mention.written, 300)
+def _format_name(mention: FileMention) -> str:
+    return to_one_line(mention.written, 300)
 
 
-def _limit(size: int) -> str:
+def _describe_limit(size: int) -> str:
     return f"{size // 1_000_000} MB" if size >= 1_000_000 else f"{size // 1000} kB"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dial_client.cli.input.dropped_paths import mention_of
+from dial_client.cli.input.dropped_paths import build_mention
 from dial_client.cli.input.proposal import Proposal
 
 MAX_SCANNED = 5000
@@ -18,7 +18,7 @@ MAX_FOUND = 50
 _SKIPPED = {"node_modules", "__pycache__", "venv", "site-packages", "target", "dist"}
 
 
-def file_proposals(typed: str) -> list[Proposal]:
+def propose_files(typed: str) -> list[Proposal]:
     """Return the completions of a path.
 
     Args:
@@ -28,11 +28,11 @@ def file_proposals(typed: str) -> list[Proposal]:
     path = typed[1:] if quote else _unescape(typed)
     if path is None or (quote and quote in path):
         return []
-    names = [*_in_folder(path)]
+    names = [*_find_in_folder(path)]
     if len(path) >= 2 and not re.search(r"[/\\~]", path):
         known = {name.rstrip("/") for name, _ in names}
-        names += [(name, about) for name, about in _below(path) if name.rstrip("/") not in known]
-    return [Proposal(_written(name, quote), len(typed), about) for name, about in names[:MAX_FOUND] if name != path]
+        names += [(name, about) for name, about in _find_below(path) if name.rstrip("/") not in known]
+    return [Proposal(_format_path(name, quote), len(typed), about) for name, about in names[:MAX_FOUND] if name != path]
 
 
 def _unescape(typed: str) -> str | None:
@@ -42,15 +42,15 @@ def _unescape(typed: str) -> str | None:
     return None if re.search(r"(?<!\\)\s", typed) else re.sub(r"\\(.)", r"\1", typed)
 
 
-def _written(name: str, quote: str) -> str:
+def _format_path(name: str, quote: str) -> str:
     """Return a path as it is written after the ``@``; the quote of a folder stays open."""
     if quote and not name.endswith("/"):
         return f"{quote}{name}{quote}"
-    mention = f"{quote}{name}" if quote else mention_of(name)[1:]
+    mention = f"{quote}{name}" if quote else build_mention(name)[1:]
     return mention.removesuffix('"') if name.endswith("/") else mention
 
 
-def _in_folder(path: str) -> Iterator[tuple[str, str]]:
+def _find_in_folder(path: str) -> Iterator[tuple[str, str]]:
     """Yield the folder entries that begin with the last part of a path, each with its kind."""
     folder, prefix = os.path.split(path)
     try:
@@ -64,7 +64,7 @@ def _in_folder(path: str) -> Iterator[tuple[str, str]]:
             yield (f"{start}{entry.name}/", "folder") if entry.is_dir() else (f"{start}{entry.name}", "")
 
 
-def _below(part: str) -> Iterator[tuple[str, str]]:
+def _find_below(part: str) -> Iterator[tuple[str, str]]:
     """Yield files below the working folder whose name contains `part`; hidden and generated files are left out."""
     scanned = 0
     for folder, folders, files in os.walk("."):

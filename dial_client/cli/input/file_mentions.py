@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 from dial_client.turns.mentions import MENTION
 
 MAX_FILES = 20
@@ -54,7 +54,7 @@ def find_file_mentions(typed: str, servers: Iterable[str]) -> list[FileMention]:
     found: list[FileMention] = []
     for start in (mention.end() for mention in MENTION.finditer(typed)):
         if not (prefixes and typed.startswith(prefixes, start)):
-            mention = _mention_at(typed, start)
+            mention = _parse_mention(typed, start)
             found += [mention] if mention else []
     return list(dict.fromkeys(found))
 
@@ -73,15 +73,17 @@ def find_problem(mentions: Iterable[FileMention], within: Path | None = None) ->
         outside = (mention for mention in mentions if not mention.path.resolve().is_relative_to(within.resolve()))
         if mention := next(outside, None):
             advice = "without a terminal only files in it are attached; pipe this one in: dial-chat … < FILE"
-            return f"@{_shown(mention.written)} is outside of the current folder: {advice}"
+            return f"@{_format_path(mention.written)} is outside of the current folder: {advice}"
     return next((mention.problem for mention in mentions if mention.problem), "")
 
 
-def _mention_at(text: str, start: int) -> FileMention | None:
+def _parse_mention(text: str, start: int) -> FileMention | None:
     quote = text[start : start + 1]
     if quote in ('"', "'"):
         end = text.find(quote, start + 1)
-        return _existing(text[start + 1 : end]) or _missing(text[start + 1 : end]) if end > start + 1 else None
+        return (
+            _find_existing(text[start + 1 : end]) or _build_missing(text[start + 1 : end]) if end > start + 1 else None
+        )
     word = _WORD.match(text, start)
     if word is None:
         return None
@@ -89,34 +91,36 @@ def _mention_at(text: str, start: int) -> FileMention | None:
     unescaped = raw if sys.platform == "win32" else re.sub(r"\\(.)", r"\1", raw)
     trimmed = unescaped.rstrip(_PUNCTUATION)
     for path in (unescaped, trimmed):
-        if path and (mention := _existing(path)):
+        if path and (mention := _find_existing(path)):
             return mention
     if not trimmed:
         return None
-    return _missing(trimmed) if _EXPLICIT.match(trimmed) or _nearest(trimmed) else None
+    return _build_missing(trimmed) if _EXPLICIT.match(trimmed) or _find_nearest(trimmed) else None
 
 
-def _existing(written: str) -> FileMention | None:
+def _find_existing(written: str) -> FileMention | None:
     mention = FileMention(written)
     try:
         mode = mention.path.stat().st_mode
     except PermissionError:
-        return FileMention(written, f"@{_shown(written)} cannot be read: permission denied")
+        return FileMention(written, f"@{_format_path(written)} cannot be read: permission denied")
     except (OSError, ValueError, RuntimeError):
         return None
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         readable = os.access(mention.path, os.R_OK)
-        return mention if readable else FileMention(written, f"@{_shown(written)} cannot be read: permission denied")
-    return FileMention(written, f"@{_shown(written)} is neither a file nor a folder")
+        return (
+            mention if readable else FileMention(written, f"@{_format_path(written)} cannot be read: permission denied")
+        )
+    return FileMention(written, f"@{_format_path(written)} is neither a file nor a folder")
 
 
-def _missing(written: str) -> FileMention:
-    near = _nearest(written)
-    advice = f": did you mean @{_shown(near)}?" if near else ""
-    return FileMention(written, f"there is no file {_shown(written)}{advice}")
+def _build_missing(written: str) -> FileMention:
+    near = _find_nearest(written)
+    advice = f": did you mean @{_format_path(near)}?" if near else ""
+    return FileMention(written, f"there is no file {_format_path(written)}{advice}")
 
 
-def _nearest(written: str) -> str:
+def _find_nearest(written: str) -> str:
     """Return the path of a file in the same folder with a similar name; empty if there is none."""
     folder, name = os.path.split(written)
     if len(name) < 3:
@@ -130,5 +134,5 @@ def _nearest(written: str) -> str:
     return os.path.join(folder, near[0]) if near else ""  # noqa: PTH118 - as it was typed
 
 
-def _shown(path: str) -> str:
-    return one_line(path, 200)
+def _format_path(path: str) -> str:
+    return to_one_line(path, 200)

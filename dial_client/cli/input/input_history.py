@@ -41,7 +41,7 @@ class InputHistory(History):
 
     def load_history_strings(self) -> Iterable[str]:
         """Return the stored entries, the latest first, each once."""
-        return list(dict.fromkeys(reversed(_parse(self._tail()))))[:MAX_ENTRIES]
+        return list(dict.fromkeys(reversed(_parse(self._read_tail()))))[:MAX_ENTRIES]
 
     def store_string(self, string: str) -> None:
         """Append an entry to the file, which only its owner can read. Errors of the file system are ignored."""
@@ -56,7 +56,7 @@ class InputHistory(History):
             with open(descriptor, "ab") as file:  # noqa: PTH123 - opens a file descriptor
                 file.write(entry.encode(errors="replace"))
 
-    def _tail(self) -> str:
+    def _read_tail(self) -> str:
         """Return the last part of the file, from the beginning of an entry."""
         if self._path is None:
             return ""

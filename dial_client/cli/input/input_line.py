@@ -21,7 +21,7 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.widgets import SearchToolbar
 
-from dial_client.cli.cooked_line import moves_cursor, read_line
+from dial_client.cli.cooked_line import can_move_cursor, read_line
 from dial_client.cli.input import editor
 from dial_client.cli.input.editing_mode import find_editing_mode
 from dial_client.cli.input.input_history import InputHistory
@@ -29,7 +29,7 @@ from dial_client.cli.input.key_bindings import build_key_bindings
 from dial_client.cli.input.keyboard import open_input, open_output, read_early_lines
 from dial_client.cli.input.pasted_text import PastedTexts
 from dial_client.cli.input.user_input import UserInput
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 from dial_client.turns.mentions import MENTION
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ MENU_ROWS = 8
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def history_path() -> Path:
+def find_history_path() -> Path:
     """Return the path of the history file of the input line."""
     import platformdirs
 
@@ -72,7 +72,7 @@ class InputLine:
         self.cursor = ModalCursorShapeConfig()
         self.buffer = Buffer(
             name=DEFAULT_BUFFER,
-            history=InputHistory(history, self.pasted.stored),
+            history=InputHistory(history, self.pasted.unfold_for_history),
             completer=completer,
             complete_while_typing=Condition(self._completes_while_typing),
             enable_history_search=False,
@@ -86,10 +86,10 @@ class InputLine:
         self._search = SearchToolbar(ignore_case=True)
         self.window = Window(
             BufferControl(self.buffer, search_buffer_control=self._search.control, preview_search=True),
-            height=self._height,
+            height=self._limit_height,
             wrap_lines=True,
             dont_extend_height=True,
-            get_line_prefix=self._prefix,
+            get_line_prefix=self._build_prefix,
             style="class:input",
         )
         self.container = HSplit([self.window, self._search, CompletionsMenu(MENU_ROWS, scroll_offset=1)])
@@ -115,7 +115,7 @@ class InputLine:
         """
         is_own = text in self._sent
         self.buffer.document = Document(
-            self.pasted.fold(text) if is_own else self.pasted.insertion(text, is_draft=True)
+            self.pasted.fold(text) if is_own else self.pasted.to_insertion(text, is_draft=True)
         )
 
     def open_editor(self, buffer: Buffer) -> None:
@@ -133,13 +133,13 @@ class InputLine:
         """
         draft = self.buffer.text
         self.buffer.reset()
-        if not moves_cursor():
+        if not can_move_cursor():
             if draft:
-                print(f"An empty line sends this:\n{safe(draft)}", flush=True)
+                print(f"An empty line sends this:\n{sanitize(draft)}", flush=True)
             text = await self._read_cooked()
             return self.take(text) if text else self.to_input(draft)
         if self._session is None:
-            self._session = self._prompt_session(output)
+            self._session = self._create_prompt_session(output)
         try:
             text = await self._session.prompt_async(
                 PROMPT, default=draft, handle_sigint=False, pre_run=lambda: read_early_lines(get_app())
@@ -154,7 +154,7 @@ class InputLine:
             text = f"{text[:-1]}\n{await read_line(' ' * len(PROMPT), sys.stdout)}"
         return text
 
-    def _prompt_session(self, output: Output | None) -> PromptSession[str]:
+    def _create_prompt_session(self, output: Output | None) -> PromptSession[str]:
         from prompt_toolkit import PromptSession
 
         return PromptSession(
@@ -191,10 +191,10 @@ class InputLine:
         mention = max((found.end() for found in MENTION.finditer(text_before)), default=None)
         return mention is not None and not re.search(r"\s", text_before[mention:])
 
-    def _height(self) -> Dimension:
+    def _limit_height(self) -> Dimension:
         """Return the rows of the input line: as many as the text has, at most half of the terminal's."""
         return Dimension(min=1, max=max(1, get_app().output.get_size().rows // 2))
 
     @staticmethod
-    def _prefix(line: int, wrapped: int) -> StyleAndTextTuples:
+    def _build_prefix(line: int, wrapped: int) -> StyleAndTextTuples:
         return [("class:prompt", PROMPT if line == 0 and wrapped == 0 else " " * len(PROMPT))]

@@ -45,18 +45,18 @@ async def build_prompt_message(dial: DialClient, line: str) -> Message | None:
     Without any ``arg=``, the whole text after the name is the first argument.
     """
     try:
-        found = await _prompt(dial, line)
+        found = await _find_prompt(dial, line)
         if found is None:
             return None
         prompt, rest = found
-        values = _arguments(prompt, rest)
+        values = _parse_arguments(prompt, rest)
         return None if values is None else merge_messages(await dial.prompts.get(prompt.server, prompt.name, values))
     except ServerError as error:
         warn(str(error))
         return None
 
 
-async def _prompt(dial: DialClient, line: str) -> tuple[Prompt, str] | None:
+async def _find_prompt(dial: DialClient, line: str) -> tuple[Prompt, str] | None:
     """Return the prompt that the line names, and the text after its name; None, with a warning, if there is none."""
     name = line.split(maxsplit=1)[0]
     prompts = [
@@ -69,7 +69,7 @@ async def _prompt(dial: DialClient, line: str) -> tuple[Prompt, str] | None:
     return prompt, line[len(f"/{prompt.server}:{prompt.name}") :].strip()
 
 
-def _arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:
+def _parse_arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:
     """Return the arguments of a prompt; None, with a warning, if they are invalid."""
     names = [argument.name for argument in prompt.arguments]
     try:

@@ -11,7 +11,7 @@ from prompt_toolkit.filters import Condition, has_focus, is_searching, vi_insert
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from dial_client.cli.input.dropped_paths import mentions_of_paths
+from dial_client.cli.input.dropped_paths import build_mentions
 from dial_client.cli.input.pasted_text import PastedTexts, normalize_newlines
 
 if TYPE_CHECKING:
@@ -42,16 +42,16 @@ def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None
     @keys.add(Keys.BracketedPaste, filter=has_input_focus)
     def _paste(event: KeyPressEvent) -> None:
         text = normalize_newlines(event.data)
-        event.current_buffer.insert_text(mentions_of_paths(text) or pasted.insertion(text))
+        event.current_buffer.insert_text(build_mentions(text) or pasted.to_insertion(text))
 
     @Condition
     def follows_pasted_text() -> bool:
-        return bool(pasted.placeholder_before(get_app().current_buffer.document.text_before_cursor))
+        return bool(pasted.find_placeholder_before(get_app().current_buffer.document.text_before_cursor))
 
     @keys.add("backspace", filter=inserts & follows_pasted_text)
     def _delete_pasted_text(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        buffer.delete_before_cursor(len(pasted.placeholder_before(buffer.document.text_before_cursor)))
+        buffer.delete_before_cursor(len(pasted.find_placeholder_before(buffer.document.text_before_cursor)))
 
     @keys.add("c-x", "c-e", filter=has_input_focus)
     def _edit(event: KeyPressEvent) -> None:

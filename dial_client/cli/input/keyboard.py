@@ -160,17 +160,17 @@ class KeyReportingOutput(Vt100_Output):
     def enable_bracketed_paste(self) -> None:
         """Request marks around pasted text, and reports of modified keys."""
         super().enable_bracketed_paste()
-        if reports_modified_keys():
+        if can_report_modified_keys():
             self.write_raw("\x1b[>4;1m")
 
     def disable_bracketed_paste(self) -> None:
         """Cancel both requests."""
         super().disable_bracketed_paste()
-        if reports_modified_keys():
+        if can_report_modified_keys():
             self.write_raw("\x1b[>4;0m")
 
 
-def reports_modified_keys(environment: Mapping[str, str] = os.environ) -> bool:
+def can_report_modified_keys(environment: Mapping[str, str] = os.environ) -> bool:
     """Return True if the terminal is known to support xterm's reports of modified keys."""
     program, term = environment.get("TERM_PROGRAM", ""), environment.get("TERM", "")
     return "XTERM_VERSION" in environment or program in _REPORTING or term.startswith("foot")

@@ -24,7 +24,7 @@ class PastedTexts:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
-    def insertion(self, text: str, *, is_draft: bool = False) -> str:
+    def to_insertion(self, text: str, *, is_draft: bool = False) -> str:
         """Return the text to insert into the input line for a pasted text: the text itself, or a placeholder.
 
         A text with a reference to a file or a resource (``@``) is folded whatever its length, so that pasted text
@@ -33,12 +33,12 @@ class PastedTexts:
         """
         lines = text.count("\n") + (not text.endswith("\n"))
         is_command = is_draft and text.lstrip().startswith(("!", "/"))
-        is_plain = not (is_command or _refers(text) or _PLACEHOLDER.search(text))
+        is_plain = not (is_command or _has_mention(text) or _PLACEHOLDER.search(text))
         if lines < FOLDED_LINES and len(text) < FOLDED_CHARS and is_plain:
             return text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
         number = 1
-        while self._texts.setdefault(placeholder := _placeholder(size, number), text) != text:
+        while self._texts.setdefault(placeholder := _format_placeholder(size, number), text) != text:
             number += 1
         return placeholder
 
@@ -46,17 +46,17 @@ class PastedTexts:
         """Return the text with the pasted texts in place of their placeholders."""
         return _PLACEHOLDER.sub(lambda found: self._texts.get(found[0], found[0]), text)
 
-    def stored(self, text: str) -> str:
+    def unfold_for_history(self, text: str) -> str:
         """Return the unfolded text, as the history stores it.
 
         The result is empty if pasted text in it would be a reference or a command, because text that a later run
         recalls counts as typed.
         """
         texts = [self._texts[found[0]] for found in _PLACEHOLDER.finditer(text) if found[0] in self._texts]
-        begins_folded = bool(texts) and self.placeholder_before(text.lstrip().partition("]")[0] + "]") != ""
+        begins_folded = bool(texts) and self.find_placeholder_before(text.lstrip().partition("]")[0] + "]") != ""
         whole = self.unfold(text)
         is_command = begins_folded and whole.lstrip().startswith(("!", "/"))
-        return "" if is_command or any(map(_refers, texts)) else whole
+        return "" if is_command or any(map(_has_mention, texts)) else whole
 
     def fold(self, text: str) -> str:
         """Return the text with each pasted text in it replaced by its placeholder, the longest first."""
@@ -68,15 +68,15 @@ class PastedTexts:
         """Return the text without its placeholders."""
         return _PLACEHOLDER.sub(lambda found: " " if found[0] in self._texts else found[0], text)
 
-    def placeholder_before(self, text: str) -> str:
+    def find_placeholder_before(self, text: str) -> str:
         """Return the placeholder that the text ends with; empty if there is none."""
         found = next((found for found in _PLACEHOLDER.finditer(text[-80:]) if text.endswith(found[0])), None)
         return found[0] if found and found[0] in self._texts else ""
 
 
-def _placeholder(size: str, number: int) -> str:
+def _format_placeholder(size: str, number: int) -> str:
     return f"[pasted {size}]" if number == 1 else f"[pasted {size}, no. {number}]"
 
 
-def _refers(text: str) -> bool:
+def _has_mention(text: str) -> bool:
     return MENTION.search(text) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +21,4 @@ class Proposal:
     def is_safe(self) -> bool:
         """Whether the displayed form is the text itself, because a completed line is sent without a further look."""
         text = self.text.rstrip(" ")
-        return text == one_line(text, len(text) + 1)
+        return text == to_one_line(text, len(text) + 1)

@@ -14,9 +14,9 @@ import anyio.from_thread
 import anyio.to_thread
 
 from dial_client.cli import process_runner
-from dial_client.cli.input.terminal_output import plain_text, run_in_this_terminal
+from dial_client.cli.input.terminal_output import run_in_this_terminal, to_plain_text
 from dial_client.messages.message import Part, TextPart
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 MAX_SENT = 30_000
 """The maximum characters of an output for the model; of a longer output, the middle is left out."""
@@ -60,7 +60,7 @@ class ShellCommands:
         if not is_sent:
             return f"{about}; !! shows it to the model" if self._last.output else about
         self._outputs = [*(output for output in self._outputs if output is not self._last), self._last]
-        return f"{about}: the output of `{one_line(self._last.command, 60)}` is sent with your next message"
+        return f"{about}: the output of `{to_one_line(self._last.command, 60)}` is sent with your next message"
 
     @property
     def outputs(self) -> tuple[Part, ...]:
@@ -72,7 +72,7 @@ class ShellCommands:
         self._outputs = []
 
 
-def shell_arguments(command: str, environment: Mapping[str, str] = os.environ) -> list[str]:
+def build_shell_arguments(command: str, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Return the arguments that run a command in the user's shell."""
     if sys.platform == "win32":
         return [environment.get("COMSPEC", "cmd.exe"), "/d", "/c", command]
@@ -82,9 +82,9 @@ def shell_arguments(command: str, environment: Mapping[str, str] = os.environ) -
 async def _run(command: str) -> _Finished:
     with process_runner.interrupts.ignored():
         code, output = await anyio.to_thread.run_sync(
-            run_in_this_terminal, shell_arguments(command), anyio.from_thread.check_cancelled
+            run_in_this_terminal, build_shell_arguments(command), anyio.from_thread.check_cancelled
         )
-    return _Finished(command, code, plain_text(output))
+    return _Finished(command, code, to_plain_text(output))
 
 
 def _describe(finished: _Finished) -> str:
@@ -98,5 +98,5 @@ def _to_part(finished: _Finished) -> Part:
     if len(output) > MAX_SENT:
         half = MAX_SENT // 2
         output = f"{output[:half]}\n… {len(output) - MAX_SENT:,} characters are left out …\n{output[-half:]}"
-    header = f"[output of the user's command `{one_line(finished.command, 300)}`, exit code {finished.code}]"
+    header = f"[output of the user's command `{to_one_line(finished.command, 300)}`, exit code {finished.code}]"
     return TextPart(f"{header}\n{output}\n[end of output]", foreign=True)

@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dial_client.cli.input.file_completion import file_proposals
+from dial_client.cli.input.file_completion import propose_files
 from dial_client.cli.input.proposal import Proposal
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ServerError
 from dial_client.servers.resources import ResourceTemplate
 from dial_client.servers.status import ServerState
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 from dial_client.tools.prompts import Prompt
 from dial_client.turns.mentions import MENTION
 
@@ -29,17 +29,17 @@ Arguments = Mapping[str, Callable[[], Mapping[str, str]]]
 """Maps the name of a command to a function that returns the values of its argument, with descriptions."""
 
 
-async def proposals(
+async def propose_completions(
     dial: DialClient, text: str, commands: Mapping[str, str], arguments: Arguments | None = None
 ) -> list[Proposal]:
     """Return the completions of `text`. Servers that are not ready, or do not answer, are skipped."""
-    found = local_proposals(text, commands, arguments or {})
+    found = propose_local_completions(text, commands, arguments or {})
     with suppress(ServerError):
-        found += await (_of_prompts(dial, text) if text.startswith("/") else _of_resources(dial, text))
+        found += await (_propose_prompts(dial, text) if text.startswith("/") else _propose_resources(dial, text))
     return [proposal for proposal in found if proposal.is_safe][:MAX_PROPOSALS]
 
 
-def local_proposals(text: str, commands: Mapping[str, str], arguments: Arguments) -> list[Proposal]:
+def propose_local_completions(text: str, commands: Mapping[str, str], arguments: Arguments) -> list[Proposal]:
     """Return the completions that need no request to a server: commands, their arguments, and files."""
     if text.startswith("/"):
         name, space, rest = text.partition(" ")
@@ -52,26 +52,26 @@ def local_proposals(text: str, commands: Mapping[str, str], arguments: Arguments
             for value, about in values.items()
             if value.startswith(rest) and value != rest
         ]
-    start = _mention_start(text)
-    return [] if start is None else file_proposals(text[start:])
+    start = _find_mention_start(text)
+    return [] if start is None else propose_files(text[start:])
 
 
-def _mention_start(text: str) -> int | None:
+def _find_mention_start(text: str) -> int | None:
     return max((mention.end() for mention in MENTION.finditer(text)), default=None)
 
 
-async def _of_prompts(dial: DialClient, text: str) -> list[Proposal]:
-    prompts = [prompt for server in _ready(dial) for prompt in await dial.prompts.list(server)]
+async def _propose_prompts(dial: DialClient, text: str) -> list[Proposal]:
+    prompts = [prompt for server in _list_ready(dial) for prompt in await dial.prompts.list(server)]
     called = [prompt for prompt in prompts if text.startswith(f"/{prompt.server}:{prompt.name} ")]
     if called:
-        return await _of_arguments(dial, max(called, key=lambda prompt: len(prompt.name)), text)
+        return await _propose_arguments(dial, max(called, key=lambda prompt: len(prompt.name)), text)
     names = {
         f"/{prompt.server}:{prompt.name}{' ' if prompt.arguments else ''}": prompt.description for prompt in prompts
     }
     return [Proposal(name, len(text), about) for name, about in names.items() if name.startswith(text) and name != text]
 
 
-async def _of_arguments(dial: DialClient, prompt: Prompt, text: str) -> list[Proposal]:
+async def _propose_arguments(dial: DialClient, prompt: Prompt, text: str) -> list[Proposal]:
     rest = text[len(f"/{prompt.server}:{prompt.name} ") :]
     *words, last = re.split(r"\s+", rest)
     known = dict(word.split("=", 1) for word in words if "=" in word)
@@ -87,12 +87,12 @@ async def _of_arguments(dial: DialClient, prompt: Prompt, text: str) -> list[Pro
     return [Proposal(shlex.quote(value), len(typed)) for value in values]
 
 
-async def _of_resources(dial: DialClient, text: str) -> list[Proposal]:
-    start = _mention_start(text)
+async def _propose_resources(dial: DialClient, text: str) -> list[Proposal]:
+    start = _find_mention_start(text)
     if start is None:
         return []
     typed = text[start:]
-    servers = _ready(dial)
+    servers = _list_ready(dial)
     server = next((name for name in sorted(servers, key=len, reverse=True) if typed.startswith(f"{name}:")), None)
     if server is None:
         matching = [name for name in servers if name.startswith(typed) and await _has_resources(dial, name)]
@@ -101,7 +101,7 @@ async def _of_resources(dial: DialClient, text: str) -> list[Proposal]:
     resources = [item for item in await dial.resources.list(server) if item.uri.startswith(uri) and item.uri != uri]
     found = [Proposal(item.uri, len(uri), item.title or item.name) for item in resources]
     for template in await dial.resources.templates(server):
-        found += await _of_template(dial, template, uri)
+        found += await _propose_uris(dial, template, uri)
     return found
 
 
@@ -109,7 +109,7 @@ async def _has_resources(dial: DialClient, server: str) -> bool:
     return bool(await dial.resources.list(server) or await dial.resources.templates(server))
 
 
-async def _of_template(dial: DialClient, template: ResourceTemplate, uri: str) -> list[Proposal]:
+async def _propose_uris(dial: DialClient, template: ResourceTemplate, uri: str) -> list[Proposal]:
     """Return completions of a URI that is made from a template: fixed text, or values of a variable."""
     pieces = _VARIABLE.split(template.uri_template)
     about = template.title or template.name
@@ -130,11 +130,11 @@ async def _of_template(dial: DialClient, template: ResourceTemplate, uri: str) -
     return []
 
 
-def _ready(dial: DialClient) -> list[str]:
+def _list_ready(dial: DialClient) -> list[str]:
     return [name for name, status in dial.servers.items() if status.state is ServerState.READY]
 
 
-def completer(dial: DialClient, commands: Mapping[str, str], arguments: Arguments | None = None) -> Completer:
+def build_completer(dial: DialClient, commands: Mapping[str, str], arguments: Arguments | None = None) -> Completer:
     """Return a completer for prompt_toolkit; it never waits for a server that is still starting.
 
     While the user types, without Tab, no request is sent to a server.
@@ -142,7 +142,7 @@ def completer(dial: DialClient, commands: Mapping[str, str], arguments: Argument
     from prompt_toolkit.completion import Completer, Completion
 
     def to_completion(proposal: Proposal) -> Completion:
-        return Completion(proposal.text, -proposal.replaced, display_meta=one_line(proposal.about, 60))
+        return Completion(proposal.text, -proposal.replaced, display_meta=to_one_line(proposal.about, 60))
 
     class ConversationCompleter(Completer):
         def get_completions(self, document: Any, complete_event: Any) -> Iterable[Completion]:  # noqa: ARG002
@@ -151,9 +151,9 @@ def completer(dial: DialClient, commands: Mapping[str, str], arguments: Argument
         async def get_completions_async(self, document: Any, complete_event: Any) -> AsyncGenerator[Completion, None]:
             text = document.text_before_cursor
             if complete_event.completion_requested:
-                found = await proposals(dial, text, commands, arguments)
+                found = await propose_completions(dial, text, commands, arguments)
             else:
-                found = local_proposals(text, commands, arguments or {})
+                found = propose_local_completions(text, commands, arguments or {})
             for proposal in found:
                 if proposal.is_safe:
                     yield to_completion(proposal)

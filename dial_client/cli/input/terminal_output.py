@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 
 MAX_KEPT = 1_000_000
 """The maximum bytes of an output that are kept, from its end."""
@@ -21,11 +21,11 @@ _OPEN_TERMINAL = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
 """A shell script that makes a pseudo-terminal the controlling terminal of a new session by opening it."""
 
 
-def plain_text(output: bytes) -> str:
+def to_plain_text(output: bytes) -> str:
     """Return an output as the screen finally shows it: without colours and overwritten progress."""
     text = output.decode(errors="replace").replace("\r\n", "\n")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
-    return safe("\n".join(lines)).strip("\n")
+    return sanitize("\n".join(lines)).strip("\n")
 
 
 def run_in_this_terminal(arguments: list[str], check: Callable[[], None]) -> tuple[int, bytes]:

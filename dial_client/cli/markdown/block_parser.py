@@ -19,8 +19,8 @@ from dial_client.cli.markdown.block_starts import (
     find_marker,
     is_rule,
     is_underline,
+    parse_table_alignment,
     split_cells,
-    table_alignment,
 )
 
 MAX_DEPTH = 10
@@ -268,7 +268,7 @@ class BlockParser:
         if not isinstance(self._state.leaf, _Paragraph) or "|" not in self._state.leaf.lines[-1]:
             return False
         head = split_cells(self._state.leaf.lines[-1])
-        alignment = table_alignment(text, len(head))
+        alignment = parse_table_alignment(text, len(head))
         if alignment is None:
             return False
         self._state.leaf.lines.pop()

@@ -104,7 +104,7 @@ def split_cells(text: str) -> tuple[str, ...]:
     return tuple(cell.replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", row))
 
 
-def table_alignment(text: str, columns: int) -> tuple[str, ...] | None:
+def parse_table_alignment(text: str, columns: int) -> tuple[str, ...] | None:
     """Return the alignment of a table's columns from its delimiter row; None if the line is not a delimiter row."""
     if "|" not in text or "-" not in text or columns > MAX_COLUMNS:
         return None

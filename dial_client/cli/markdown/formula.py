@@ -49,17 +49,17 @@ class _Reader:
         """Return the text up to the token `end`, or to the end of the formula if the token is missing."""
         parts: list[str] = []
         while self._at < len(self._tokens) and self._tokens[self._at] != end:
-            parts.append(self._next())
+            parts.append(self._read_next())
         self._at += 1
         return "".join(parts)
 
-    def _next(self) -> str:
+    def _read_next(self) -> str:
         token = self._tokens[self._at]
         self._at += 1
         if token == "{":
-            return self._group()
+            return self._read_group()
         if token in "^_":
-            return self._script(token)
+            return self._read_script(token)
         if token == "&":
             return " "
         if token == "'":
@@ -67,10 +67,10 @@ class _Reader:
         if token == "\\\\":
             return "\n"
         if token[0] == "\\":
-            return self._command(token[1:].rstrip("*"))
+            return self._read_command(token[1:].rstrip("*"))
         return "" if token == "}" else " " if token.isspace() else token
 
-    def _group(self) -> str:
+    def _read_group(self) -> str:
         """Return the content of braces, after the opening brace has been read."""
         if self._depth >= MAX_DEPTH:
             return "{"
@@ -79,7 +79,7 @@ class _Reader:
         self._depth -= 1
         return text
 
-    def _argument(self) -> str:
+    def _read_argument(self) -> str:
         """Return the argument of a command: a group, or the next character."""
         while self._at < len(self._tokens) and self._tokens[self._at].isspace():
             self._at += 1
@@ -90,79 +90,79 @@ class _Reader:
             self._tokens[self._at] = token[1:]
             return token[0]
         self._depth += 1
-        text = self._next()
+        text = self._read_next()
         self._depth -= 1
         return text.strip()
 
-    def _script(self, mark: str) -> str:
-        text = self._argument()
+    def _read_script(self, mark: str) -> str:
+        text = self._read_argument()
         table = RAISED if mark == "^" else LOWERED
         if text and all(char in table for char in text):
             return "".join(table[char] for char in text)
         return mark + (text if len(text) <= 1 else f"({text})")
 
-    def _command(self, name: str) -> str:
+    def _read_command(self, name: str) -> str:
         if name in SYMBOLS:
-            return self._symbol(name)
+            return self._format_symbol(name)
         if name in SPACES:
             return SPACES[name]
         if name in IGNORED:
-            return self._delimiter()
+            return self._skip_period()
         if name in TEXTS:
-            return self._argument()
+            return self._read_argument()
         if name in ACCENTS:
-            text = self._argument()
+            text = self._read_argument()
             return text[:1] + ACCENTS[name] + text[1:] if len(text) <= 1 else "".join(c + ACCENTS[name] for c in text)
         if name in ("mathbb", "mathcal", "mathscr"):
-            return _mapped(self._argument(), DOUBLE_STRUCK if name == "mathbb" else SCRIPT)
+            return _map_characters(self._read_argument(), DOUBLE_STRUCK if name == "mathbb" else SCRIPT)
         if name in _OF_TWO:
-            above, below = self._argument(), self._argument()
-            return f"C({above}, {below})" if name == "binom" else f"{_enclosed(above)}/{_enclosed(below)}"
-        return self._structure(name)
+            above, below = self._read_argument(), self._read_argument()
+            return f"C({above}, {below})" if name == "binom" else f"{_enclose(above)}/{_enclose(below)}"
+        return self._read_structure(name)
 
-    def _structure(self, name: str) -> str:
+    def _read_structure(self, name: str) -> str:
         if name == "sqrt":
-            return self._root()
+            return self._read_root()
         if name in ("begin", "end"):
-            self._argument()
+            self._read_argument()
             return "\n"
         if name == "boxed":
-            return f"[{self._argument()}]"
+            return f"[{self._read_argument()}]"
         if name == "not":
-            return f"{self._argument()}\u0338"
+            return f"{self._read_argument()}\u0338"
         if name in ("pmod", "tag"):
-            return f" ({'mod ' if name == 'pmod' else ''}{self._argument()})"
+            return f" ({'mod ' if name == 'pmod' else ''}{self._read_argument()})"
         if len(name) == 1 and not name.isalpha():
             return name
         is_group = self._at < len(self._tokens) and self._tokens[self._at] == "{"
-        return f"\\{name}{{{self._argument()}}}" if is_group else f"\\{name}"
+        return f"\\{name}{{{self._read_argument()}}}" if is_group else f"\\{name}"
 
-    def _symbol(self, name: str) -> str:
+    def _format_symbol(self, name: str) -> str:
         """Return a symbol; the name of a function is separated from the next token by a space."""
         text = SYMBOLS[name]
         following = self._tokens[self._at] if self._at < len(self._tokens) else ""
         return f"{text} " if text == name and len(name) > 1 and following[:1].isalnum() else text
 
-    def _delimiter(self) -> str:
+    def _skip_period(self) -> str:
         """Skip a period, which stands for an invisible delimiter."""
         if self._at < len(self._tokens) and self._tokens[self._at][0] == ".":
             self._tokens[self._at] = self._tokens[self._at][1:] or " "
         return ""
 
-    def _root(self) -> str:
+    def _read_root(self) -> str:
         degree = ""
         if self._at < len(self._tokens) and self._tokens[self._at] == "[":
             self._at += 1
             degree = self.read("]")
-        inside = self._argument()
+        inside = self._read_argument()
         sign = _ROOTS.get(degree) or "".join(RAISED.get(char, char) for char in degree) + "√"
-        return sign + _enclosed(inside)
+        return sign + _enclose(inside)
 
 
-def _enclosed(text: str) -> str:
+def _enclose(text: str) -> str:
     """Return a text in brackets, unless it is a single number or letter."""
     return text if _SIMPLE.match(text) else f"({text})"
 
 
-def _mapped(text: str, table: Mapping[str, str]) -> str:
+def _map_characters(text: str, table: Mapping[str, str]) -> str:
     return "".join(table.get(char, char) for char in text)

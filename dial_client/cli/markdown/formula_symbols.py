@@ -31,12 +31,14 @@ _NAMES = (
 )
 
 
-def _pairs(text: str) -> dict[str, str]:
+def _parse_pairs(text: str) -> dict[str, str]:
     words = text.split()
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-SYMBOLS = _pairs(_GREEK) | _pairs(_OPERATORS) | _pairs(_RELATIONS) | {name: name for name in _NAMES.split()}
+SYMBOLS = (
+    _parse_pairs(_GREEK) | _parse_pairs(_OPERATORS) | _parse_pairs(_RELATIONS) | {name: name for name in _NAMES.split()}
+)
 SPACES = dict.fromkeys((",", ";", ":", " ", ">", "~", "enspace"), " ") | {"quad": "  ", "qquad": "    ", "!": ""}
 _STYLES = "displaystyle textstyle limits nolimits nonumber notag"
 IGNORED = frozenset(f"left right big Big bigg Bigg bigl bigr Bigl Bigr middle {_STYLES}".split())

@@ -59,10 +59,10 @@ class Highlighter:
 
     def colour(self, line: str) -> list[Span]:
         """Return the next line of the block as spans."""
-        lexer = _lexer(self._language) if self._theme.tokens else None
+        lexer = _find_lexer(self._language) if self._theme.tokens else None
         if lexer is None or len(line) > MAX_LINE:
             return [Span(line)]
-        return [Span(text, _style(kind, self._theme)) for kind, text in self._split(lexer, line) if text]
+        return [Span(text, _choose_style(kind, self._theme)) for kind, text in self._split(lexer, line) if text]
 
     def _split(self, lexer: Any, line: str) -> Iterator[tuple[str, str]]:
         """Yield the parts of a line with their kinds."""
@@ -122,7 +122,7 @@ def _lex(lexer: Any, line: str, stack: tuple[str, ...]) -> tuple[list[tuple[str,
 
 
 @cache
-def _lexer(language: str) -> Any:
+def _find_lexer(language: str) -> Any:
     """Return the lexer of a language; None if there is none."""
     if not language or language in _SLOW:
         return None
@@ -135,7 +135,7 @@ def _lexer(language: str) -> Any:
         return None
 
 
-def _style(kind: str, theme: Theme) -> str:
+def _choose_style(kind: str, theme: Theme) -> str:
     """Return the style of a kind, or of its nearest parent kind: ``Name.Function.Magic``, ``Name.Function``."""
     while kind:
         if kind in theme.tokens:

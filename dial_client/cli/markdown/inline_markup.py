@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from dial_client.cli.markdown.formula import to_unicode
 from dial_client.cli.markdown.text_layout import Span
 from dial_client.cli.markdown.themes import Theme
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -38,7 +38,7 @@ def parse_spans(text: str, theme: Theme, style: str = "") -> list[Span]:
         style: The style of the whole block.
     """
     has_links = text.count("[") <= MAX_BRACKETS
-    parser = _parser(has_links=has_links)
+    parser = _build_parser(has_links=has_links)
     tokens: list[Token] = []
     parser.inline.parse(text, parser, {}, tokens)
     return list(_SpanWriter(theme, style).write(tokens))
@@ -60,9 +60,9 @@ class _SpanWriter:
                 case "softbreak" | "hardbreak":
                     yield Span("\n")
                 case "code_inline":
-                    yield self._span(token.content, self._theme.code)
+                    yield self._build_span(token.content, self._theme.code)
                 case "formula":
-                    yield self._span(to_unicode(token.content))
+                    yield self._build_span(to_unicode(token.content))
                 case "strong_open" | "em_open" | "s_open":
                     self._styles.append(starts[token.type])
                 case "strong_close" | "em_close" | "s_close":
@@ -73,28 +73,28 @@ class _SpanWriter:
                 case "link_close":
                     yield from self._end_link()
                 case "image":
-                    yield from self._image(token)
+                    yield from self._write_image(token)
                 case _:
-                    yield from self._text(token.content)
+                    yield from self._write_text(token.content)
 
-    def _text(self, content: str) -> Iterator[Span]:
+    def _write_text(self, content: str) -> Iterator[Span]:
         text = _BREAK.sub("\n", content)
         if self._address or "://" not in text:
-            yield self._span(text)
+            yield self._build_span(text)
             return
         at = 0
         for found in _BARE.finditer(text):
             address = found[0].rstrip(".,;:!?'\")]}*_")
-            yield self._span(text[at : found.start()])
-            yield Span(safe(address), ";".join(filter(None, (*self._styles, self._theme.link))), address)
+            yield self._build_span(text[at : found.start()])
+            yield Span(sanitize(address), ";".join(filter(None, (*self._styles, self._theme.link))), address)
             at = found.start() + len(address)
-        yield self._span(text[at:])
+        yield self._build_span(text[at:])
 
-    def _image(self, token: Token) -> Iterator[Span]:
+    def _write_image(self, token: Token) -> Iterator[Span]:
         link, label = self._address, self._label  # an image may be in the text of a link
         self._address, self._label = str(token.attrs.get("src", "")), ""
         self._styles.append(self._theme.link)
-        yield self._span(f"[image: {token.content}]" if token.content else "[image]")
+        yield self._build_span(f"[image: {token.content}]" if token.content else "[image]")
         yield from self._end_link()
         self._address, self._label = link, label
 
@@ -105,10 +105,10 @@ class _SpanWriter:
         target = describe_target(address)
         label = _SCHEME.sub("", self._label.strip().lower())
         if target and label != _SCHEME.sub("", address.lower()):
-            yield self._span(f" ({safe(target)})", self._theme.address)
+            yield self._build_span(f" ({sanitize(target)})", self._theme.address)
 
-    def _span(self, text: str, style: str = "") -> Span:
-        text = safe(text).expandtabs(4)
+    def _build_span(self, text: str, style: str = "") -> Span:
+        text = sanitize(text).expandtabs(4)
         self._label += text if self._address else ""
         return Span(text, ";".join(filter(None, (*self._styles, style))), self._address)
 
@@ -125,7 +125,7 @@ def describe_target(address: str) -> str:
 
 
 @cache
-def _parser(*, has_links: bool) -> MarkdownIt:
+def _build_parser(*, has_links: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("zero")

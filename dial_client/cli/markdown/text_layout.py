@@ -32,7 +32,7 @@ TextRow = list[Span]
 
 
 @lru_cache(4_096)
-def columns_of(text: str) -> int:
+def count_columns(text: str) -> int:
     """Return the width of a text in terminal columns."""
     if text.isascii():
         return len(text)
@@ -41,7 +41,7 @@ def columns_of(text: str) -> int:
     return max(0, wcswidth(text))
 
 
-def clusters(text: str) -> Iterator[str]:
+def split_clusters(text: str) -> Iterator[str]:
     """Yield the letters of a text, each with its marks, as a terminal draws them in one place."""
     if text.isascii():
         yield from text
@@ -68,7 +68,7 @@ def wrap(spans: Iterable[Span], columns: int) -> list[TextRow]:
     """Return spans as rows no wider than `columns`; wider words are broken."""
     rows: list[TextRow] = [[]]
     used = 0
-    for word in _words(spans):
+    for word in _split_words(spans):
         if word.breaks:
             rows.append([])
             used = 0
@@ -90,7 +90,9 @@ def chop(row: TextRow, columns: int) -> list[TextRow]:
     """Return a row as rows no wider than `columns`, broken at any letter."""
     rows: list[TextRow] = [[]]
     _place(
-        rows, _Word(tuple(Span(span.text.expandtabs(4), span.style) for span in row), width_of(row), "", None), columns
+        rows,
+        _Word(tuple(Span(span.text.expandtabs(4), span.style) for span in row), measure_width(row), "", None),
+        columns,
     )
     return rows
 
@@ -103,8 +105,8 @@ def _place(rows: list[TextRow], word: _Word, columns: int) -> int:
     used = 0
     for span in word.spans:
         start = at = 0
-        for cluster in clusters(span.text):
-            width = columns_of(cluster)
+        for cluster in split_clusters(span.text):
+            width = count_columns(cluster)
             if used and used + width > columns:
                 rows[-1].append(Span(span.text[start:at], span.style, span.address))
                 rows.append([])
@@ -115,14 +117,14 @@ def _place(rows: list[TextRow], word: _Word, columns: int) -> int:
     return used
 
 
-def _words(spans: Iterable[Span]) -> Iterator[_Word]:
+def _split_words(spans: Iterable[Span]) -> Iterator[_Word]:
     glued: list[Span] = []
     space, space_span = "", None
 
     def take() -> Iterator[_Word]:
         nonlocal glued, space, space_span
         if glued:
-            yield _Word(tuple(glued), sum(columns_of(span.text) for span in glued), space, space_span)
+            yield _Word(tuple(glued), sum(count_columns(span.text) for span in glued), space, space_span)
         glued, space, space_span = [], "", None
 
     for span in spans:
@@ -136,20 +138,20 @@ def _words(spans: Iterable[Span]) -> Iterator[_Word]:
             elif part.isascii():
                 glued.append(Span(part, span.style, span.address))
             else:
-                for piece, breaks in _pieces(part, glued[-1].text[-1] if glued else ""):
+                for piece, breaks in _split_pieces(part, glued[-1].text[-1] if glued else ""):
                     if breaks:
                         yield from take()
                     glued.append(Span(piece, span.style, span.address))
     yield from take()
 
 
-def _pieces(part: str, preceding: str) -> Iterator[tuple[str, bool]]:
+def _split_pieces(part: str, preceding: str) -> Iterator[tuple[str, bool]]:
     """Yield the pieces of a word, each with True if a row may be broken before it, as around East Asian letters."""
     kept, was_wide = "", False
     last = preceding
     breaks_kept = False
-    for cluster in clusters(part):
-        is_wide = columns_of(cluster) == 2
+    for cluster in split_clusters(part):
+        is_wide = count_columns(cluster) == 2
         if last and (is_wide or was_wide) and cluster not in _CLOSING and last not in _OPENING:
             if kept:
                 yield kept, breaks_kept
@@ -160,9 +162,9 @@ def _pieces(part: str, preceding: str) -> Iterator[tuple[str, bool]]:
         yield kept, breaks_kept
 
 
-def width_of(row: Iterable[Span]) -> int:
+def measure_width(row: Iterable[Span]) -> int:
     """Return the width of spans in terminal columns."""
-    return sum(columns_of(span.text) for span in row)
+    return sum(count_columns(span.text) for span in row)
 
 
 def to_ansi(row: Iterable[Span], *, has_links: bool = True) -> str:
@@ -173,7 +175,7 @@ def to_ansi(row: Iterable[Span], *, has_links: bool = True) -> str:
         has_links: Write hyperlinks (OSC 8).
     """
     written = []
-    for span in _joined(row):
+    for span in _merge_spans(row):
         text = f"\x1b[{span.style}m{span.text}\x1b[0m" if span.style else span.text
         if has_links and span.address and len(span.address) <= MAX_ADDRESS and _ADDRESS.match(span.address):
             key = zlib.crc32(span.address.encode())
@@ -182,7 +184,7 @@ def to_ansi(row: Iterable[Span], *, has_links: bool = True) -> str:
     return "".join(written)
 
 
-def _joined(row: Iterable[Span]) -> Iterator[Span]:
+def _merge_spans(row: Iterable[Span]) -> Iterator[Span]:
     """Yield the spans of a row, with neighbours of the same style and link merged."""
     latest: Span | None = None
     for span in row:
@@ -196,6 +198,6 @@ def _joined(row: Iterable[Span]) -> Iterator[Span]:
         yield latest
 
 
-def plain(row: Iterable[Span]) -> str:
+def to_plain(row: Iterable[Span]) -> str:
     """Return the text of spans, without styles."""
     return "".join(span.text for span in row)

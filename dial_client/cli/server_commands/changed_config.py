@@ -10,11 +10,11 @@ from typing import Any
 from dial_client.cli.config_summary import build_rows, escape_line, render_rows
 from dial_client.cli.options import ExitCode
 from dial_client.cli.server_commands.server_group import ConfigChoice
-from dial_client.cli.trust_prompt import changes_since, terminal_width, trust_now
+from dial_client.cli.trust_prompt import find_changes_since, find_terminal_width, trust_now
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration, server_edits
-from dial_client.settings.config_locations import FILE_NAME, is_user_config, real_location, user_config_path
+from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, is_user_config, resolve_location
 from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
 from dial_client.settings.config_writer import ConfigText, read_text, write_text
 from dial_client.settings.jsonc_editor import set_value
@@ -26,12 +26,12 @@ def find_file(choice: ConfigChoice) -> Path:
     Raises:
         ConfigError: The options contradict each other, or the user does not trust ./servers.json.
     """
-    named = _named(choice)
+    named = _find_named_file(choice)
     if named is not None:
         return named
     folder_file = Path(FILE_NAME)
     if not folder_file.exists():
-        return user_config_path()
+        return build_user_config_path()
     if not is_file_trusted(folder_file):
         raise ConfigError(
             "you have not trusted the servers.json of this folder",
@@ -48,12 +48,12 @@ def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
     Raises:
         ConfigError: No file has a server of this name.
     """
-    named = _named(choice)
+    named = _find_named_file(choice)
     if named is None:
-        existing = [path for path in (Path(FILE_NAME), user_config_path()) if path.exists()]
+        existing = [path for path in (Path(FILE_NAME), build_user_config_path()) if path.exists()]
         in_use = [path for path in existing if is_file_trusted(path)]
         for path in in_use:
-            if name in server_edits.server_names((found := read_text(path)).text):
+            if name in server_edits.list_server_names((found := read_text(path)).text):
                 return found
         if in_use != existing:
             raise ConfigError(
@@ -136,7 +136,7 @@ def show_entries(entries: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     text = set_value("{}", ["mcpServers"], {name: dict(entry) for name, entry in entries.items()})
     print(
         render_rows(
-            build_rows(configuration.outline(text), EnvFiles(), path.parent.absolute()), terminal_width(sys.stdout)
+            build_rows(configuration.outline(text), EnvFiles(), path.parent.absolute()), find_terminal_width(sys.stdout)
         )
     )
 
@@ -157,10 +157,10 @@ async def ask_to_add(entries: Mapping[str, Mapping[str, Any]], path: Path) -> bo
     return answer.lower() in ("y", "yes")
 
 
-def _named(choice: ConfigChoice) -> Path | None:
+def _find_named_file(choice: ConfigChoice) -> Path | None:
     """Return the file that the options name; None if they name none."""
     named = {
-        "--user": user_config_path() if choice.user else None,
+        "--user": build_user_config_path() if choice.user else None,
         "--folder": Path(FILE_NAME) if choice.folder else None,
         "--file": choice.file,
     }
@@ -174,5 +174,5 @@ def is_file_trusted(path: Path) -> bool:
     """Return True if the user trusts the current content of the file."""
     if is_user_config(path):
         return True
-    trusted = TrustStore().find(real_location(path))
-    return trusted is not None and not changes_since(trusted, read_found(path), EnvFiles())
+    trusted = TrustStore().find(resolve_location(path))
+    return trusted is not None and not find_changes_since(trusted, read_found(path), EnvFiles())

@@ -46,7 +46,7 @@ async def import_servers(
     """
     found = find_servers(source, with_folder=source is not None or not is_agreed)
     before = read_text(find_file(choice))
-    chosen, sentences = _choose(found, names, server_edits.server_names(before.text), replace=replace)
+    chosen, sentences = _choose(found, names, server_edits.list_server_names(before.text), replace=replace)
     for sentence in sentences:
         print(sentence)
     if not chosen:
@@ -116,7 +116,7 @@ def _choose(
         for server in servers.servers:
             if names and server.name not in names:
                 continue
-            state = _state(server, chosen, () if replace else taken)
+            state = _describe_state(server, chosen, () if replace else taken)
             if state == "import":
                 chosen[server.name] = server
             sentences.append(f"  {escape_line(server.name)}: {state}")
@@ -124,7 +124,7 @@ def _choose(
     return list(chosen.values()), sentences
 
 
-def _state(server: HostServer, chosen: dict[str, HostServer], taken: Sequence[str]) -> str:
+def _describe_state(server: HostServer, chosen: dict[str, HostServer], taken: Sequence[str]) -> str:
     if server.entry is None:
         return "cannot be imported"
     if server.name in chosen:

@@ -20,7 +20,7 @@ from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode
 from dial_client.errors import ConfigError, DialError
 from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 if TYPE_CHECKING:
     import httpx2
@@ -51,7 +51,7 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
         ConfigError: The URL of the registry is wrong.
         RegistryError: The registry cannot be reached, or its response is invalid.
     """
-    base = _base(registry)
+    base = _find_base_url(registry)
     answer = await _get(f"{base}/v0.1/servers?search={quote(words, safe='')}&version=latest&limit={LIMIT}", base)
     listed = answer.get("servers") if isinstance(answer, dict) else None
     if not isinstance(listed, list):
@@ -72,12 +72,14 @@ async def search_registry(words: str, registry: str | None, *, as_json: bool) ->
         return ExitCode.ANSWERED
     for server in found:
         kinds = ", ".join(dict.fromkeys(choice.kind for choice in server.choices)) or "cannot be used here"
-        print_lines([f"{one_line(server.name, 100)}  {one_line(server.version, 20)}  ({kinds})"])
-        print_lines((f"    {one_line(text, 200)}" for text in (server.description, server.warning) if text), 4)
+        print_lines([f"{to_one_line(server.name, 100)}  {to_one_line(server.version, 20)}  ({kinds})"])
+        print_lines((f"    {to_one_line(text, 200)}" for text in (server.description, server.warning) if text), 4)
     if _has_more(answer):
         print(f"There are more: only the first {len(listed)} are listed; a longer word finds fewer.")
     print(
-        "dial-chat servers add NAME adds a server." if found else f"{base} has no server with {one_line(words, 60)!r}."
+        "dial-chat servers add NAME adds a server."
+        if found
+        else f"{base} has no server with {to_one_line(words, 60)!r}."
     )
     return ExitCode.ANSWERED
 
@@ -89,12 +91,12 @@ async def fetch_server(name: str) -> RegistryServer:
         ConfigError: The registry has no such server, or the URL of the registry is wrong.
         RegistryError: The registry cannot be reached, or its response is invalid.
     """
-    base = _base(None)
+    base = _find_base_url(None)
     answer = await _get(f"{base}/v0.1/servers/{quote(name, safe='')}/versions/latest", base, name)
     return read_registry_document(answer)
 
 
-def _base(registry: str | None) -> str:
+def _find_base_url(registry: str | None) -> str:
     base = (registry or os.environ.get(VARIABLE) or URL).rstrip("/")
     if not re.match(r"https?://[^/\s]+", base):
         raise ConfigError(f"{base!r} is not the URL of a registry", "it begins with https://")

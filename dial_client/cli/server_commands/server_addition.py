@@ -17,7 +17,7 @@ from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.errors import ConfigError, ServerStartError
 from dial_client.settings import jsonc, server_edits
 from dial_client.settings.config_writer import read_text
-from dial_client.settings.variables import references
+from dial_client.settings.variables import find_references
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ async def add_server(new: NewServer, choice: ConfigChoice, *, replace: bool) -> 
     Raises:
         ConfigError: The words describe no server, there is a server of this name, or the file cannot be written.
     """
-    write_entry(new.name, entry_of(new), choice, replace=replace)
+    write_entry(new.name, build_server_entry(new), choice, replace=replace)
     return ExitCode.ANSWERED
 
 
@@ -78,7 +78,7 @@ def write_entry(name: str, entry: Mapping[str, Any], choice: ConfigChoice, *, re
     print(f"Try: dial-chat servers test {escape_line(name)}")
 
 
-def entry_of(new: NewServer) -> dict[str, Any]:
+def build_server_entry(new: NewServer) -> dict[str, Any]:
     """Return the entry of a server, as ``servers.json`` has it.
 
     Raises:
@@ -118,12 +118,12 @@ def find_entry_warnings(entry: Mapping[str, Any]) -> Iterator[str]:
     for place, variable in find_literal_secrets(entry):
         yield f"{place} seems to contain a secret in plain text; set a variable, and write ${{{variable}}} in its place"
     text = json.dumps(entry, ensure_ascii=False)
-    for name in dict.fromkeys(references(text)):
+    for name in dict.fromkeys(find_references(text)):
         if name not in os.environ and f"{name}:-" not in text:
             yield f"the variable {name} is not set yet: the server needs it"
     command = entry.get("command")
     if isinstance(command, str) and "${" not in command:
-        problem = _missing_program(command)
+        problem = _check_program(command)
         if problem:
             yield problem
 
@@ -135,7 +135,7 @@ def _pair(text: str, separator: str, usage: str) -> tuple[str, str]:
     return (name.strip(), value.strip()) if separator == ":" else (name, value)
 
 
-def _missing_program(command: str) -> str:
+def _check_program(command: str) -> str:
     from dial_client.servers.transports.environment import find_program
 
     try:

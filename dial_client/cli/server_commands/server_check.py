@@ -20,7 +20,7 @@ from dial_client.messages.message import ToolCallResult, ToolSpec
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.config_types import ServerSettings
 from dial_client.sinks.terminal import TerminalSink
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 from dial_client.text.similar_names import did_you_mean
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ async def check_server(options: Options, name: str, *, with_call: bool, as_json:
     settings = await read_settings(options, only_server=name)
     server = _find(settings.servers, name)
     single_server = replace(settings, servers={name: replace(server, lazy=False, required=False)})
-    callbacks = elicitation_prompt.callbacks(options, TerminalSink())
+    callbacks = elicitation_prompt.build_callbacks(options, TerminalSink())
     began = perf_counter()
     async with open_client(replace(options, yes=True), single_server, None, None, callbacks) as dial:
         await dial.ready()
@@ -84,7 +84,7 @@ async def check_server(options: Options, name: str, *, with_call: bool, as_json:
     if as_json:
         print(json.dumps(check.to_dict(), indent=2))
     else:
-        print_lines(_lines(check, with_call=with_call))
+        print_lines(_format_lines(check, with_call=with_call))
     return ExitCode.ANSWERED if check.is_good else ExitCode.UNEXPECTED
 
 
@@ -99,14 +99,14 @@ def _find(servers: Any, name: str) -> ServerSettings:
 
 
 async def _list_and_call(dial: DialClient, check: ServerCheck, *, with_call: bool) -> None:
-    resources = await _timed(check, "resources", dial.resources.list)
+    resources = await _measure_step(check, "resources", dial.resources.list)
     templates = await dial.resources.templates()
     check.resources = (*(found.uri for found in resources), *(found.uri_template for found in templates))
-    check.prompts = tuple(prompt.name for prompt in await _timed(check, "prompts", dial.prompts.list))
+    check.prompts = tuple(prompt.name for prompt in await _measure_step(check, "prompts", dial.prompts.list))
     tool = find_harmless_tool(check.tools) if with_call else None
     if tool is not None:
         check.called = tool.tool
-        check.result = await _timed(check, "call", lambda: dial.call(tool.name, {}))
+        check.result = await _measure_step(check, "call", lambda: dial.call(tool.name, {}))
 
 
 def find_harmless_tool(tools: tuple[ToolSpec, ...]) -> ToolSpec | None:
@@ -114,46 +114,46 @@ def find_harmless_tool(tools: tuple[ToolSpec, ...]) -> ToolSpec | None:
     return next((tool for tool in tools if tool.read_only and not tool.input_schema.get("required")), None)
 
 
-async def _timed(check: ServerCheck, step: str, work: Callable[[], Awaitable[T]]) -> T:
+async def _measure_step(check: ServerCheck, step: str, work: Callable[[], Awaitable[T]]) -> T:
     began = perf_counter()
     result = await work()
     check.seconds[step] = perf_counter() - began
     return result
 
 
-def _lines(check: ServerCheck, *, with_call: bool) -> Iterator[str]:
-    status, name = check.status, one_line(check.status.name, 60)
+def _format_lines(check: ServerCheck, *, with_call: bool) -> Iterator[str]:
+    status, name = check.status, to_one_line(check.status.name, 60)
     seconds = {step: f"{value:.2f} s" for step, value in check.seconds.items()}
     if status.state is not ServerState.READY:
-        yield f"{name}: {status.state.value} after {seconds['start']}: {one_line(status.error or 'no reason', 600)}"
+        yield f"{name}: {status.state.value} after {seconds['start']}: {to_one_line(status.error or 'no reason', 600)}"
     else:
-        program = one_line(" ".join(filter(None, (status.server_name, status.server_version))), 80)
+        program = to_one_line(" ".join(filter(None, (status.server_name, status.server_version))), 80)
         yield f"{name}: ready in {seconds['start']}, MCP {status.protocol_version}" + (
             f", {program}" if program else ""
         )
-        yield _count(len(check.tools), "tool")
+        yield _format_count(len(check.tools), "tool")
         width = min(40, max((len(tool.tool) for tool in check.tools), default=0))
         for tool in check.tools:
-            yield f"  {one_line(tool.tool, width):<{width}}  {one_line(tool.description, _WIDTH)}".rstrip()
+            yield f"  {to_one_line(tool.tool, width):<{width}}  {to_one_line(tool.description, _WIDTH)}".rstrip()
         for kind, found in (("resource", check.resources), ("prompt", check.prompts)):
-            listed = one_line(", ".join(found), _WIDTH)
-            yield f"{_count(len(found), kind)} in {seconds[f'{kind}s']}{f': {listed}' if found else ''}"
-        yield from _call_lines(check, seconds, with_call=with_call)
+            listed = to_one_line(", ".join(found), _WIDTH)
+            yield f"{_format_count(len(found), kind)} in {seconds[f'{kind}s']}{f': {listed}' if found else ''}"
+        yield from _format_call(check, seconds, with_call=with_call)
     for title, lines in (("notes", status.notes), ("standard error", status.stderr)):
         if lines:
             yield f"{title}:"
-            yield from (f"  {one_line(line, 200)}" for line in lines)
+            yield from (f"  {to_one_line(line, 200)}" for line in lines)
 
 
-def _call_lines(check: ServerCheck, seconds: dict[str, str], *, with_call: bool) -> Iterator[str]:
+def _format_call(check: ServerCheck, seconds: dict[str, str], *, with_call: bool) -> Iterator[str]:
     if check.result is None:
         reason = "no tool is both declared read-only and callable without arguments"
         yield f"no tool was called: {reason if with_call else '--no-call was given'}"
         return
     outcome = "answered" if check.result.success else "failed"
-    text = one_line(format_result(check.result) if check.result.success else check.result.error or "", _WIDTH)
-    yield f"{one_line(check.called or '', 60)} was called, and {outcome} in {seconds['call']}: {text}"
+    text = to_one_line(format_result(check.result) if check.result.success else check.result.error or "", _WIDTH)
+    yield f"{to_one_line(check.called or '', 60)} was called, and {outcome} in {seconds['call']}: {text}"
 
 
-def _count(count: int, noun: str) -> str:
+def _format_count(count: int, noun: str) -> str:
     return f"{count or 'no'} {noun}{'s' * (count != 1)}"

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from dial_client.cli import options as o
-from dial_client.cli.typer_apps import group_app, run_command
+from dial_client.cli.typer_apps import open_group_app, run_command
 
-servers = group_app("servers")
+servers = open_group_app("servers")
 
 Name = Annotated[str, typer.Argument(help="The name of a server.")]
 User = Annotated[bool, typer.Option("--user", help="Change servers.json in your configuration folder.")]

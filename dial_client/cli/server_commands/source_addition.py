@@ -25,7 +25,7 @@ from dial_client.settings.config_writer import check_text, read_text
 from dial_client.settings.server_sources import bundles
 from dial_client.settings.server_sources.deep_links import is_deep_link, read_deep_link
 from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 from dial_client.text.similar_names import did_you_mean
 
 BUNDLE_SUFFIXES = (".mcpb", ".dxt")
@@ -98,7 +98,7 @@ async def _read_source(source: str, values: Sequence[str], *, is_agreed: bool) -
         return SourceServer(linked.name, linked.entry, linked.losses)
     if Path(source).suffix in BUNDLE_SUFFIXES:
         return await _read_bundle(Path(source), values, is_agreed=is_agreed)
-    return _of_registry(_read_file(Path(source)) or await fetch_server(source))
+    return _from_registry(_read_file(Path(source)) or await fetch_server(source))
 
 
 def _read_file(path: Path) -> RegistryServer | None:
@@ -106,7 +106,7 @@ def _read_file(path: Path) -> RegistryServer | None:
     return read_registry_document(jsonc.read(path.read_bytes(), str(path)).value) if path.is_file() else None
 
 
-def _of_registry(server: RegistryServer) -> SourceServer:
+def _from_registry(server: RegistryServer) -> SourceServer:
     """Return the server with the first choice that can run on this machine; if none can, with its first choice."""
     for sentence in (*server.left_out, *filter(None, [server.warning])):
         warn(sentence)
@@ -114,7 +114,7 @@ def _of_registry(server: RegistryServer) -> SourceServer:
         raise ConfigError(f"{server.name} cannot be used here", "its server.json has no package and no URL that can")
     ready = [choice for choice in server.choices if "url" in choice.entry or is_installed(choice.entry["command"])]
     chosen = (ready or server.choices)[0]
-    about = one_line(f"{server.name} {server.version}: {server.description}", 300)
+    about = to_one_line(f"{server.name} {server.version}: {server.description}", 300)
     further = [choice.kind for choice in server.choices if choice is not chosen]
     notes = [about, *chosen.notes, *([f"also published as: {', '.join(further)}"] if further else [])]
     return SourceServer(server.short_name, chosen.entry, notes)
@@ -136,12 +136,15 @@ async def _read_bundle(path: Path, values: Sequence[str], *, is_agreed: bool) ->
             value if earlier is None else [*(earlier if isinstance(earlier, list) else [earlier]), value]
         )
     if not is_agreed and can_ask_user():
-        for option in bundles.missing_options(bundle, option_values):
+        for option in bundles.find_missing_options(bundle, option_values):
             try:
                 option_values[option.key] = await ask_for_line(f"{escape_line(option.title)}: ")
             except Unanswered:
                 raise ConfigError(f"the bundle needs {option.key}", f"--set {option.key}=VALUE") from None
-    folder = bundles.bundle_folder(bundle, Path(user_data_dir("dial-client"), "bundles"))
-    entry = bundles.bundle_entry(bundle, folder, option_values)
-    notes = [one_line(f"{bundle.name} {bundle.version}: {bundle.description}", 300), f"It is unpacked into {folder}."]
+    folder = bundles.choose_bundle_folder(bundle, Path(user_data_dir("dial-client"), "bundles"))
+    entry = bundles.build_bundle_entry(bundle, folder, option_values)
+    notes = [
+        to_one_line(f"{bundle.name} {bundle.version}: {bundle.description}", 300),
+        f"It is unpacked into {folder}.",
+    ]
     return SourceServer(bundle.name, entry, notes, lambda: bundles.unpack_bundle(bundle, folder))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dial_client.cli.cooked_line import moves_cursor
+from dial_client.cli.cooked_line import can_move_cursor
 from dial_client.cli.markdown.themes import THEMES
 from dial_client.cli.options import Options
 from dial_client.errors import ConfigError
@@ -29,7 +29,7 @@ def can_draw(options: Options) -> bool:
     if options.plain or not has_colour():
         return False
     streams = (sys.stdin, sys.stdout, sys.stderr)
-    return all(stream is not None and stream.isatty() for stream in streams) and moves_cursor()
+    return all(stream is not None and stream.isatty() for stream in streams) and can_move_cursor()
 
 
 def has_colour() -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dial_client import __version__
-from dial_client.cli.cell_width import cell_width, fit
+from dial_client.cli.cell_width import count_cells, fit
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 MAX_TEXT = 600
 UNCUT = 10_000
@@ -18,26 +18,26 @@ _HELP_HINTS = (" · /help lists the commands", " · /help")
 _SHOWS_WHY = " (/servers shows why)"
 
 
-def program_line(model: str, columns: int) -> str:
+def format_program_line(model: str, columns: int) -> str:
     """Return the line with the program and the model."""
-    line = f"dial-chat {__version__} · model {one_line(model, MAX_TEXT)}"
-    hint = next((hint for hint in _HELP_HINTS if cell_width(line + hint) < columns), "")
+    line = f"dial-chat {__version__} · model {to_one_line(model, MAX_TEXT)}"
+    hint = next((hint for hint in _HELP_HINTS if count_cells(line + hint) < columns), "")
     return fit(f"{line}{hint}", columns - 1)
 
 
-def folder_line(configuration: str, columns: int) -> str:
+def format_folder_line(configuration: str, columns: int) -> str:
     """Return the line with the folder and the configuration.
 
     The home folder is shown as ``~``, and a configuration in the folder by its relative path.
     """
     home, folder = str(Path.home()), str(Path.cwd())
-    shown_folder = one_line(_short(folder, home), MAX_TEXT)
-    name = one_line(_short(configuration, home), MAX_TEXT)
+    shown_folder = to_one_line(_shorten(folder, home), MAX_TEXT)
+    name = to_one_line(_shorten(configuration, home), MAX_TEXT)
     name = name.removeprefix(f"{shown_folder}/")
     return fit(f"folder {shown_folder} · configuration {name}", columns - 1)
 
 
-def servers_line(servers: Mapping[str, ServerStatus], tools: int, columns: int) -> str:
+def format_servers_line(servers: Mapping[str, ServerStatus], tools: int, columns: int) -> str:
     """Return the line with the number of servers in each state, and the number of tools."""
     if not servers:
         return "no servers, no tools"
@@ -51,10 +51,10 @@ def servers_line(servers: Mapping[str, ServerStatus], tools: int, columns: int) 
     if disabled := states.count(ServerState.DISABLED):
         parts.append(f"{disabled} disabled")
     line = f"{', '.join(parts)} · {count_noun(tools, 'tool')} on offer"
-    return fit(line if cell_width(line) < columns else line.replace(_SHOWS_WHY, " (/servers)"), columns - 1)
+    return fit(line if count_cells(line) < columns else line.replace(_SHOWS_WHY, " (/servers)"), columns - 1)
 
 
-def settled_servers(servers: Mapping[str, ServerStatus]) -> str:
+def format_settled_servers(servers: Mapping[str, ServerStatus]) -> str:
     """Return the numbers of ready and failed servers, as the start of a line about starting servers; else empty."""
     states = [status.state for status in servers.values()]
     ready = sum(state in (ServerState.READY, ServerState.SLEEPING) for state in states)
@@ -63,5 +63,5 @@ def settled_servers(servers: Mapping[str, ServerStatus]) -> str:
     return f"{', '.join(parts)}, " if parts else ""
 
 
-def _short(path: str, home: str) -> str:
+def _shorten(path: str, home: str) -> str:
     return f"~{path.removeprefix(home)}" if home != "/" and f"{path}/".startswith(f"{home}/") else path

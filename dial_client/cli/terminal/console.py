@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import anyio
 
 from dial_client.cli.chat_commands.command_screen import CommandScreen
-from dial_client.cli.cooked_line import moves_cursor, read_sent_line
+from dial_client.cli.cooked_line import can_move_cursor, read_sent_line
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.plain_screen import PlainScreen
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Console(CommandScreen, Protocol):
     """Prints text, asks questions, and reads the user's input."""
 
-    async def next_input(self) -> UserInput | None:
+    async def read_input(self) -> UserInput | None:
         """Return the user's next input; None if they leave."""
 
     def echo(self, user_input: UserInput) -> None:
@@ -40,7 +40,7 @@ class Console(CommandScreen, Protocol):
     def set_theme(self) -> Callable[[str], None] | None:
         """Sets the colours by the name of a theme, or raises `KeyError`; None if the console has no colours."""
 
-    def suspended(self) -> AbstractAsyncContextManager[None]:
+    def suspend(self) -> AbstractAsyncContextManager[None]:
         """Leave the terminal to another program in this context."""
 
     def complete_with(self, completer: Completer) -> None:
@@ -69,7 +69,7 @@ class LineConsole(PlainScreen):
         """Called for Enter in an empty line."""
         self.set_theme: Callable[[str], None] | None = None
 
-    async def next_input(self) -> UserInput | None:
+    async def read_input(self) -> UserInput | None:
         """Return the next line; None for Ctrl-D, and for Ctrl-C twice in an empty line."""
         from prompt_toolkit.patch_stdout import patch_stdout
 
@@ -77,7 +77,7 @@ class LineConsole(PlainScreen):
             return self._take_early()
         while True:
             try:
-                with patch_stdout(raw=True) if moves_cursor() else self._print_after_line():
+                with patch_stdout(raw=True) if can_move_cursor() else self._print_after_line():
                     user_input: UserInput = await self._input_line.read()
             except KeyboardInterrupt:
                 if self._input_line.was_empty:
@@ -94,7 +94,7 @@ class LineConsole(PlainScreen):
             self.on_enter()
 
     async def wait_for_enter(self) -> None:
-        """Wait for an empty line while `next_input` does not run; `next_input` later returns the lines before it."""
+        """Wait for an empty line while `read_input` does not run; `read_input` later returns the lines before it."""
         while (text := await read_sent_line()) is None or text.strip():
             self._sent_early.append(text)
             if text is None:
@@ -105,7 +105,7 @@ class LineConsole(PlainScreen):
 
         if (text := self._sent_early.popleft()) is None:
             return None
-        self.print(f"{PROMPT}{safe(text)}")
+        self.print(f"{PROMPT}{sanitize(text)}")
         user_input: UserInput = self._input_line.take(text)
         return user_input
 
@@ -131,9 +131,9 @@ class LineConsole(PlainScreen):
 
     def render(self, answer: str) -> str:
         """Return the text without control characters."""
-        return safe(answer)
+        return sanitize(answer)
 
-    def suspended(self) -> AbstractAsyncContextManager[None]:
+    def suspend(self) -> AbstractAsyncContextManager[None]:
         """Do nothing, because nothing is drawn."""
         return nullcontext()
 
@@ -144,9 +144,9 @@ class LineConsole(PlainScreen):
 
     def complete_with(self, completer: Completer) -> None:
         """Propose completions of the input."""
-        from dial_client.cli.input.input_line import InputLine, history_path
+        from dial_client.cli.input.input_line import InputLine, find_history_path
 
-        self._input_line = InputLine(lambda _: None, completer, history=history_path())
+        self._input_line = InputLine(lambda _: None, completer, history=find_history_path())
 
     def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
         """Do nothing, because Ctrl-C is a signal here."""

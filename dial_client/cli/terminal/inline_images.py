@@ -45,7 +45,7 @@ def find_protocol(environment: Mapping[str, str]) -> ImageProtocol | None:
     return None
 
 
-def images_of(content: Content) -> Iterator[ImagePart]:
+def find_images(content: Content) -> Iterator[ImagePart]:
     """Yield the images of a content."""
     if not isinstance(content, str):
         yield from (part for part in content if isinstance(part, ImagePart))
@@ -58,17 +58,21 @@ def draw(image: ImagePart, protocol: ImageProtocol | None, columns: int) -> str 
         return None
     columns = min(columns - 1, MAX_COLUMNS)
     if not data.startswith(_PNG):
-        return _iterm(data, f"width={columns}") if protocol is ImageProtocol.ITERM and _is_bitmap(data) else None
+        return (
+            _encode_for_iterm(data, f"width={columns}")
+            if protocol is ImageProtocol.ITERM and _is_bitmap(data)
+            else None
+        )
     width, height = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
     if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
         return None
     is_tall = height * columns > 2 * width * MAX_ROWS  # a row is about as high as two columns are wide
     if protocol is ImageProtocol.KITTY:
-        return _kitty(data, f"r={MAX_ROWS}" if is_tall else f"c={columns}")
-    return _iterm(data, f"height={MAX_ROWS}" if is_tall else f"width={columns}")
+        return _encode_for_kitty(data, f"r={MAX_ROWS}" if is_tall else f"c={columns}")
+    return _encode_for_iterm(data, f"height={MAX_ROWS}" if is_tall else f"width={columns}")
 
 
-def image_folder() -> Path:
+def find_image_folder() -> Path:
     """Return the folder for images that the terminal cannot show."""
     import platformdirs
 
@@ -102,7 +106,7 @@ def _is_bitmap(data: bytes) -> bool:
     return data.startswith((b"\xff\xd8\xff", b"GIF87a", b"GIF89a"))
 
 
-def _kitty(data: bytes, size: str) -> str:
+def _encode_for_kitty(data: bytes, size: str) -> str:
     text = base64.b64encode(data).decode()
     chunks = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
     last = len(chunks) - 1
@@ -110,6 +114,6 @@ def _kitty(data: bytes, size: str) -> str:
     return "".join(f"\x1b_G{'' if at else first}m={int(at < last)};{chunk}\x1b\\" for at, chunk in enumerate(chunks))
 
 
-def _iterm(data: bytes, size: str) -> str:
+def _encode_for_iterm(data: bytes, size: str) -> str:
     text = base64.b64encode(data).decode()
     return f"\x1b]1337;File=inline=1;size={len(data)};{size};preserveAspectRatio=1:{text}\x07"

@@ -61,10 +61,10 @@ class LiveApplication(Application[None]):
         if time.monotonic() - self._printed_at < REPORT:
             return
         cursor = self.renderer._cursor_pos  # noqa: SLF001 - there is no public name
-        widths = [_width(drawn.data_buffer[row]) for row in range(cursor.y)]
+        widths = [_measure_width(drawn.data_buffer[row]) for row in range(cursor.y)]
         self.renderer._cursor_pos = Point(*find_cursor(widths, cursor.x, columns))  # noqa: SLF001 - as above
 
 
-def _width(row: Any) -> int:
+def _measure_width(row: Any) -> int:
     """Return the columns of a row up to its last character; a wide character takes two columns."""
     return max((at + max(1, cell.width) for at, cell in row.items() if cell.char.strip()), default=0)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dial_client.cli.cell_width import cell_width, fit
-from dial_client.cli.terminal.call_lines import RunningCall, running_line
+from dial_client.cli.cell_width import count_cells, fit
+from dial_client.cli.terminal.call_lines import RunningCall, format_running_call
 from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME = 0.1
@@ -72,15 +72,15 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     """
     if state.items is not None:
         return state.items(columns, rows)
-    below = [*_calls(state, columns, max(1, rows // 3), now), *_queued(state.queued, columns)]
+    below = [*_format_calls(state, columns, max(1, rows // 3), now), *_format_queue(state.queued, columns)]
     if state.is_asking:
         return below[-rows:]
     if state.starting:
-        below.append(starting_line(state, columns, now))
+        below.append(format_starting_servers(state, columns, now))
     if state.progress:
-        below.append(fit(one_line(state.progress, MAX_TEXT), columns - 1))
+        below.append(fit(to_one_line(state.progress, MAX_TEXT), columns - 1))
     if state.activity is not None:
-        below.append(live_line(state.activity, columns, now))
+        below.append(format_activity(state.activity, columns, now))
     left = rows - len(below)
     if left < 1 or state.draft is None:
         return below[-rows:]
@@ -88,43 +88,43 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     return [*draft[-left:], *below]
 
 
-def live_line(activity: Activity, columns: int, now: float) -> str:
+def format_activity(activity: Activity, columns: int, now: float) -> str:
     """Return the line with the current activity, its duration, and the key that stops it."""
     tokens = f" · about {count_noun(activity.tokens, 'token')}" if activity.tokens else ""
     tail = f" {max(0.0, now - activity.since):.0f} s{tokens} · Ctrl-C stops"
-    sign = _spinner(now - activity.since)
-    room = columns - cell_width(tail) - 3
+    sign = _choose_frame(now - activity.since)
+    room = columns - count_cells(tail) - 3
     if room < 8:
-        return f"{sign} {fit(one_line(activity.text, columns), max(1, columns - 3))}"
-    return f"{sign} {fit(one_line(activity.text, MAX_TEXT), room)}{_DIM}{tail}{_PLAIN}"
+        return f"{sign} {fit(to_one_line(activity.text, columns), max(1, columns - 3))}"
+    return f"{sign} {fit(to_one_line(activity.text, MAX_TEXT), room)}{_DIM}{tail}{_PLAIN}"
 
 
-def starting_line(state: LiveState, columns: int, now: float) -> str:
+def format_starting_servers(state: LiveState, columns: int, now: float) -> str:
     """Return the line with the servers that are still starting, the slowest first."""
     servers = sorted(state.starting.items(), key=lambda server: server[1])
-    names = ", ".join(f"{one_line(name, 40)} {max(0.0, now - since):.0f} s" for name, since in servers)
+    names = ", ".join(f"{to_one_line(name, 40)} {max(0.0, now - since):.0f} s" for name, since in servers)
     tail = " · Enter goes on without" if state.is_waiting else ""
-    sign = _spinner(now - servers[0][1])
+    sign = _choose_frame(now - servers[0][1])
     tail = tail if columns > 3 * len(tail) else ""
     room = columns - len(tail) - 3
     return f"{sign} {fit(f'{state.settled}starting: {names}', room)}{_DIM}{tail}{_PLAIN}"
 
 
-def _calls(state: LiveState, columns: int, most: int, now: float) -> Iterable[str]:
+def _format_calls(state: LiveState, columns: int, most: int, now: float) -> Iterable[str]:
     calls = list(state.calls.values())
     for call in calls[:most]:
-        yield running_line(call, columns, now, _spinner(now - call.since))
+        yield format_running_call(call, columns, now, _choose_frame(now - call.since))
     if len(calls) > most:
         yield fit(f"  … and {len(calls) - most:,} more calls", columns - 1)
 
 
-def _queued(messages: Sequence[str], columns: int) -> Iterable[str]:
+def _format_queue(messages: Sequence[str], columns: int) -> Iterable[str]:
     for message in messages[:MAX_QUEUED]:
-        yield f"{_DIM}{fit(f'queued: {one_line(message, MAX_TEXT)}', columns - 1)}{_PLAIN}"
+        yield f"{_DIM}{fit(f'queued: {to_one_line(message, MAX_TEXT)}', columns - 1)}{_PLAIN}"
     if messages:
         more = f"{len(messages) - MAX_QUEUED} more queued; " if len(messages) > MAX_QUEUED else ""
         yield f"{_DIM}{fit(f'{more}Up edits the last one, Esc removes it', columns - 1)}{_PLAIN}"
 
 
-def _spinner(seconds: float) -> str:
+def _choose_frame(seconds: float) -> str:
     return SPINNER[int(max(0.0, seconds) / FRAME) % len(SPINNER)]

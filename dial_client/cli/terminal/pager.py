@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from dial_client.cli import process_runner
 from dial_client.cli.bootstrap import warn
-from dial_client.cli.cell_width import cell_width
+from dial_client.cli.cell_width import count_cells
 
 _POLL = 0.2
 """Seconds between two calls of `check`."""
@@ -35,7 +35,7 @@ def is_longer(text: str, columns: int, rows: int) -> bool:
     """Return True if a text takes more rows than the screen has above the input line."""
     left = rows - 2
     for line in text.splitlines():
-        left -= max(1, -(-cell_width(line) // max(1, columns)))
+        left -= max(1, -(-count_cells(line) // max(1, columns)))
         if left < 0:
             return True
     return False

@@ -11,7 +11,7 @@ from dial_client.cli.cell_width import fit
 from dial_client.cli.chat_commands.choice import MAX_FOUND, Choice, Search
 from dial_client.cli.markdown.themes import Theme, style
 from dial_client.errors import DialError
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 MAX_ITEMS = 12
 """The maximum number of items that are shown at once."""
@@ -68,7 +68,7 @@ class Picker:
             try:
                 found, self.problem = await self.search(words), ""
             except DialError as error:
-                found, self.problem = (), one_line(str(error), 200)
+                found, self.problem = (), to_one_line(str(error), 200)
             self.found, self._searched, self.marked = found, words, 0
             self.on_change()
 
@@ -77,17 +77,17 @@ class Picker:
         """The value of the marked item; None if nothing was found."""
         return self.found[self.marked].value if self.found else None
 
-    def lines(self, columns: int, rows: int) -> list[str]:
+    def format_lines(self, columns: int, rows: int) -> list[str]:
         """Return the list in at most `rows` rows, with a hint on the last row."""
         most = max(1, min(MAX_ITEMS, rows - 1))
         first = max(0, min(self.marked - most // 2, len(self.found) - most))
         lines = []
         for at, choice in enumerate(self.found[first : first + most], first):
             is_marked = at == self.marked
-            line = fit(f"{'→ ' if is_marked else '  '}{one_line(choice.label, 500)}", columns - 1)
+            line = fit(f"{'→ ' if is_marked else '  '}{to_one_line(choice.label, 500)}", columns - 1)
             lines.append(style(line, self.theme.strong) if is_marked else line)
         if not lines and self._searched is not None:
-            lines = [fit(self.problem or f"  nothing contains {one_line(self._searched, 60)!r}", columns - 1)]
+            lines = [fit(self.problem or f"  nothing contains {to_one_line(self._searched, 60)!r}", columns - 1)]
         more = " or more" if len(self.found) >= MAX_FOUND else ""
         count = f"{self.marked + 1} of {len(self.found)}{more} · " if len(self.found) > most else ""
         return [*lines, style(fit(f"{count}{HINT}", columns - 1), self.theme.faint)][-rows:]

@@ -85,7 +85,7 @@ class QuestionLine:
         self.container = Window(
             BufferControl(
                 self.buffer,
-                input_processors=[ConditionalProcessor(PasswordProcessor(), hidden), BeforeInput(self._prompt)],
+                input_processors=[ConditionalProcessor(PasswordProcessor(), hidden), BeforeInput(self._format_prompt)],
             ),
             wrap_lines=True,
             dont_extend_height=True,
@@ -136,7 +136,7 @@ class QuestionLine:
             raise Unanswered("the user did not answer")
         return question.answer
 
-    def _prompt(self) -> StyleAndTextTuples:
+    def _format_prompt(self) -> StyleAndTextTuples:
         if self.current is None:
             return []
         hint = f"({self.current.hint}) " if self.current.hint else ""

@@ -28,7 +28,7 @@ from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.question_line import Question, QuestionLine
 from dial_client.cli.terminal.screen_application import KeyActions, build_application, paint_above, resume_drawing
 from dial_client.cli.word_wrap import break_line, break_words
-from dial_client.text.safe_text import safe
+from dial_client.text.safe_text import sanitize
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
@@ -69,12 +69,12 @@ class Screen:
     @property
     def columns(self) -> int:
         """The width of the terminal."""
-        return self._size()[0]
+        return self._measure_size()[0]
 
     @property
     def rows(self) -> int:
         """The height of the terminal."""
-        return self._size()[1]
+        return self._measure_size()[1]
 
     @property
     def is_asking(self) -> bool:
@@ -113,7 +113,7 @@ class Screen:
         if self._application is not None:
             self._application.invalidate()
 
-    async def next_input(self) -> UserInput | None:
+    async def read_input(self) -> UserInput | None:
         """Wait for the user's next message, and return it; None if they leave."""
         while not self._sent:
             self._has_sent = anyio.Event()
@@ -170,7 +170,7 @@ class Screen:
 
         picker = Picker(search, self.theme, self.refresh, words=words)
         chosen: str | None = None
-        self.live.items = picker.lines
+        self.live.items = picker.format_lines
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(picker.follow)
@@ -191,13 +191,13 @@ class Screen:
         from dial_client.cli.terminal import pager
 
         if pager.find_pager() and pager.is_longer(text, self.columns, self.rows):
-            async with self.suspended():
+            async with self.suspend():
                 if await anyio.to_thread.run_sync(pager.page, text, anyio.from_thread.check_cancelled):
                     return
         self.print(text)
 
     @asynccontextmanager
-    async def suspended(self) -> AsyncGenerator[None, None]:
+    async def suspend(self) -> AsyncGenerator[None, None]:
         """Leave the terminal to another program in this context."""
         from prompt_toolkit.application import in_terminal
 
@@ -207,7 +207,7 @@ class Screen:
 
     def echo(self, user_input: UserInput) -> None:
         """Print an input that was sent, because the input line is empty again."""
-        lines = safe(user_input.shown).splitlines() or [""]
+        lines = sanitize(user_input.shown).splitlines() or [""]
         shown = (break_line(f"{'  ' if at else '> '}{line}", self.columns, 2) for at, line in enumerate(lines))
         rows = "\n".join(shown).split("\n")
         self.print("\n".join(["", *(style(row, self.theme.strong) for row in rows)]))
@@ -228,10 +228,10 @@ class Screen:
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Control the terminal while `work` runs, and return its result."""
-        from dial_client.cli.input.input_line import InputLine, history_path
+        from dial_client.cli.input.input_line import InputLine, find_history_path
 
         if self._has_input:
-            self._input_line = InputLine(self._send, history=history_path())
+            self._input_line = InputLine(self._send, history=find_history_path())
         results: list[T] = []
         failures: list[Exception] = []
         self._application = self._make_application()
@@ -386,7 +386,7 @@ class Screen:
             self._application.layout.focus(self._input_line.container)
         self.refresh()
 
-    def _size(self) -> tuple[int, int]:
+    def _measure_size(self) -> tuple[int, int]:
         if self._application is None:
             size = shutil.get_terminal_size()
             return size.columns, size.lines

@@ -58,7 +58,7 @@ def build_application(
         Condition(lambda: bool(live_text())),
     )
     containers: list[Any] = [live, ConditionalContainer(question.container, shown)]
-    bindings = [_bindings(input_line, question, keys), question.key_bindings]
+    bindings = [_build_bindings(input_line, question, keys), question.key_bindings]
     if input_line is not None:
         containers.append(ConditionalContainer(input_line.container, ~shown))
         bindings.append(input_line.key_bindings)
@@ -72,7 +72,7 @@ def build_application(
         min_redraw_interval=REDRAW,
         input=open_input(),
         output=open_output(),
-        **_line_settings(input_line),
+        **_build_line_settings(input_line),
     )
     application.ttimeoutlen, application.timeoutlen = ESCAPE, SEQUENCE
     application.after_render += _finish_painting
@@ -131,11 +131,11 @@ def _finish_painting(application: Application[None]) -> None:
         application.output.release()
 
 
-def _line_settings(input_line: Any) -> dict[str, Any]:
+def _build_line_settings(input_line: Any) -> dict[str, Any]:
     return {} if input_line is None else {"editing_mode": input_line.editing_mode, "cursor": input_line.cursor}
 
 
-def _bindings(input_line: Any, question: QuestionLine, keys: KeyActions) -> KeyBindings:
+def _build_bindings(input_line: Any, question: QuestionLine, keys: KeyActions) -> KeyBindings:
     from prompt_toolkit.filters import Condition, has_completions, is_searching
     from prompt_toolkit.key_binding import KeyBindings
 

@@ -14,8 +14,8 @@ from typing import Protocol
 from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.cli.markdown.themes import choose_theme
 from dial_client.cli.options import Options
-from dial_client.cli.terminal.call_lines import BAR, RunningCall, finished_lines
-from dial_client.cli.terminal.inline_images import draw, find_protocol, image_folder, images_of, save
+from dial_client.cli.terminal.call_lines import BAR, RunningCall, format_finished_call
+from dial_client.cli.terminal.inline_images import draw, find_image_folder, find_images, find_protocol, save
 from dial_client.cli.terminal.live_area import Activity
 from dial_client.cli.terminal.screen import Screen
 from dial_client.messages.citations import format_source_list
@@ -25,8 +25,8 @@ from dial_client.messages.token_usage import Usage
 from dial_client.sinks.call_description import describe, describe_arguments
 from dial_client.sinks.question_pause import QuestionPause, format_log
 from dial_client.sinks.turn_clock import TurnClock
-from dial_client.sinks.usage_line import UsageSum, usage_line
-from dial_client.text.safe_text import SafeStream, one_line
+from dial_client.sinks.usage_line import UsageSum, format_usage_line
+from dial_client.text.safe_text import SafeStream, to_one_line
 from dial_client.turn_data.events import (
     Event,
     Finished,
@@ -54,13 +54,13 @@ def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, Tu
     """Return a screen, and the view that shows turns on it."""
     screen = Screen(choose_theme(options.theme, os.environ), has_input=has_input)
 
-    def new_stream() -> AnswerRenderer:
+    def build_stream() -> AnswerRenderer:
         from dial_client.cli.markdown.markdown_stream import MarkdownStream
 
         return MarkdownStream(lambda: screen.columns, screen.theme)
 
     shows_usage = options.verbose or (has_input and not options.quiet)
-    return screen, TurnView(screen, new_stream, shows_reasoning=options.verbose, shows_usage=shows_usage)
+    return screen, TurnView(screen, build_stream, shows_reasoning=options.verbose, shows_usage=shows_usage)
 
 
 @cache
@@ -168,7 +168,7 @@ class TurnView:
         Args:
             call_id: The id of the call that the question is about; None if it is not about a call.
         """
-        await self._pause.until_shown(call_id)
+        await self._pause.wait_until_shown(call_id)
         call = self._running.get(call_id or "")
         question_began = time.monotonic()
         self._clock.begin_question()
@@ -214,7 +214,7 @@ class TurnView:
             case ToolCallFinished():
                 self._finish_call(event)
             case ServerChanged(name, "failed" | "restarting" as status):
-                self._screen.print_faint(f"server {one_line(name, 80)}: {status}")
+                self._screen.print_faint(f"server {to_one_line(name, 80)}: {status}")
             case MessageCompleted(message) if message.role is Role.ASSISTANT:
                 self._end_message(message)
             case Finished(turn):
@@ -291,7 +291,7 @@ class TurnView:
             return
         if event.changed_arguments is not None:
             running.arguments = describe_arguments(event.changed_arguments)
-        lines = finished_lines(
+        lines = format_finished_call(
             running.name, running.arguments, result, duration, self._screen.columns, self._screen.theme
         )
         if not self._follows_call:
@@ -305,13 +305,13 @@ class TurnView:
 
     def _show_images(self, content: Content) -> None:
         """Show the images of a result or an answer, or print where they were saved."""
-        images = [*images_of(content)]
+        images = [*find_images(content)]
         for image in images[:MAX_IMAGES]:
             if drawn := draw(image, self._images, self._screen.columns):
                 self._screen.print(drawn)
                 continue
             try:
-                path = save(image, image_folder())
+                path = save(image, find_image_folder())
             except OSError as error:
                 self._screen.print_faint(f"{BAR}an image cannot be saved: {error.strerror}")
             else:
@@ -328,4 +328,4 @@ class TurnView:
             self._screen.print_faint("interrupted")
         self.usage.add(turn, seconds)
         if self._shows_usage and (turn.usage.input_tokens or turn.usage.output_tokens):
-            self._screen.print_faint(usage_line(turn, seconds))
+            self._screen.print_faint(format_usage_line(turn, seconds))

@@ -117,7 +117,7 @@ class HttpProvider(ABC):
         """Return the API's definition of a tool."""
 
     @abstractmethod
-    def _new_parser(self) -> StreamParser:
+    def _create_parser(self) -> StreamParser:
         """Return a parser for the next reply."""
 
     def _add_paused_reply(self, fields: dict[str, Any], parser: Any) -> dict[str, Any]:  # noqa: ARG002 - for subclasses
@@ -154,7 +154,7 @@ class HttpProvider(ABC):
             self._pending_notes += self._names.notes
             self._names.notes.clear()
         notes, self._pending_notes = self._pending_notes, []
-        parser = self._new_parser()
+        parser = self._create_parser()
         parser.streams_arguments = request.streams_arguments
         stream = ResponseStream(self.wire, parser, self.endpoint, notes, bodies)
 
@@ -163,7 +163,7 @@ class HttpProvider(ABC):
             response, request = await self._send(request, stream.parser, notes)
             return self._read_body(response)
 
-        deltas = stream.deltas(send)
+        deltas = stream.read_deltas(send)
         return self._names.restore_calls(deltas) if self._names.is_needed else deltas
 
     @property

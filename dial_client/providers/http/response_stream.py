@@ -121,7 +121,7 @@ class ResponseStream:
     bodies: list[RawBody] | None = None
     _has_output: bool = False
 
-    async def deltas(self, send: SendRequest) -> AsyncGenerator[Delta, None]:
+    async def read_deltas(self, send: SendRequest) -> AsyncGenerator[Delta, None]:
         """Yield the deltas of the reply, a `Completion` last.
 
         If the connection breaks after the first delta, the reply ends with a `Completion` of `FinishReason.CUT`.

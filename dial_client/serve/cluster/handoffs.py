@@ -16,7 +16,7 @@ from dial_client.conversations.history import repair_history
 from dial_client.errors import DialError
 from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.cluster.topics import handoff_topic
+from dial_client.serve.cluster.topics import build_handoff_topic
 from dial_client.sinks.sse_encoder import to_json
 from dial_client.stores.mailbox import Envelope, Mailbox
 from dial_client.turn_data.turn_result import Turn
@@ -96,7 +96,7 @@ class HandoffStore:
         if len(body) > MAX_SHARED:
             return
         try:
-            await self._mailbox.send([(handoff_topic(call_id), body)], SHARED_TTL)
+            await self._mailbox.send([(build_handoff_topic(call_id), body)], SHARED_TTL)
         except DialError as error:
             log.warning("handoff_not_shared", error=type(error).__name__)
 
@@ -104,7 +104,7 @@ class HandoffStore:
         """Return the turns with these first call ids, the latest `max_turns` at most, also from other processes."""
         latest = call_ids[-self._max_turns :]
         handoffs = {id_: self._handoffs[id_] for id_ in latest if id_ in self._handoffs}
-        topics = {handoff_topic(id_): id_ for id_ in latest if id_ not in handoffs and _CALL_ID.fullmatch(id_)}
+        topics = {build_handoff_topic(id_): id_ for id_ in latest if id_ not in handoffs and _CALL_ID.fullmatch(id_)}
         for message in await self._read_shared(topics):
             try:
                 handoff = _parse(message)
@@ -124,7 +124,7 @@ class HandoffStore:
 
 
 def _parse(message: Envelope) -> _Handoff:
-    content = message.content()
+    content = message.parse_content()
     model_ids = content["inner"]
     if not isinstance(model_ids, dict) or not all(isinstance(id_, str) for id_ in model_ids.values()):
         raise ValueError("the call ids are invalid")

@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.cluster.topics import turn_requests_topic
+from dial_client.serve.cluster.topics import build_turn_requests_topic
 from dial_client.serve.cluster.turn_publisher import TurnPublisher
 from dial_client.serve.served_model import ServedModel
 from dial_client.serve.turn_registry import TurnRegistry
@@ -148,7 +148,7 @@ class PeerBus:
         """Read all topics of this process with one query, and deliver their messages."""
         running = self._turns.conversation_turns
         # A turn that ended since the last poll may have requests from before its end.
-        turns = {turn_requests_topic(turn.id): turn for turn in (*self._polled_turns, *running)}
+        turns = {build_turn_requests_topic(turn.id): turn for turn in (*self._polled_turns, *running)}
         readers = tuple(self._readers)  # fixed before the query: a later reader may start further back
         if self.mailbox is None or not (turns or readers or self._answer_receivers):
             return
@@ -174,7 +174,7 @@ class PeerBus:
         """Handle a request to a turn, or without a turn the answer to a request of this process."""
         if turn is None:
             try:
-                self._pass_answer(message.content())
+                self._pass_answer(message.parse_content())
             except (KeyError, TypeError, ValueError, AttributeError) as error:  # from another version, or forged
                 log.warning("message_invalid", error=type(error).__name__)
         elif message.body == STOP:
@@ -191,7 +191,7 @@ class PeerBus:
         """Send the new events of turns that are read at other processes; return True if there were any."""
         if self.mailbox is None:
             return False
-        pending = [(publisher, await publisher.next_batch()) for publisher in self._publishers.values()]
+        pending = [(publisher, await publisher.read_batch()) for publisher in self._publishers.values()]
         batches = [(publisher, batch) for publisher, batch in pending if batch is not None]
         ids = await self.mailbox.send([(publisher.topic, batch.body) for publisher, batch in batches], EVENTS_TTL)
         for (publisher, batch), message_id in zip(batches, ids, strict=True):

@@ -13,7 +13,7 @@ from typing import Any
 from dial_client.errors import DialError
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.cluster.peers import LEASE_TTL, REQUEST_TTL, PeerBus
-from dial_client.serve.cluster.topics import LISTED_GRANTS_TOPIC, grant_topic, pending_requests_topic
+from dial_client.serve.cluster.topics import LISTED_GRANTS_TOPIC, build_grant_topic, build_pending_requests_topic
 from dial_client.sinks import sse_encoder
 from dial_client.stores.mailbox import Envelope
 
@@ -69,7 +69,7 @@ class PendingRequests:
             return request
         address = self._peers.address
         body = {"id": request.id, "about": request.about, "key": request.grant_key, "to": address}
-        message_id = await self._send((pending_requests_topic(request.kind), sse_encoder.to_json(body)))
+        message_id = await self._send((build_pending_requests_topic(request.kind), sse_encoder.to_json(body)))
         return replace(request, reply_to=address, message_id=message_id)
 
     def stop_renewing(self, request: PendingRequest) -> None:
@@ -84,7 +84,7 @@ class PendingRequests:
         """
         if self._mailbox is None:
             return []
-        messages = await self._mailbox.read({pending_requests_topic(kind): 0})
+        messages = await self._mailbox.read({build_pending_requests_topic(kind): 0})
         requests = [request for message in messages if (request := _parse(kind, message)) is not None]
         return [request for request in requests if request.reply_to != self._peers.address]
 
@@ -127,7 +127,7 @@ class PendingRequests:
         elif not await self.is_granted(granted.key):
             about = {"key": granted.key, "server": granted.server, "tool": granted.tool}
             body = sse_encoder.to_json({**about, "conversation": granted.conversation_id})
-            await self._send((grant_topic(granted.key), ""), (LISTED_GRANTS_TOPIC, body))
+            await self._send((build_grant_topic(granted.key), ""), (LISTED_GRANTS_TOPIC, body))
 
     async def revoke(self, key: str) -> None:
         """Revoke a grant at all processes.
@@ -137,7 +137,7 @@ class PendingRequests:
         """
         self._granted.pop(key, None)
         if self._mailbox is not None:
-            granting = await self._mailbox.read({grant_topic(key): 0})
+            granting = await self._mailbox.read({build_grant_topic(key): 0})
             listing = await self._mailbox.read({LISTED_GRANTS_TOPIC: 0})
             found = [message for message in listing if (grant := _parse_grant(message)) and grant.key == key]
             await self._mailbox.take(*(message.id for message in (*granting, *found)))
@@ -147,7 +147,7 @@ class PendingRequests:
         if self._mailbox is None:
             return key in self._granted
         try:
-            return bool(await self._mailbox.read({grant_topic(key): 0}))
+            return bool(await self._mailbox.read({build_grant_topic(key): 0}))
         except DialError as error:
             log.warning("grants_unreadable", error=type(error).__name__)
             return False
@@ -167,7 +167,7 @@ class PendingRequests:
 
 def _parse_grant(message: Envelope) -> GrantedTool | None:
     try:
-        content = message.content()
+        content = message.parse_content()
         fields = [content[name] for name in ("key", "server", "tool", "conversation")]
         if not all(isinstance(text, str) for text in fields):
             raise ValueError("a field has another type")  # noqa: TRY301 - handled like the other errors
@@ -179,7 +179,7 @@ def _parse_grant(message: Envelope) -> GrantedTool | None:
 
 def _parse(kind: str, message: Envelope) -> PendingRequest | None:
     try:
-        content = message.content()
+        content = message.parse_content()
         id_, about, grant_key, reply_to = content["id"], content["about"], content["key"], content["to"]
         if not isinstance(about, dict) or not all(isinstance(text, str) for text in (id_, grant_key, reply_to)):
             raise ValueError("a field has another type")  # noqa: TRY301 - handled like the other errors

@@ -9,7 +9,7 @@ import anyio
 
 from dial_client.errors import ConversationNotFound, DialError
 from dial_client.serve.cluster.peers import READ, REQUEST_TTL, STOP, PeerBus
-from dial_client.serve.cluster.topics import turn_events_topic, turn_requests_topic
+from dial_client.serve.cluster.topics import build_turn_events_topic, build_turn_requests_topic
 from dial_client.serve.sse_response import OPENING_COMMENT, encode_end
 from dial_client.stores.mailbox import Envelope
 from dial_client.stores.sql_store import SQLStore
@@ -46,7 +46,7 @@ class RemoteTurns:
         turn, is_running = await self._store.read_turn(conversation_id)
         if not is_running:
             return True
-        topic = turn_requests_topic(turn)
+        topic = build_turn_requests_topic(turn)
         (request,) = await self._mailbox.send([(topic, STOP)], REQUEST_TTL)
         with anyio.move_on_after(REQUEST_TIMEOUT):
             while await self._is_running(conversation_id, turn):
@@ -56,7 +56,7 @@ class RemoteTurns:
         was_taken = not await self._mailbox.take(request)
         return was_taken or not await self._is_running(conversation_id, turn)
 
-    async def events(self, conversation_id: str, turn: str, after: int) -> AsyncGenerator[str, None] | None:
+    async def find_events(self, conversation_id: str, turn: str, after: int) -> AsyncGenerator[str, None] | None:
         """Return the encoded events of a turn after a position, as `stream_turn` does; None if they are not available.
 
         Raises:
@@ -65,19 +65,19 @@ class RemoteTurns:
         if not (turn.isascii() and turn.isprintable()):
             return None
         is_running = await self._store.read_turn(conversation_id) == (turn, True)
-        messages: Sequence[Envelope] = await self._mailbox.read({turn_events_topic(conversation_id, turn): 0})
+        messages: Sequence[Envelope] = await self._mailbox.read({build_turn_events_topic(conversation_id, turn): 0})
         if not messages and is_running:
             messages = await self._request_events(conversation_id, turn)
         return self._stream(conversation_id, turn, after, messages) if messages else None
 
     async def _request_events(self, conversation_id: str, turn: str) -> Sequence[Envelope]:
         """Ask the turn's process to publish its events; return the first messages, or none if it does not respond."""
-        (request,) = await self._mailbox.send([(turn_requests_topic(turn), READ)], REQUEST_TTL)
+        (request,) = await self._mailbox.send([(build_turn_requests_topic(turn), READ)], REQUEST_TTL)
         messages: Sequence[Envelope] = ()
         with anyio.move_on_after(REQUEST_TIMEOUT):
             while not messages:
                 await anyio.sleep(_POLL_INTERVAL)
-                messages = await self._mailbox.read({turn_events_topic(conversation_id, turn): 0})
+                messages = await self._mailbox.read({build_turn_events_topic(conversation_id, turn): 0})
         if not messages:
             await self._mailbox.take(request)
         return messages
@@ -87,7 +87,7 @@ class RemoteTurns:
     ) -> AsyncGenerator[str, None]:
         yield OPENING_COMMENT
         check = _LivenessCheck(turn)
-        with self._peers.subscribe(turn_events_topic(conversation_id, turn)) as reader:
+        with self._peers.subscribe(build_turn_events_topic(conversation_id, turn)) as reader:
             reader.deliver(messages)
             try:
                 while True:

@@ -6,22 +6,22 @@ Processes of other versions read the same topics and message formats: keep them 
 from __future__ import annotations
 
 
-def turn_requests_topic(turn: str) -> str:
+def build_turn_requests_topic(turn: str) -> str:
     """Return the topic of requests to the process that runs a turn."""
     return f"wishes:{turn}"
 
 
-def turn_events_topic(conversation_id: str, turn: str) -> str:
+def build_turn_events_topic(conversation_id: str, turn: str) -> str:
     """Return the topic of a turn's events. Each message is a JSON list of pairs: a position and the encoded event."""
     return f"events:{conversation_id}/{turn}"
 
 
-def pending_requests_topic(kind: str) -> str:
+def build_pending_requests_topic(kind: str) -> str:
     """Return the topic of the requests of a kind that wait for the user."""
     return f"asked:{kind}"
 
 
-def grant_topic(key: str) -> str:
+def build_grant_topic(key: str) -> str:
     """Return the topic of a tool's grant. A message means that the tool is granted."""
     return f"granted:{key}"
 
@@ -30,6 +30,6 @@ LISTED_GRANTS_TOPIC = "grants"
 """The topic of the grants shown to the user: JSON objects with ``key``, ``server``, ``tool`` and ``conversation``."""
 
 
-def handoff_topic(call_id: str) -> str:
+def build_handoff_topic(call_id: str) -> str:
     """Return the topic of a turn that returned tool calls, by the id of its first call."""
     return f"thread:{call_id}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from dial_client.serve.cluster.topics import turn_events_topic
+from dial_client.serve.cluster.topics import build_turn_events_topic
 from dial_client.serve.sse_response import encode_end, encode_event
 from dial_client.sinks import sse_encoder
 from dial_client.turns.turn_handle import TurnHandle
@@ -42,7 +42,7 @@ class TurnPublisher:
 
     def __init__(self, turn: TurnHandle, model: str) -> None:
         self.turn = turn
-        self.topic = turn_events_topic(turn.conversation_id, turn.id)
+        self.topic = build_turn_events_topic(turn.conversation_id, turn.id)
         self.message_ids: list[int] = []
         """The messages that were sent."""
         self.renewed = anyio.current_time()
@@ -55,7 +55,7 @@ class TurnPublisher:
         """True if there are more events than fit into a batch."""
         return self.turn.log.last - self._position >= MAX_BATCH
 
-    async def next_batch(self) -> EventBatch | None:
+    async def read_batch(self) -> EventBatch | None:
         """Return the events since the last batch; None if there are none.
 
         The first batch may be empty: it tells readers that the turn is published. An event that cannot be encoded ends

@@ -28,10 +28,10 @@ from dial_client.callbacks.oauth_callbacks import Login, LoginRequest
 from dial_client.errors import LoginFailed
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
-from dial_client.servers.oauth.url_policy import TRUST_HINT, UrlPolicy, origin, to_browser_url, to_display
+from dial_client.servers.oauth.url_policy import TRUST_HINT, UrlPolicy, find_origin, to_browser_url, to_display
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 log = get_logger(__name__)
 
@@ -86,11 +86,13 @@ class OAuthProvider(OAuthClientProvider):
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store new tokens with the data needed to refresh them."""
         expires_at = time.time() + tokens.expires_in if tokens.expires_in is not None else None
-        await self.save(replace(self._with_context(), tokens=_json(tokens), expires_at=expires_at, wanted_scope=None))
+        await self.save(
+            replace(self._with_context(), tokens=_to_json(tokens), expires_at=expires_at, wanted_scope=None)
+        )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store the client's registration."""
-        await self.save(replace(self._with_context(), client=_json(client_info), tokens=None))
+        await self.save(replace(self._with_context(), client=_to_json(client_info), tokens=None))
 
     async def add_missing_scope(self, scope: str) -> None:
         """Store a missing scope for the next login."""
@@ -117,7 +119,7 @@ class OAuthProvider(OAuthClientProvider):
         context.oauth_metadata = _read(OAuthMetadata, record.metadata)
         context.protected_resource_metadata = _read(ProtectedResourceMetadata, record.resource)
         context.auth_server_url = record.issuer if context.protected_resource_metadata is not None else None
-        context.client_info = self._configured() or _read(OAuthClientInformationFull, record.client)
+        context.client_info = self._build_configured_client() or _read(OAuthClientInformationFull, record.client)
         self._initialized = True
 
     @property
@@ -149,10 +151,14 @@ class OAuthProvider(OAuthClientProvider):
         issuer = context.auth_server_url or (str(metadata.issuer) if metadata is not None else None)
         client = context.client_info if self.oauth.settings.client_id is None else None
         return replace(
-            self.record, issuer=issuer, client=_json(client), metadata=_json(metadata), resource=_json(resource)
+            self.record,
+            issuer=issuer,
+            client=_to_json(client),
+            metadata=_to_json(metadata),
+            resource=_to_json(resource),
         )
 
-    def _configured(self) -> OAuthClientInformationFull | None:
+    def _build_configured_client(self) -> OAuthClientInformationFull | None:
         settings, metadata = self.oauth.settings, self.context.oauth_metadata
         if settings.client_id is None:
             return None
@@ -172,7 +178,7 @@ class OAuthProvider(OAuthClientProvider):
     async def _perform_authorization(self) -> httpx2.Request:
         context, settings = self.context, self.oauth.settings
         self._check_issuer()
-        context.client_info = self._configured() or context.client_info
+        context.client_info = self._build_configured_client() or context.client_info
         if settings.scopes is not None:
             context.client_metadata.scope = " ".join(settings.scopes) or None
         else:
@@ -220,7 +226,7 @@ class OAuthProvider(OAuthClientProvider):
         if metadata is None and named is not None:
             raise LoginFailed(f"{to_display(named)} does not say how to log in: it has no metadata")
         if metadata is None and not self.oauth.url_policy.is_trusted(self.oauth.server.url or ""):
-            own = origin(self.oauth.server.url or "")
+            own = find_origin(self.oauth.server.url or "")
             raise LoginFailed(f"{own} has no metadata, and therefore does not announce PKCE{TRUST_HINT}")
         if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise LoginFailed(f"{to_display(str(metadata.issuer))} does not protect codes with PKCE (S256)")
@@ -232,10 +238,10 @@ class OAuthProvider(OAuthClientProvider):
         login, scope = self.oauth.login, self.context.client_metadata.scope
         assert login is not None
         self.has_requested_login = True
-        scopes = tuple(one_line(word, 100) for word in (scope or "").split())
+        scopes = tuple(to_one_line(word, 100) for word in (scope or "").split())
         metadata = self.context.oauth_metadata
         says_issuer = metadata is not None and bool(metadata.authorization_response_iss_parameter_supported)
-        request = LoginRequest(self.oauth.server.name, self._url, origin(self._url), scopes, says_issuer)
+        request = LoginRequest(self.oauth.server.name, self._url, find_origin(self._url), scopes, says_issuer)
         caller = call_context.find_current()
         with call_context.pause_deadlines([caller] if caller is not None else []):
             address = await login(request)
@@ -256,7 +262,7 @@ def parse_redirect(address: str, state: str) -> AuthorizationCodeResult:
         raise LoginFailed("the redirect belongs to another login")
     if "error" in fields:
         words = ": ".join(fields[name] for name in ("error", "error_description") if name in fields)
-        raise LoginFailed(f"the login was refused: {one_line(words, 200)}")
+        raise LoginFailed(f"the login was refused: {to_one_line(words, 200)}")
     if "code" not in fields:
         raise LoginFailed("the redirect has no code")
     return AuthorizationCodeResult(code=fields["code"], state=fields["state"], iss=fields.get("iss"))
@@ -280,7 +286,7 @@ class NoStorage:
         """Store nothing."""
 
 
-def _json(model: BaseModel | None) -> dict[str, Any] | None:
+def _to_json(model: BaseModel | None) -> dict[str, Any] | None:
     return None if model is None else model.model_dump(mode="json", exclude_none=True)
 
 

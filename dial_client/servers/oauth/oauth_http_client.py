@@ -19,7 +19,7 @@ import httpx2
 
 from dial_client.errors import LoginFailed
 from dial_client.servers.oauth.url_policy import Address, UrlPolicy, to_display
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 MAX_BODY = 1024 * 1024
 """Maximum bytes of a response; metadata and tokens have a few thousand bytes."""
@@ -61,7 +61,7 @@ class OAuthHttpClient:
         except TimeoutError:
             raise LoginFailed(f"{place} does not answer") from None
         except (httpx2.HTTPError, OSError) as error:
-            reason = one_line(str(error) or type(error).__name__, MAX_WORDS)
+            reason = to_one_line(str(error) or type(error).__name__, MAX_WORDS)
             raise LoginFailed(f"{place} cannot be reached: {reason}") from None
         if response.status_code >= 400:
             response = _shorten_error(request, response)
@@ -72,7 +72,7 @@ class OAuthHttpClient:
             return await self._read(request, request)
         for last, address in ((address == addresses[-1], address) for address in addresses):
             try:
-                return await self._read(request, _pinned(request, address))
+                return await self._read(request, _pin_request(request, address))
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 if last:
                     raise
@@ -83,7 +83,7 @@ class OAuthHttpClient:
             self._client = httpx2.AsyncClient(timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS))
         response = await self._client.send(pinned, stream=True, follow_redirects=False)
         try:
-            body = await _body(response)
+            body = await _read_body(response)
         finally:
             await response.aclose()
         if body is None:
@@ -92,7 +92,7 @@ class OAuthHttpClient:
         return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 
-async def _body(response: httpx2.Response) -> bytes | None:
+async def _read_body(response: httpx2.Response) -> bytes | None:
     """Return the body of a response; None if it is larger than `MAX_BODY`."""
     length, body = response.headers.get("content-length", ""), b""
     if length.isdecimal() and int(length) > MAX_BODY:
@@ -110,7 +110,7 @@ def _has_proxy(url: httpx2.URL) -> bool:
     return bool(proxies.get(url.scheme) or proxies.get("all")) and not proxy_bypass(url.host)
 
 
-def _pinned(request: httpx2.Request, address: Address) -> httpx2.Request:
+def _pin_request(request: httpx2.Request, address: Address) -> httpx2.Request:
     """Return the same request for one IP address of its host; TLS still verifies the host name."""
     url = request.url.copy_with(host=str(address))
     extensions = {**request.extensions, "sni_hostname": request.url.host}
@@ -122,12 +122,14 @@ def _shorten_error(request: httpx2.Request, response: httpx2.Response) -> httpx2
 
     The SDK quotes the whole body of an error response in its message.
     """
-    secrets = _secrets(request)
-    fields = {name: one_line(_without(secrets, text), MAX_WORDS) for name, text in oauth_error(response).items()}
+    secrets = _find_secrets(request)
+    fields = {
+        name: to_one_line(_without(secrets, text), MAX_WORDS) for name, text in read_oauth_error(response).items()
+    }
     return httpx2.Response(response.status_code, json=fields, request=request)
 
 
-def oauth_error(response: httpx2.Response) -> dict[str, str]:
+def read_oauth_error(response: httpx2.Response) -> dict[str, str]:
     """Return ``error`` and ``error_description`` of a response, if present."""
     try:
         body: Any = json.loads(response.content)
@@ -139,7 +141,7 @@ def oauth_error(response: httpx2.Response) -> dict[str, str]:
     return {name: text for name, text in fields if isinstance(text, str) and text}
 
 
-def _secrets(request: httpx2.Request) -> list[str]:
+def _find_secrets(request: httpx2.Request) -> list[str]:
     sent = [value for name, value in parse_qsl(request.content.decode("utf-8", "replace")) if name in _SECRET_FIELDS]
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":

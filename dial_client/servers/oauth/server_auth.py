@@ -24,16 +24,16 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 from mcp.shared.auth import OAuthToken
 from pydantic import ValidationError
 
-from dial_client.callbacks.oauth_callbacks import Login, advice
+from dial_client.callbacks.oauth_callbacks import Login, build_login_hint
 from dial_client.errors import LoginFailed
 from dial_client.servers.oauth.authorization import OAuthContext
 from dial_client.servers.oauth.flow_selection import create_provider
-from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, oauth_error
+from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, read_oauth_error
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.oauth.url_policy import UrlPolicy, to_display
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 MAX_STEP_UPS = 5
 """How many times a server may require more scopes during one connection."""
@@ -104,7 +104,7 @@ class ServerAuth:
         await self._prepare(request)
         tried: set[_Remedy] = set()
         while True:
-            token = self._token()
+            token = self._get_token()
             if token is not None:
                 request.headers["Authorization"] = f"Bearer {token}"
             response = await send(request)
@@ -115,7 +115,7 @@ class ServerAuth:
             await response.aclose()
             await self._get_new_token(request, response, token, tried)
 
-    def _token(self) -> str | None:
+    def _get_token(self) -> str | None:
         tokens = self._provider.context.current_tokens
         return tokens.access_token if tokens is not None else None
 
@@ -129,7 +129,11 @@ class ServerAuth:
                 self._is_loaded = True
                 if self._login is not None and self._provider.record.wanted_scope:
                     self._provider.context.current_tokens = None  # log in again: the user can grant the missing scopes
-            if self._token() is not None and not self._provider.context.is_token_valid() and self._provider.can_refresh:
+            if (
+                self._get_token() is not None
+                and not self._provider.context.is_token_valid()
+                and self._provider.can_refresh
+            ):
                 await self._refresh(request)
 
     async def _get_new_token(
@@ -141,7 +145,7 @@ class ServerAuth:
             LoginFailed: No new token can be obtained.
         """
         async with self._lock:
-            if self._token() != token and _Remedy.CURRENT_TOKEN not in tried:
+            if self._get_token() != token and _Remedy.CURRENT_TOKEN not in tried:
                 tried.add(_Remedy.CURRENT_TOKEN)
                 return
             if _Remedy.STORED_TOKEN not in tried and await self._use_stored_token(token):
@@ -175,7 +179,7 @@ class ServerAuth:
         if self._provider.context.current_tokens is None:
             self._provider.refused_refresh_token = tokens.refresh_token
             await self._provider._initialize()  # noqa: SLF001 (as above)
-        return self._token() not in (None, tokens.access_token)
+        return self._get_token() not in (None, tokens.access_token)
 
     async def _log_in(self, request: httpx2.Request, response: httpx2.Response, tried: set[_Remedy]) -> None:
         if _Remedy.LOGIN in tried:
@@ -183,12 +187,12 @@ class ServerAuth:
             raise LoginFailed(self._refusal)
         tried.add(_Remedy.LOGIN)
         if self._settings.grant is OAuthGrant.AUTHORIZATION_CODE and self._login is None:
-            raise LoginFailed(f"it needs a login: {advice(self._name)}")
+            raise LoginFailed(f"it needs a login: {build_login_hint(self._name)}")
         await self._run_login(request, response)
 
     async def _step_up(self, request: httpx2.Request, response: httpx2.Response, tried: set[_Remedy]) -> None:
         """Log in for more scopes (MCP, "Scope Challenge Handling"), once for each set of scopes."""
-        scope = one_line(extract_scope_from_www_auth(response) or "", _MAX_WORDS)
+        scope = to_one_line(extract_scope_from_www_auth(response) or "", _MAX_WORDS)
         required = frozenset(scope.split())
         if self._settings.scopes is not None and not required <= set(self._settings.scopes):
             raise LoginFailed(f'it requires scopes that "oauth": {{"scopes": …}} does not name: {scope}')
@@ -197,7 +201,9 @@ class ServerAuth:
         tried.add(_Remedy.STEP_UP)
         if self._settings.grant is OAuthGrant.AUTHORIZATION_CODE and self._login is None:
             await self._provider.add_missing_scope(scope)
-            raise LoginFailed(f"it requires more scopes ({scope or 'it does not say which'}): {advice(self._name)}")
+            raise LoginFailed(
+                f"it requires more scopes ({scope or 'it does not say which'}): {build_login_hint(self._name)}"
+            )
         self._step_ups.add(required)
         await self._run_login(request, response)
 
@@ -229,7 +235,7 @@ class ServerAuth:
         except LoginFailed:
             raise
         except OAuthFlowError as error:
-            raise LoginFailed(one_line(str(error), _MAX_WORDS)) from None
+            raise LoginFailed(to_one_line(str(error), _MAX_WORDS)) from None
         except Exception as error:  # noqa: BLE001 (the SDK may raise anything for unexpected responses)
             raise LoginFailed(f"the login cannot be understood ({type(error).__name__})") from None
         finally:
@@ -255,14 +261,16 @@ class ServerAuth:
         if outgoing.method != "POST":
             return response
         form = parse_qs(outgoing.content.decode("utf-8", "replace"))
-        place, error = to_display(str(outgoing.url)), oauth_error(response)
+        place, error = to_display(str(outgoing.url)), read_oauth_error(response)
         is_refresh = form.get("grant_type") == ["refresh_token"]
         if response.status_code == 429 or response.status_code >= 500:
             raise LoginFailed(f"{place} answers HTTP {response.status_code}: try again later")
         if is_refresh and (response.status_code >= 400 or error):
             return httpx2.Response(400, json=error, request=outgoing)
         if response.status_code >= 300 or error:
-            reason = ": ".join(one_line(text, _MAX_WORDS) for text in error.values()) or f"HTTP {response.status_code}"
+            reason = (
+                ": ".join(to_one_line(text, _MAX_WORDS) for text in error.values()) or f"HTTP {response.status_code}"
+            )
             raise LoginFailed(f"{place} refuses the login: {reason}")
         if "grant_type" in form and not _has_token(response):
             raise LoginFailed(f"{place} returns no usable token")

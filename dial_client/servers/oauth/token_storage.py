@@ -64,14 +64,14 @@ class TokenStorage:
         url = settings.url or ""
         digest = hashlib.sha256(f"{settings.name}\0{url}".encode()).hexdigest()[:16]
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", settings.name)[:40]
-        self._folder = folder or _default_folder()
+        self._folder = folder or _find_default_folder()
         self._key = f"{readable}-{digest}"
 
     async def load(self) -> TokenRecord:
         """Return the record; an empty record if none is stored, or it cannot be read."""
         from pydantic import TypeAdapter, ValidationError
 
-        text = await _in_keyring(lambda keyring: keyring.get_password(_SERVICE, self._key))
+        text = await _use_keyring(lambda keyring: keyring.get_password(_SERVICE, self._key))
         if text is None:
             with suppress(OSError, ValueError), self._path.open("rb") as file:
                 text = file.read(MAX_BYTES + 1).decode()
@@ -96,7 +96,7 @@ class TokenStorage:
             keyring.set_password(_SERVICE, self._key, text)
             return True
 
-        if await _in_keyring(store):
+        if await _use_keyring(store):
             self._path.unlink(missing_ok=True)
         else:
             if self._folder.is_dir():
@@ -112,7 +112,7 @@ class TokenStorage:
                 keyring.delete_password(_SERVICE, self._key)
             return exists
 
-        in_keyring = bool(await _in_keyring(remove))
+        in_keyring = bool(await _use_keyring(remove))
         in_file = self._path.exists()
         self._path.unlink(missing_ok=True)
         return in_keyring or in_file
@@ -122,13 +122,13 @@ class TokenStorage:
         return self._folder / f"{self._key}.json"
 
 
-def _default_folder() -> Path:
+def _find_default_folder() -> Path:
     import platformdirs
 
     return platformdirs.user_data_path("dial-client", appauthor=False) / "logins"
 
 
-async def _in_keyring(use: Callable[[Any], T]) -> T | None:
+async def _use_keyring(use: Callable[[Any], T]) -> T | None:
     """Call `use` with the system's keyring, and return its result.
 
     Returns None if there is no keyring, or if it fails or does not answer within `KEYRING_SECONDS`.

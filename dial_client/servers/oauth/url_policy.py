@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import anyio
 
 from dial_client.errors import LoginFailed
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 RESOLVE_SECONDS = 10.0
 _OTHER_TOKEN_ORIGINS = {"https://accounts.google.com": "https://oauth2.googleapis.com"}
@@ -37,7 +37,7 @@ class NetworkScope(IntEnum):
 def classify(address: Address) -> NetworkScope:
     """Return the scope of an IP address; an IPv6 address that embeds an IPv4 address has the scope of the latter."""
     if isinstance(address, ipaddress.IPv6Address):
-        mapped = address.ipv4_mapped or address.sixtofour or _nat64(address)
+        mapped = address.ipv4_mapped or address.sixtofour or _extract_nat64(address)
         if mapped is not None:
             return classify(mapped)
     if address.is_loopback:
@@ -47,7 +47,7 @@ def classify(address: Address) -> NetworkScope:
     return NetworkScope.PUBLIC if address.is_global else NetworkScope.PRIVATE
 
 
-def _nat64(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+def _extract_nat64(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
 
 
@@ -70,7 +70,7 @@ async def resolve(host: str) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def origin(url: str) -> str:
+def find_origin(url: str) -> str:
     """Return the origin of a URL, such as ``https://auth.example``, without a default port."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
@@ -80,7 +80,7 @@ def origin(url: str) -> str:
 
 def to_display(url: str) -> str:
     """Return a URL to show in a message: without query and fragment, cut to 200 characters."""
-    return one_line(url.partition("?")[0].partition("#")[0], 200)
+    return to_one_line(url.partition("?")[0].partition("#")[0], 200)
 
 
 def to_browser_url(url: str) -> str:
@@ -105,7 +105,7 @@ class UrlPolicy:
 
     def __init__(self, url: str, trusted: tuple[str, ...] = ()) -> None:
         self._url = url
-        self._trusted = {origin(trusted_url) for trusted_url in trusted}
+        self._trusted = {find_origin(trusted_url) for trusted_url in trusted}
         self._scope: NetworkScope | None = None
 
     async def resolve_allowed(self, url: str) -> tuple[Address, ...]:
@@ -123,7 +123,7 @@ class UrlPolicy:
         if self.is_trusted(url):
             return addresses
         is_own_host = parts.hostname == urlsplit(self._url).hostname
-        own_scope = await self._own_scope()
+        own_scope = await self._find_own_scope()
         scope = max((classify(address) for address in addresses), default=NetworkScope.PUBLIC)
         if scope > own_scope or (scope is NetworkScope.FORBIDDEN and not is_own_host):
             raise LoginFailed(f"the server's login leads into a private network: {to_display(url)}{TRUST_HINT}")
@@ -133,9 +133,9 @@ class UrlPolicy:
 
     def is_trusted(self, url: str) -> bool:
         """Return True if the user trusts the origin of a URL."""
-        return origin(url) in self._trusted
+        return find_origin(url) in self._trusted
 
-    async def _own_scope(self) -> NetworkScope:
+    async def _find_own_scope(self) -> NetworkScope:
         if self._scope is None:
             addresses = await resolve(urlsplit(self._url).hostname or "")
             self._scope = max((classify(address) for address in addresses), default=NetworkScope.PUBLIC)
@@ -147,7 +147,7 @@ class UrlPolicy:
         Raises:
             LoginFailed: They would be sent to another origin.
         """
-        target, own = origin(endpoint), origin(issuer)
+        target, own = find_origin(endpoint), find_origin(issuer)
         if target != own and target not in self._trusted and _OTHER_TOKEN_ORIGINS.get(own) != target:
             raise LoginFailed(
                 f"{to_display(own)} wants the login's code sent to another origin: {to_display(target)}{TRUST_HINT}"

@@ -39,7 +39,7 @@ _USER_OF_PROXY = re.compile(r"^[^/\s?#]*@")
 """The user in a proxy URL without a scheme."""
 
 
-def child_environment(settings: Mapping[str, str]) -> dict[str, str]:
+def build_environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a server's process: allowed variables of this process, and the configured ones.
 
     Other variables are not inherited, because they may be secrets. User names and passwords are removed from the URLs
@@ -85,13 +85,13 @@ def find_program(server: str, command: str, path: str | None, cwd: str | None) -
         if not os.access(program, os.X_OK):
             raise ServerStartError(server, f"the file {command!r} may not be executed")
         return os.path.abspath(program)  # noqa: PTH100 (keep symbolic links: some programs read their own name)
-    found = _installed(command, path or os.defpath) or _installed(command, str(Path(sys.executable).parent))
+    found = _find_installed(command, path or os.defpath) or _find_installed(command, str(Path(sys.executable).parent))
     if found is None:
         raise ServerStartError(server, f"the command {command!r} was not found: is it installed and in PATH?")
     return found
 
 
-def _installed(command: str, path: str) -> str | None:
+def _find_installed(command: str, path: str) -> str | None:
     """Return the path of a command in `path`, skipping relative folders and (Windows) the current folder.
 
     The current folder may hold untrusted files: a program in it must be named by a path.

@@ -47,11 +47,11 @@ class LineSplitter:
         self._add(first)
         lines: list[bytes] = []
         for piece in following:
-            lines.append(self.rest())
+            lines.append(self.take_rest())
             self._add(piece)
         return lines
 
-    def rest(self) -> bytes:
+    def take_rest(self) -> bytes:
         """Return and clear the bytes after the last line feed: at the end of the stream, the last line."""
         line = b"".join(self._pieces)
         self._pieces, self._size = [], 0
@@ -80,7 +80,7 @@ def parse_messages(line: bytes) -> list[SessionMessage]:
         items = _parse_json(line.decode("utf-8", "replace"))
     found = [_to_message(item) for item in items]
     if not items and (start := _RESPONSE_START.match(line)):
-        found = [_invalid(int(start[1]), "the answer is not valid JSON")]
+        found = [_build_error(int(start[1]), "the answer is not valid JSON")]
     return [SessionMessage(message) for message in found if message is not None]
 
 
@@ -95,7 +95,7 @@ def find_response(body: bytes, request_id: int | str) -> bytes:
             return body
     found = (message.message for message in parse_messages(body))
     responses = [message for message in found if isinstance(message, JSONRPCResponse | JSONRPCError)]
-    first = next(iter(responses), _invalid(request_id, "the answer is not valid JSON-RPC"))
+    first = next(iter(responses), _build_error(request_id, "the answer is not valid JSON-RPC"))
     match = next((response for response in responses if response.id == request_id), first)
     return match.model_copy(update={"id": request_id}).model_dump_json(by_alias=True, exclude_unset=True).encode()
 
@@ -150,8 +150,8 @@ def _to_message(item: Any) -> Any:
     error = item.get("error")
     reason = error.get("message") if isinstance(error, dict) else error
     problem = f"the answer is not valid JSON-RPC{f': {reason}' if isinstance(reason, str) else ''}"
-    return _invalid(request_id, problem)
+    return _build_error(request_id, problem)
 
 
-def _invalid(request_id: int | str, problem: str) -> JSONRPCError:
+def _build_error(request_id: int | str, problem: str) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=PARSE_ERROR, message=problem))

@@ -100,7 +100,7 @@ def repair_tools(result: dict[str, Any], version: str, note: AddNote) -> None:
         return
     kept = []
     for tool in result["tools"]:
-        valid = (variant for variant in _variants(tool) if _is_valid(_FRAME | {"tools": [variant]}, version))
+        valid = (variant for variant in _build_variants(tool) if _is_valid(_FRAME | {"tools": [variant]}, version))
         repaired = next(valid, None)
         if repaired is None:
             name = tool.get("name") if isinstance(tool, dict) else None
@@ -132,7 +132,7 @@ def repair_page(method: str, result: dict[str, Any], version: str, note: AddNote
     result.update(_FRAME | {key: kept} | ({"nextCursor": cursor} if isinstance(cursor, str) else {}))
 
 
-def _variants(tool: Any) -> list[dict[str, Any]]:
+def _build_variants(tool: Any) -> list[dict[str, Any]]:
     """Return the forms of a tool to try: unchanged, with an object schema, and reduced to the required members."""
     if not isinstance(tool, dict):
         return []

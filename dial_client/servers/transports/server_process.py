@@ -17,7 +17,7 @@ import anyio
 
 from dial_client.errors import ServerStartError
 from dial_client.servers.secret_masking import SecretMask
-from dial_client.servers.transports.environment import child_environment, find_program
+from dial_client.servers.transports.environment import build_environment, find_program
 from dial_client.servers.transports.process_guard import END_SECONDS, guard
 from dial_client.servers.transports.stderr_tail import StderrTail
 from dial_client.settings.configuration import ServerSettings
@@ -46,7 +46,7 @@ class ServerProcess:
         self.stderr = StderrTail(mask or SecretMask.from_settings(settings))
         self._popen = _start(settings)
         self._exit_code: int | None = None
-        self._stdin, self._stdout, self._stderr = (_descriptor(pipe) for pipe in _pipes(self._popen))
+        self._stdin, self._stdout, self._stderr = (_to_nonblocking_descriptor(pipe) for pipe in _get_pipes(self._popen))
         self._stdin_open = True
         self._creator_pid = os.getpid()
         self._stopping = anyio.Lock()
@@ -82,7 +82,7 @@ class ServerProcess:
         if rest:
             raise BrokenPipeError("standard input is closed")
 
-    def exit_code(self) -> int | None:
+    def find_exit_code(self) -> int | None:
         """Return the exit code, or minus the number of the signal that ended the process; None while it runs.
 
         The process is not reaped, so that its id is not reused before `stop` has finished.
@@ -96,7 +96,7 @@ class ServerProcess:
         try:
             watch = os.pidfd_open(self.pid)
         except (AttributeError, OSError):  # not Linux, or a sandbox
-            while self.exit_code() is None:  # noqa: ASYNC110 (there is no notification)
+            while self.find_exit_code() is None:  # noqa: ASYNC110 (there is no notification)
                 await anyio.sleep(_POLL)
             return
         try:
@@ -108,7 +108,7 @@ class ServerProcess:
         """Wait for the exit, at most `within` seconds; return True if the process has exited."""
         with anyio.move_on_after(within):
             await self.wait()
-        return self.exit_code() is not None
+        return self.find_exit_code() is not None
 
     async def stop(self) -> None:
         """End the process and its group: close standard input, wait, SIGTERM, wait, SIGKILL. Takes at most 8 seconds.
@@ -121,11 +121,11 @@ class ServerProcess:
                     return
                 self._close_stdin()
                 if not await self.wait_exited(GRACE):
-                    self._signal(signal.SIGTERM)
+                    self._send_signal(signal.SIGTERM)
                     if not await self.wait_exited(GRACE):
-                        self._signal(signal.SIGKILL)
+                        self._send_signal(signal.SIGKILL)
                         await self.wait_exited(GRACE)
-                if self.exit_code() is not None:  # otherwise `kill_all` tries again at the exit of this program
+                if self.find_exit_code() is not None:  # otherwise `kill_all` tries again at the exit of this program
                     await self._end_orphans()
                     _running.discard(self)
                     guard.forget(self.pid)
@@ -133,24 +133,24 @@ class ServerProcess:
 
     def close(self) -> None:
         """Close the pipes; to be called when no task reads or writes them any more."""
-        for pipe in _pipes(self._popen):
+        for pipe in _get_pipes(self._popen):
             pipe.close()
         self._stdin_open = False
 
     def kill(self) -> None:
         """Kill the process and its group, without waiting."""
         if self._popen.returncode is None and os.getpid() == self._creator_pid:
-            self._signal(signal.SIGKILL)
+            self._send_signal(signal.SIGKILL)
 
     async def _end_orphans(self) -> None:
-        self._signal(signal.SIGTERM)
+        self._send_signal(signal.SIGTERM)
         self._popen.poll()
         # The leader is reaped now, so only a living member keeps the group id from being reused: a group that was seen
         # empty is never signalled again.
         deadline = anyio.current_time() + ORPHANS_GRACE
         while not self._group_is_empty():
             if anyio.current_time() > deadline:
-                self._signal(signal.SIGKILL)
+                self._send_signal(signal.SIGKILL)
                 return
             await anyio.sleep(_POLL)
 
@@ -163,7 +163,7 @@ class ServerProcess:
             return False
         return False
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _send_signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):  # an empty group, or members that belong to another user
             os.killpg(self.pid, number)
 
@@ -171,7 +171,7 @@ class ServerProcess:
         if self._stdin_open:
             self._stdin_open = False
             anyio.notify_closing(self._stdin)
-            _pipes(self._popen)[0].close()
+            _get_pipes(self._popen)[0].close()
 
 
 _running: set[ServerProcess] = set()
@@ -186,7 +186,7 @@ def kill_all() -> None:
 
 
 def _start(settings: ServerSettings) -> subprocess.Popen[bytes]:
-    env = child_environment(settings.env)
+    env = build_environment(settings.env)
     cwd = os.fspath(settings.cwd) if settings.cwd else None
     if cwd is not None and not os.path.isdir(cwd):  # noqa: PTH112 (may hold a NUL, where `Path` raises)
         raise ServerStartError(settings.name, f"the folder {cwd!r} (cwd) does not exist")
@@ -213,14 +213,14 @@ async def _wait_for_guard() -> None:
             await anyio.sleep(_POLL)
 
 
-def _pipes(popen: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+def _get_pipes(popen: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
     assert popen.stdin is not None
     assert popen.stdout is not None
     assert popen.stderr is not None
     return popen.stdin, popen.stdout, popen.stderr
 
 
-def _descriptor(pipe: IO[bytes]) -> int:
+def _to_nonblocking_descriptor(pipe: IO[bytes]) -> int:
     os.set_blocking(pipe.fileno(), False)
     return pipe.fileno()
 

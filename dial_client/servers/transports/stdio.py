@@ -86,7 +86,7 @@ class StdioTransport:
         await self._process.wait_exited(within=1.0)
         with anyio.move_on_after(0.3):
             await self._stderr_read.wait()
-        code = self._process.exit_code()
+        code = self._process.find_exit_code()
         event = f"closed {self._closed}" if code is None else f"ended {_describe_exit(code)}"
         line = self._process.stderr.last
         return f"the server {event}; it last said: {line}" if line else f"the server {event} and said nothing"
@@ -98,7 +98,7 @@ class StdioTransport:
                 while chunk := await self._process.read():
                     for line in lines.feed(chunk):
                         await self._deliver(line, incoming)
-                await self._deliver(lines.rest(), incoming)
+                await self._deliver(lines.take_rest(), incoming)
             except LineTooLong:
                 self.failure = f"the server sent a message of more than {self._max:,} bytes"
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):

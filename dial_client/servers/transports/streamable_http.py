@@ -90,10 +90,13 @@ class FailureTolerantClient(_AuthenticatedClient):
             response = await super().send(request, **options)
             return await _to_valid_response(response)
         except transport_errors.AuthenticationFailed as error:
-            return _error_response(request, 401, str(error), {"status": 401})
+            return _build_error_response(request, 401, str(error), {"status": 401})
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            return _error_response(
-                request, 503, transport_errors.network_message(error), {"network": transport_errors.find_outcome(error)}
+            return _build_error_response(
+                request,
+                503,
+                transport_errors.describe_network_error(error),
+                {"network": transport_errors.find_outcome(error)},
             )
 
 
@@ -102,38 +105,44 @@ async def _to_valid_response(response: httpx2.Response) -> httpx2.Response:
     if not all(" " <= character <= "~" for character in response.headers.get("mcp-session-id", "")):
         await response.aclose()
         problem = "the server's session id has characters that are not allowed in a header"
-        return _error_response(response.request, 502, problem)
+        return _build_error_response(response.request, 502, problem)
     if response.status_code < 400 and (kind == "text/event-stream" or response.next_request is not None):
         return response
     try:
-        body = await _body(response)
+        body = await _read_body(response)
     finally:
         await response.aclose()
     request = response.request
     if body is None:
-        return _error_response(request, 502, f"the server sent a message of more than {MAX_MESSAGE_BYTES:,} bytes")
+        return _build_error_response(
+            request, 502, f"the server sent a message of more than {MAX_MESSAGE_BYTES:,} bytes"
+        )
     if response.status_code >= 400:
-        status, error = response.status_code, _error_in(body)
+        status, error = response.status_code, _find_error(body)
         is_rejected = "mcp-session-id" in request.headers and _rejects_session(status, error, body)
         if error is None or is_rejected:
             data = {"status": status} | ({"session": "rejected"} if is_rejected else {})
-            return _error_response(request, status, transport_errors.status_message(status), data)
+            return _build_error_response(request, status, transport_errors.describe_http_status(status), data)
     if kind == "text/html":
-        return _error_response(request, 502, _WEB_PAGE)
+        return _build_error_response(request, 502, _WEB_PAGE)
     headers = {"content-type": "application/json"} if response.status_code >= 400 else {"content-type": kind}
     if "mcp-session-id" in response.headers:
         headers["mcp-session-id"] = response.headers["mcp-session-id"]
-    if kind == "application/json" and response.status_code == 200 and (request_id := _request_id(request)) is not None:
+    if (
+        kind == "application/json"
+        and response.status_code == 200
+        and (request_id := _find_request_id(request)) is not None
+    ):
         body = find_response(body, request_id)
     return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 
-def _request_id(request: httpx2.Request) -> Any:
+def _find_request_id(request: httpx2.Request) -> Any:
     # After a redirect, the request's body is a stream that was not read yet (httpx2 2.16).
     return json.loads(request.read()).get("id")
 
 
-async def _body(response: httpx2.Response) -> bytes | None:
+async def _read_body(response: httpx2.Response) -> bytes | None:
     length = response.headers.get("content-length", "")
     if length.isdecimal() and int(length) > MAX_MESSAGE_BYTES:
         return None
@@ -147,7 +156,7 @@ async def _body(response: httpx2.Response) -> bytes | None:
     return b"".join(pieces)
 
 
-def _error_in(body: bytes) -> dict[str, Any] | None:
+def _find_error(body: bytes) -> dict[str, Any] | None:
     """Return the JSON-RPC error in a response's body; None if there is none."""
     try:
         response = json.loads(body)
@@ -167,7 +176,7 @@ def _rejects_session(status: int, error: dict[str, Any] | None, body: bytes) -> 
     return status == 400 and transport_errors.says_session_unknown(body[:_MAX_REASON].decode("utf-8", "replace"))
 
 
-def _error_response(
+def _build_error_response(
     request: httpx2.Request, status: int, message: str, data: dict[str, Any] | None = None
 ) -> httpx2.Response:
     error = {"code": transport_errors.HTTP_FAILURE, "message": message, "data": data or {}}
@@ -195,10 +204,10 @@ class ReportingClient(_AuthenticatedClient):
             response = await super().send(request, **options)
         except httpx2.HTTPError as error:
             if request.method == "POST":
-                self._on_failure(transport_errors.network_message(error))
+                self._on_failure(transport_errors.describe_network_error(error))
             raise
         if request.method == "POST" and (response.status_code >= 400 or _leaves_origin(response)):
-            self._on_failure(transport_errors.status_message(response.status_code))
+            self._on_failure(transport_errors.describe_http_status(response.status_code))
         return response
 
 
@@ -262,10 +271,10 @@ class SSETransport:
         async with AsyncExitStack() as stack:
             server_auth = await stack.enter_async_context(_open_auth(self._settings, self._login, self._mask))
 
-            def client(**_: Any) -> httpx2.AsyncClient:
+            def build_client(**_: Any) -> httpx2.AsyncClient:
                 return ReportingClient(self._settings, server_auth, self._on_failure)
 
-            factory = cast("McpHttpClientFactory", client)
+            factory = cast("McpHttpClientFactory", build_client)
             transport = sse_client(self._settings.url or "", httpx_client_factory=factory)
             streams = await stack.enter_async_context(transport)
             self._stack = stack.pop_all()

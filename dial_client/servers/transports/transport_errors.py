@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from dial_client.errors import ServerError
 from dial_client.servers.status import MAX_REASON_CHARS
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 HTTP_FAILURE = -32010
 """Code of the JSON-RPC errors created by `transports.streamable_http`; from the range reserved for implementations."""
@@ -52,10 +52,10 @@ def find_http_status(error: BaseException) -> int | None:
     """Return the HTTP status that caused an error; None if the error has another cause."""
     if isinstance(error, httpx2.HTTPStatusError):
         return error.response.status_code
-    return _data(error).get("status")
+    return _read_data(error).get("status")
 
 
-def _data(error: BaseException) -> dict[str, Any]:
+def _read_data(error: BaseException) -> dict[str, Any]:
     data = error.data if isinstance(error, MCPError) and error.code == HTTP_FAILURE else None
     return data if isinstance(data, dict) else {}
 
@@ -74,18 +74,18 @@ def is_unreachable(error: BaseException) -> bool:
     return (
         isinstance(error, httpx2.TransportError)
         or find_http_status(error) in _GATEWAY
-        or _data(error).get("network") is not None
+        or _read_data(error).get("network") is not None
     )
 
 
 def is_unsent(error: BaseException) -> bool:
     """Return True if a request was not sent because no connection could be opened."""
-    return _data(error).get("network") == UNSENT
+    return _read_data(error).get("network") == UNSENT
 
 
 def is_session_rejected(error: BaseException) -> bool:
     """Return True if a request was rejected for its session id, with a status that means it was not processed."""
-    return bool(_data(error).get("session"))
+    return bool(_read_data(error).get("session"))
 
 
 def is_session_unknown(error: BaseException) -> bool:
@@ -103,7 +103,7 @@ def says_session_unknown(text: str) -> bool:
 
 def to_message(error: BaseException) -> str:
     """Return the message for an error, in one line of at most `MAX_REASON_CHARS` characters."""
-    return one_line(_to_message(find_cause(error)), MAX_REASON_CHARS)
+    return to_one_line(_to_message(find_cause(error)), MAX_REASON_CHARS)
 
 
 def _to_message(error: BaseException) -> str:
@@ -123,9 +123,9 @@ def _to_message(error: BaseException) -> str:
             path = ".".join(str(part) for part in first["loc"])
             return f"the server's answer is not valid MCP: {path}: {first['msg']}"
         case httpx2.HTTPStatusError():
-            return status_message(error.response.status_code)
+            return describe_http_status(error.response.status_code)
         case httpx2.RequestError():
-            return network_message(error)
+            return describe_network_error(error)
         case _:
             return str(error) or type(error).__name__
 
@@ -135,7 +135,7 @@ def find_outcome(error: Exception) -> str:
     return UNSENT if isinstance(error, _UNSENT) else BROKEN
 
 
-def network_message(error: Exception) -> str:
+def describe_network_error(error: Exception) -> str:
     """Return the message for a request that failed with a network error."""
     reason = str(error) or type(error).__name__
     match error:
@@ -153,7 +153,7 @@ def network_message(error: Exception) -> str:
             return f"the connection broke: {reason}"
 
 
-def status_message(status: int) -> str:
+def describe_http_status(status: int) -> str:
     """Return the message for an HTTP status, for the user who configured the server."""
     try:
         phrase = HTTPStatus(status).phrase

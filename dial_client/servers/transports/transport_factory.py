@@ -49,7 +49,7 @@ class TransportFactory(Protocol):
         """Release all resources, such as the server process."""
 
 
-def transports_for(
+def list_transports(
     settings: ServerSettings, login: Login | None = None, mask: SecretMask | None = None
 ) -> Iterator[TransportFactory]:
     """Yield the transports to try, each only after the transport before it was refused.
@@ -121,7 +121,7 @@ class StdioTransportFactory:
 
         transport = StdioTransport(self._process, hooks.on_note)
         self._explain_end = transport.explain_end
-        return _repairing(transport, hooks, self._mask)
+        return _add_repair(transport, hooks, self._mask)
 
     async def explain_end(self) -> str:
         """Return how the process ended, with its last error line."""
@@ -152,7 +152,7 @@ class WindowsStdioTransportFactory:
         """Return the transport over standard input and output."""
         from dial_client.servers.transports.windows_stdio import WindowsStdioTransport
 
-        return _repairing(WindowsStdioTransport(self._settings, self._tail), hooks, self._mask)
+        return _add_repair(WindowsStdioTransport(self._settings, self._tail), hooks, self._mask)
 
     async def explain_end(self) -> str:
         """Return that the server ended, with its last error line."""
@@ -178,7 +178,7 @@ class HTTPTransportFactory:
         """Return the transport; the failure of a request affects that request only."""
         from dial_client.servers.transports.streamable_http import StreamableHTTPTransport
 
-        return _repairing(StreamableHTTPTransport(self._settings, self._login, self._mask), hooks, self._mask)
+        return _add_repair(StreamableHTTPTransport(self._settings, self._login, self._mask), hooks, self._mask)
 
     async def explain_end(self) -> str:
         """Return that the connection was closed; the cause is unknown."""
@@ -198,10 +198,10 @@ class SSETransportFactory(HTTPTransportFactory):
         from dial_client.servers.transports.streamable_http import SSETransport
 
         transport = SSETransport(self._settings, hooks.on_end, self._login, self._mask)
-        return _repairing(transport, hooks, self._mask)
+        return _add_repair(transport, hooks, self._mask)
 
 
-def _repairing(transport: Any, hooks: TransportHooks, mask: SecretMask) -> Any:
+def _add_repair(transport: Any, hooks: TransportHooks, mask: SecretMask) -> Any:
     from dial_client.servers.transports.rate_limit import RateLimiter
     from dial_client.servers.transports.response_repair import RepairingTransport, ResponseRepairer
 

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from mcp import StdioServerParameters, stdio_client
 
 from dial_client.errors import ServerStartError
-from dial_client.servers.transports.environment import child_environment, find_program
+from dial_client.servers.transports.environment import build_environment, find_program
 from dial_client.servers.transports.stderr_tail import StderrTail
 from dial_client.settings.configuration import ServerSettings
 
@@ -38,7 +38,7 @@ class WindowsStdioTransport:
 
     async def __aenter__(self) -> Any:
         settings = self._settings
-        env = child_environment(settings.env)
+        env = build_environment(settings.env)
         program = find_program(settings.name, settings.command or "", env.get("PATH"), settings.cwd)
         parameters = StdioServerParameters(
             command=program, args=list(settings.args), env=env, cwd=settings.cwd, encoding_error_handler="replace"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dial_client.errors import ConfigError, system_reason
+from dial_client.errors import ConfigError, describe_system_error
 from dial_client.settings import configuration, jsonc
 from dial_client.settings.hosts.host_entries import HostEntry, Losses, translate
 from dial_client.settings.hosts.host_files import HostName
@@ -44,7 +44,7 @@ def read_host_file(path: Path, host: HostName | None, folder: Path) -> list[Host
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {system_reason(error)}", path=str(path)) from None
+        raise ConfigError(f"cannot be read: {describe_system_error(error)}", path=str(path)) from None
     if len(data) > MAX_BYTES:
         raise ConfigError(f"a configuration must not exceed {MAX_BYTES:,} bytes", path=str(path))
     top = _parse(data, path)
@@ -53,9 +53,9 @@ def read_host_file(path: Path, host: HostName | None, folder: Path) -> list[Host
 
 def read_servers(host: HostName, top: Mapping[str, Any], folder: Path) -> list[HostServer]:
     """Return the servers of a parsed configuration, in its order."""
-    inputs = _inputs(top)
-    found = [_read_server(host, name, entry, inputs) for name, entry in _entries(host, top, folder)]
-    return [*found, *_of_further_projects(top, folder)]
+    inputs = _index_inputs(top)
+    found = [_read_server(host, name, entry, inputs) for name, entry in _list_entries(host, top, folder)]
+    return [*found, *_list_other_servers(top, folder)]
 
 
 def guess_host(path: Path, top: Mapping[str, Any]) -> HostName:
@@ -97,64 +97,66 @@ def _parse(data: bytes, path: Path) -> Mapping[str, Any]:
     return value
 
 
-def _names(value: Any) -> set[str]:
+def _to_names(value: Any) -> set[str]:
     """Return the strings of a list; empty if the value is no list."""
     return {name for name in value if isinstance(name, str)} if isinstance(value, list) else set()
 
 
-def _inputs(top: Mapping[str, Any]) -> Mapping[str, Any]:
+def _index_inputs(top: Mapping[str, Any]) -> Mapping[str, Any]:
     nested = top.get("mcp")
     inputs = top.get("inputs") or (nested.get("inputs") if isinstance(nested, dict) else None) or []
     items = inputs if isinstance(inputs, list) else ()
     return {str(item["id"]): item for item in items if isinstance(item, dict) and "id" in item}
 
 
-def _entries(host: HostName, top: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
+def _list_entries(host: HostName, top: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
     """Yield names and entries of a file's servers: first those of this folder's project, then those of all projects."""
     off: set[str] = set()
     if host is HostName.CLAUDE_CODE:
-        project = _project(top, folder)
-        off = _names(project.get("disabledMcpServers")) | _names(project.get("disabledMcpjsonServers"))
-        yield from _switched(_object(project.get("mcpServers")), off)
+        project = _find_project(top, folder)
+        off = _to_names(project.get("disabledMcpServers")) | _to_names(project.get("disabledMcpjsonServers"))
+        yield from _mark_disabled(_to_object(project.get("mcpServers")), off)
     if host is HostName.GEMINI_CLI:
-        rules = _object(top.get("mcp"))
-        off = _names(rules.get("excluded"))
-        if allowed := _names(rules.get("allowed")):
-            off |= _object(top.get("mcpServers")).keys() - allowed
-    nested = _object(top.get("mcp"))
+        rules = _to_object(top.get("mcp"))
+        off = _to_names(rules.get("excluded"))
+        if allowed := _to_names(rules.get("allowed")):
+            off |= _to_object(top.get("mcpServers")).keys() - allowed
+    nested = _to_object(top.get("mcp"))
     for key in ("mcpServers", "servers", "context_servers", "mcp_servers"):
-        yield from _switched(_object(top.get(key)) or _object(nested.get(key)), off)
+        yield from _mark_disabled(_to_object(top.get(key)) or _to_object(nested.get(key)), off)
     if host is HostName.GOOSE:
-        for name, extension in _object(top.get("extensions")).items():
-            flat = _object(extension)
-            yield name, {**flat, **_object(flat.get("config"))} if "config" in flat else extension
+        for name, extension in _to_object(top.get("extensions")).items():
+            flat = _to_object(extension)
+            yield name, {**flat, **_to_object(flat.get("config"))} if "config" in flat else extension
 
 
-def _switched(entries: Mapping[str, Any], off: set[str]) -> Iterator[tuple[str, Any]]:
+def _mark_disabled(entries: Mapping[str, Any], off: set[str]) -> Iterator[tuple[str, Any]]:
     for name, entry in entries.items():
         yield name, {**entry, "disabled": True} if name in off and isinstance(entry, dict) else entry
 
 
-def _project(top: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+def _find_project(top: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """Return Claude Code's settings for the project in this folder; empty if there are none."""
-    projects = _object(top.get("projects"))
+    projects = _to_object(top.get("projects"))
     location = os.path.normcase(os.path.realpath(folder))
     for path, project in projects.items():
         if os.path.normcase(os.path.realpath(path)) == location:
-            return _object(project)
+            return _to_object(project)
     return {}
 
 
-def _of_further_projects(top: Mapping[str, Any], folder: Path) -> Iterator[HostServer]:
+def _list_other_servers(top: Mapping[str, Any], folder: Path) -> Iterator[HostServer]:
     """Yield the servers of Claude Code's projects in other folders, without entries."""
-    current = _project(top, folder)
-    for path, project in _object(top.get("projects")).items():
+    current = _find_project(top, folder)
+    for path, project in _to_object(top.get("projects")).items():
         if project is not current:
             sentence = f"it belongs to the project {path}: import it there"
-            yield from (HostServer(name, None, (sentence,)) for name in _object(_object(project).get("mcpServers")))
+            yield from (
+                HostServer(name, None, (sentence,)) for name in _to_object(_to_object(project).get("mcpServers"))
+            )
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def _to_object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
@@ -178,6 +180,6 @@ def _read_server(host: HostName, name: str, entry: Any, inputs: Mapping[str, Any
 def _check(name: str, entry: HostEntry, losses: Losses) -> None:
     """Raise `ConfigError` if an entry is invalid; its variables need not be set."""
     switched_off = {key: value for key, value in entry.items() if key not in ("enabled", "disabled")}
-    server = configuration.server_from_mapping(name, {**switched_off, "disabled": True})
+    server = configuration.read_server_mapping(name, {**switched_off, "disabled": True})
     for warning in server.warnings:
         losses.add(warning)

@@ -42,13 +42,13 @@ def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any
         inputs: The definitions of VS Code's ``${input:…}``, by their ids.
         losses: Gets a sentence for each setting that is not translated.
     """
-    translated = _TRANSLATIONS.get(host, _plain)(dict(entry), losses)
+    translated = _TRANSLATIONS.get(host, _translate_plain)(dict(entry), losses)
     if translated is None:
         return None
     known_entry = _select_known_keys(translated, losses)
     if host in _WITH_VARIABLES:
         known_entry = _translate_variables(known_entry, host, inputs, losses)
-    elif any("${" in text for text in strings_of(entry)):
+    elif any("${" in text for text in collect_strings(entry)):
         losses.add("${…} is literal text in the other host, but a variable here")
     for key in ("cwd", "envFile"):
         if key in known_entry and not _ABSOLUTE.match(str(known_entry[key])):
@@ -59,25 +59,25 @@ def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any
     return known_entry
 
 
-def strings_of(value: Any) -> list[str]:
+def collect_strings(value: Any) -> list[str]:
     """Return all strings in a JSON value, without keys."""
     if isinstance(value, str):
         return [value]
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [text for child in inner for text in strings_of(child)]
+    return [text for child in inner for text in collect_strings(child)]
 
 
-def _plain(entry: HostEntry, losses: Losses) -> HostEntry | None:  # noqa: ARG001 - a translation
+def _translate_plain(entry: HostEntry, losses: Losses) -> HostEntry | None:  # noqa: ARG001 - a translation
     return entry
 
 
-def _windsurf(entry: HostEntry, losses: Losses) -> HostEntry | None:  # noqa: ARG001 - a translation
+def _translate_windsurf(entry: HostEntry, losses: Losses) -> HostEntry | None:  # noqa: ARG001 - a translation
     if "serverUrl" in entry:
         entry["url"] = entry.pop("serverUrl")
     return entry
 
 
-def _gemini(entry: HostEntry, losses: Losses) -> HostEntry | None:
+def _translate_gemini(entry: HostEntry, losses: Losses) -> HostEntry | None:
     if entry.pop("trust", False) is True:
         losses.add('trust: it lets all calls run without approval; here "autoApprove": ["*"] does that')
     if "url" in entry and "httpUrl" not in entry and "type" not in entry:
@@ -92,7 +92,7 @@ def _gemini(entry: HostEntry, losses: Losses) -> HostEntry | None:
     return entry
 
 
-def _codex(entry: HostEntry, losses: Losses) -> HostEntry | None:
+def _translate_codex(entry: HostEntry, losses: Losses) -> HostEntry | None:
     headers = dict(entry.pop("http_headers", None) or {})
     headers |= {name: f"${{{variable}}}" for name, variable in (entry.pop("env_http_headers", None) or {}).items()}
     if variable := entry.pop("bearer_token_env_var", None):
@@ -116,7 +116,7 @@ def _codex(entry: HostEntry, losses: Losses) -> HostEntry | None:
     return entry
 
 
-def _goose(entry: HostEntry, losses: Losses) -> HostEntry | None:
+def _translate_goose(entry: HostEntry, losses: Losses) -> HostEntry | None:
     kind = entry.pop("type", "stdio")
     if kind not in ("stdio", "sse", "streamable_http"):
         losses.add(f"it is a part of goose ({kind}), not a server")
@@ -136,7 +136,7 @@ def _goose(entry: HostEntry, losses: Losses) -> HostEntry | None:
     return entry
 
 
-def _zed(entry: HostEntry, losses: Losses) -> HostEntry | None:
+def _translate_zed(entry: HostEntry, losses: Losses) -> HostEntry | None:
     source = entry.pop("source", "custom")
     command = entry.get("command")
     if isinstance(command, dict):  # the format before 2025-06
@@ -155,7 +155,7 @@ def _zed(entry: HostEntry, losses: Losses) -> HostEntry | None:
 
 def _select_known_keys(entry: HostEntry, losses: Losses) -> HostEntry:
     """Return the keys of an entry that exist here; all others are reported, except for descriptions and icons."""
-    known, unknown = Node(entry).known(SERVER_KEYS, SERVER_ALIASES)
+    known, unknown = Node(entry).split_members(SERVER_KEYS, SERVER_ALIASES)
     _drop(dict(unknown), [key for key in unknown if key not in _SILENT], losses)
     kept = {str(node.keys[-1]) for node in known.values()} | {"description"}
     return {_PROPER.get(key, key): value for key, value in entry.items() if key in kept and value is not None}
@@ -231,9 +231,9 @@ _PROPER = {name: key for name, key in SERVER_ALIASES.items() if name.endswith("_
     "disabled_tools": "disabledTools",
 }
 _TRANSLATIONS: Mapping[HostName, Callable[[HostEntry, Losses], HostEntry | None]] = {
-    HostName.WINDSURF: _windsurf,
-    HostName.GEMINI_CLI: _gemini,
-    HostName.CODEX: _codex,
-    HostName.GOOSE: _goose,
-    HostName.ZED: _zed,
+    HostName.WINDSURF: _translate_windsurf,
+    HostName.GEMINI_CLI: _translate_gemini,
+    HostName.CODEX: _translate_codex,
+    HostName.GOOSE: _translate_goose,
+    HostName.ZED: _translate_zed,
 }

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dial_client.settings.hosts.host_entries import HostEntry, Losses, strings_of
+from dial_client.settings.hosts.host_entries import HostEntry, Losses, collect_strings
 from dial_client.settings.hosts.host_files import HostName
 from dial_client.settings.jsonc import Node
 
@@ -61,7 +61,7 @@ def write_host_text(host: HostName, servers: Mapping[str, HostEntry]) -> tuple[s
     sentences: list[str] = []
     for name, entry in servers.items():
         losses = Losses()
-        translated = _WRITERS.get(host, _for_most)(name, dict(entry), losses)
+        translated = _WRITERS.get(host, _export_default)(name, dict(entry), losses)
         for key in [key for key in translated if key not in _KEYS[host]]:
             del translated[key]
             losses.add(f"{key}: the host has no such setting")
@@ -72,17 +72,17 @@ def write_host_text(host: HostName, servers: Mapping[str, HostEntry]) -> tuple[s
             continue
         written[name] = translated
     top = {_TOP.get(host, "mcpServers"): written}
-    text = _toml(written) if host is HostName.CODEX else json.dumps(top, indent=2, ensure_ascii=False) + "\n"
+    text = _format_toml(written) if host is HostName.CODEX else json.dumps(top, indent=2, ensure_ascii=False) + "\n"
     return text, sentences
 
 
-def _for_most(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
+def _export_default(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
     if "toolTimeout" in entry and "timeout" not in entry:
         entry["timeout"] = round(entry.pop("toolTimeout") * 1000)
     return entry
 
 
-def _windsurf(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
+def _export_windsurf(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
     if "url" in entry:
         entry["serverUrl"] = entry.pop("url")
         entry.pop("type", None)
@@ -91,8 +91,8 @@ def _windsurf(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa
     return entry
 
 
-def _gemini(name: str, entry: HostEntry, losses: Losses) -> HostEntry:
-    entry = _for_most(name, entry, losses)
+def _export_gemini(name: str, entry: HostEntry, losses: Losses) -> HostEntry:
+    entry = _export_default(name, entry, losses)
     kind = entry.pop("type", None)
     if "url" in entry and kind != "sse":
         entry["httpUrl"] = entry.pop("url")
@@ -102,11 +102,11 @@ def _gemini(name: str, entry: HostEntry, losses: Losses) -> HostEntry:
     return entry
 
 
-def _codex(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
+def _export_codex(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
     entry.pop("type", None)
     _switch(entry)
     env = entry.pop("env", None) or {}
-    forwarded = [key for key, value in env.items() if _variable_in(value) == key]
+    forwarded = [key for key, value in env.items() if _find_variable(value) == key]
     if forwarded:
         entry["env_vars"] = forwarded
     if plain := {key: str(value) for key, value in env.items() if key not in forwarded and value is not None}:
@@ -116,7 +116,7 @@ def _codex(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: A
     if token:
         entry["bearer_token_env_var"] = token[1]
         headers = {key: value for key, value in headers.items() if key != "Authorization"}
-    from_env = {key: variable for key, value in headers.items() if (variable := _variable_in(value))}
+    from_env = {key: variable for key, value in headers.items() if (variable := _find_variable(value))}
     if from_env:
         entry["env_http_headers"] = from_env
     if plain := {key: str(value) for key, value in headers.items() if key not in from_env}:
@@ -132,7 +132,7 @@ def _codex(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: A
     return entry
 
 
-def _goose(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
+def _export_goose(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
     kind = entry.pop("type", None)
     _switch(entry)
     entry = {"type": "stdio", "name": name, "enabled": True, **entry}
@@ -140,7 +140,7 @@ def _goose(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: A
         entry["type"] = "sse" if kind == "sse" else "streamable_http"
         entry["uri"] = entry.pop("url")
     env = entry.pop("env", None) or {}
-    keys = [key for key, value in env.items() if _variable_in(value) == key]
+    keys = [key for key, value in env.items() if _find_variable(value) == key]
     if keys:
         entry["env_keys"] = keys
     if plain := {key: value for key, value in env.items() if key not in keys}:
@@ -151,7 +151,7 @@ def _goose(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: A
     return entry
 
 
-def _zed(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
+def _export_zed(name: str, entry: HostEntry, losses: Losses) -> HostEntry:  # noqa: ARG001 - a writer
     entry.pop("type", None)
     _switch(entry)
     return entry
@@ -163,7 +163,7 @@ def _switch(entry: HostEntry) -> None:
         entry["enabled"] = not entry.pop("disabled")
 
 
-def _variable_in(value: Any) -> str | None:
+def _find_variable(value: Any) -> str | None:
     """Return the name of the variable if a value consists of one ``${NAME}``; otherwise None."""
     found = _VARIABLE.fullmatch(str(value))
     return found[1] if found else None
@@ -174,35 +174,39 @@ def _with_host_variables(entry: HostEntry, host: HostName, losses: Losses) -> Ho
         entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(r"${env:\1}", str(leaf.value))).value
     elif host in _PLAIN_REFERENCE:
         entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(r"${\1}", str(leaf.value))).value
-    elif any("${" in text for text in strings_of(entry)):
+    elif any("${" in text for text in collect_strings(entry)):
         losses.add("the host does not expand variables: replace ${…} by values")
-    if host in _ENV_REFERENCE and any(":-" in text for text in strings_of(entry)):
+    if host in _ENV_REFERENCE and any(":-" in text for text in collect_strings(entry)):
         losses.add("the host does not support defaults of variables: write ${env:NAME} instead of ${NAME:-…}")
     return entry
 
 
-def _toml(servers: Mapping[str, HostEntry]) -> str:
+def _format_toml(servers: Mapping[str, HostEntry]) -> str:
     tables = []
     for name, entry in servers.items():
         key = name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
-        lines = "\n".join(f"{field} = {_toml_value(value)}" for field, value in entry.items() if value is not None)
+        lines = "\n".join(
+            f"{field} = {_format_toml_value(value)}" for field, value in entry.items() if value is not None
+        )
         tables.append(f"[mcp_servers.{key}]\n{lines}\n")
     return "\n".join(tables)
 
 
-def _toml_value(value: Any) -> str:
+def _format_toml_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        members = (f"{json.dumps(key, ensure_ascii=False)} = {_toml_value(child)}" for key, child in value.items())
+        members = (
+            f"{json.dumps(key, ensure_ascii=False)} = {_format_toml_value(child)}" for key, child in value.items()
+        )
         return f"{{ {', '.join(members)} }}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml_value, value))}]"
+        return f"[{', '.join(map(_format_toml_value, value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 _WRITERS: Mapping[HostName, Callable[[str, HostEntry, Losses], HostEntry]] = {
-    HostName.WINDSURF: _windsurf,
-    HostName.GEMINI_CLI: _gemini,
-    HostName.CODEX: _codex,
-    HostName.GOOSE: _goose,
-    HostName.ZED: _zed,
+    HostName.WINDSURF: _export_windsurf,
+    HostName.GEMINI_CLI: _export_gemini,
+    HostName.CODEX: _export_codex,
+    HostName.GOOSE: _export_goose,
+    HostName.ZED: _export_zed,
 }

@@ -94,7 +94,7 @@ def find_host_files(
         platform: A value of `sys.platform`.
     """
     for host in HOSTS.values():
-        for path in user_paths(host, environ, platform):
+        for path in list_user_paths(host, environ, platform):
             if _exists(path):
                 yield HostFile(host, path, is_of_folder=False)
         for name in host.folder_files:
@@ -102,7 +102,7 @@ def find_host_files(
                 yield HostFile(host, folder / name, is_of_folder=True)
 
 
-def user_paths(host: Host, environ: Mapping[str, str], platform: str) -> Iterator[Path]:
+def list_user_paths(host: Host, environ: Mapping[str, str], platform: str) -> Iterator[Path]:
     """Yield the paths of the user's own files of a host, whether they exist or not."""
     home = environ.get("USERPROFILE" if platform == "win32" else "HOME") or str(Path.home())
     xdg = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"

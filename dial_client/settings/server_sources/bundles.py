@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dial_client.errors import ConfigError, system_reason
-from dial_client.text.safe_text import one_line
+from dial_client.errors import ConfigError, describe_system_error
+from dial_client.text.safe_text import to_one_line
 
 MAX_BYTES = 1024**3
 """Maximum unpacked bytes of all members together."""
@@ -70,26 +70,30 @@ def read_bundle(path: Path) -> Bundle:
         with path.open("rb") as packed:
             digest = hashlib.file_digest(packed, "sha256").hexdigest()
         with zipfile.ZipFile(path) as archive:
-            members = frozenset(str(_path_of(name)) for name in archive.namelist() if not name.endswith("/"))
+            members = frozenset(str(_to_path(name)) for name in archive.namelist() if not name.endswith("/"))
             info = archive.getinfo("manifest.json")
             with archive.open(info) as file:
                 data = file.read(_MAX_MANIFEST + 1)
         manifest = json.loads(data) if len(data) <= _MAX_MANIFEST else None
     except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise ConfigError(f"this is not a bundle of an MCP server: {system_reason(error)}", path=str(path)) from None
+        raise ConfigError(
+            f"this is not a bundle of an MCP server: {describe_system_error(error)}", path=str(path)
+        ) from None
     server = manifest.get("server") if isinstance(manifest, dict) else None
     if not isinstance(manifest, dict) or not isinstance(server, dict) or not isinstance(manifest.get("name"), str):
         raise ConfigError("the bundle's manifest.json names no server", path=str(path))
-    platforms = _object(manifest.get("compatibility")).get("platforms")
+    platforms = _to_object(manifest.get("compatibility")).get("platforms")
     if isinstance(platforms, list) and sys.platform not in platforms:
         raise ConfigError(f"the bundle runs on {', '.join(map(str, platforms))}, not on {sys.platform}", path=str(path))
-    options = tuple(_option(key, _object(item)) for key, item in _object(manifest.get("user_config")).items())
+    options = tuple(
+        _read_option(key, _to_object(item)) for key, item in _to_object(manifest.get("user_config")).items()
+    )
     about = str(manifest.get("description") or "")
     version = str(manifest.get("version") or "0")
     return Bundle(path, manifest["name"], version, about, options, manifest, members, digest)
 
 
-def bundle_folder(bundle: Bundle, folder: Path) -> Path:
+def choose_bundle_folder(bundle: Bundle, folder: Path) -> Path:
     """Return the folder, below `folder`, to unpack a bundle into; it differs for archives with different content."""
     parts = (re.sub(r"[^\w.-]+", "-", part).strip(".-") or "bundle" for part in (bundle.name, bundle.version))
     return folder / "-".join((*parts, bundle.digest[:8]))
@@ -121,34 +125,34 @@ def unpack_bundle(bundle: Bundle, target: Path) -> None:
             shutil.rmtree(part, ignore_errors=True)
             copy.unlink(missing_ok=True)
     except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
-        raise ConfigError(f"cannot be unpacked: {system_reason(error)}", path=str(bundle.path)) from None
+        raise ConfigError(f"cannot be unpacked: {describe_system_error(error)}", path=str(bundle.path)) from None
 
 
-def bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> dict[str, Any]:
+def build_bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> dict[str, Any]:
     """Return the entry of ``servers.json`` for a bundle, whether or not it is unpacked yet.
 
     Args:
         bundle: The bundle.
         folder: The folder into which it is, or will be, unpacked.
         values: The values of its options. An option without a value gets its default; a required secret gets a
-            reference to an environment variable (`secret_variable`).
+            reference to an environment variable (`build_variable_name`).
 
     Raises:
         ConfigError: The manifest does not describe how to start the server, or a required option has no value.
     """
-    server = _object(bundle.manifest.get("server"))
-    config = dict(_object(server.get("mcp_config")))
+    server = _to_object(bundle.manifest.get("server"))
+    config = dict(_to_object(server.get("mcp_config")))
     if not config and server.get("type") == "uv":
         config = {"command": "uv", "args": ["run", "--directory", "${__dirname}", str(server.get("entry_point"))]}
-    config |= _object(_object(config.pop("platform_overrides", None)).get(sys.platform))
+    config |= _to_object(_to_object(config.pop("platform_overrides", None)).get(sys.platform))
     if not isinstance(config.get("command"), str):
         raise ConfigError("the bundle's manifest.json does not describe how to start the server", path=str(bundle.path))
-    names = dict(_names(bundle, folder, values))
-    command = _find_member(bundle, folder, _filled(config["command"], names))
+    names = dict(_list_variables(bundle, folder, values))
+    command = _find_member(bundle, folder, _fill(config["command"], names))
     entry: dict[str, Any] = {"command": command, "cwd": str(folder)}
-    if args := [word for arg in config.get("args") or () for word in _words(str(arg), names)]:
+    if args := [word for arg in config.get("args") or () for word in _expand_argument(str(arg), names)]:
         entry["args"] = args
-    env = {key: _filled(str(value), names) for key, value in _object(config.get("env")).items()}
+    env = {key: _fill(str(value), names) for key, value in _to_object(config.get("env")).items()}
     if env := {key: value for key, value in env.items() if value}:
         entry["env"] = env
     return entry
@@ -158,17 +162,17 @@ def _find_member(bundle: Bundle, folder: Path, command: str) -> str:
     """Return the path of a command that is a member of the archive; any other command is returned unchanged."""
     member = command.replace("\\", "/").removeprefix(f"{folder.as_posix()}/")
     for name in (member, f"{member}.exe") if sys.platform == "win32" else (member,):
-        path = _path_of(name)
+        path = _to_path(name)
         if str(path) in bundle.members:
             return str(folder.joinpath(*path.parts))
     return command
 
 
-def _path_of(member: str) -> PurePosixPath:
+def _to_path(member: str) -> PurePosixPath:
     return PurePosixPath(member.replace("\\", "/"))
 
 
-def missing_options(bundle: Bundle, values: Mapping[str, Value]) -> list[BundleOption]:
+def find_missing_options(bundle: Bundle, values: Mapping[str, Value]) -> list[BundleOption]:
     """Return the required options without value and default; secrets are left out, because they use variables."""
     return [
         option
@@ -177,17 +181,17 @@ def missing_options(bundle: Bundle, values: Mapping[str, Value]) -> list[BundleO
     ]
 
 
-def secret_variable(bundle: Bundle, option: BundleOption) -> str:
+def build_variable_name(bundle: Bundle, option: BundleOption) -> str:
     """Return the name of the environment variable for a secret option."""
     return re.sub(r"\W+", "_", f"{bundle.name}_{option.key}").strip("_").upper()
 
 
-def _names(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+def _list_variables(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
     """Yield the variables that a manifest may refer to, with their values."""
     yield "__dirname", str(folder)
     yield from (("pathSeparator", os.sep), ("/", os.sep), ("HOME", "${userHome}"))
     yield from ((place.upper(), f"${{userHome}}{os.sep}{place}") for place in ("Desktop", "Documents", "Downloads"))
-    if missing := missing_options(bundle, values):
+    if missing := find_missing_options(bundle, values):
         keys = ", ".join(option.key for option in missing)
         raise ConfigError(f"the bundle needs the settings {keys}", f"--set {missing[0].key}=VALUE", str(bundle.path))
     places = {"${HOME}": "${userHome}"} | {
@@ -196,7 +200,7 @@ def _names(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> Iterato
     for option in bundle.options:
         value = values.get(option.key, option.default)
         if value is None and option.is_secret:
-            value = f"${{{secret_variable(bundle, option)}}}" if option.is_required else ""
+            value = f"${{{build_variable_name(bundle, option)}}}" if option.is_required else ""
         expanded = _with_places("" if value is None else value, places)
         if option.key not in values and not option.is_secret and "${" in str(expanded).replace("${userHome}", ""):
             raise ConfigError(f"a default in its manifest.json reads an environment variable: {option.key}")
@@ -214,27 +218,27 @@ def _with_places(value: Value, places: Mapping[str, str]) -> Value:
 _REFERENCE = re.compile(r"\$\{([^{}]+)\}")
 
 
-def _filled(text: str, names: Mapping[str, Value]) -> str:
-    def replaced(found: re.Match[str]) -> str:
+def _fill(text: str, names: Mapping[str, Value]) -> str:
+    def replace_reference(found: re.Match[str]) -> str:
         value = names.get(found[1])
         if value is None:  # left unchanged, it would be expanded from this machine's environment
-            raise ConfigError(f"the bundle's manifest.json names an unknown variable: {one_line(found[0], 100)}")
+            raise ConfigError(f"the bundle's manifest.json names an unknown variable: {to_one_line(found[0], 100)}")
         return ",".join(value) if isinstance(value, list) else value
 
-    return _REFERENCE.sub(replaced, text)
+    return _REFERENCE.sub(replace_reference, text)
 
 
-def _words(argument: str, names: Mapping[str, Value]) -> list[str]:
+def _expand_argument(argument: str, names: Mapping[str, Value]) -> list[str]:
     """Return the words for an argument: several for an option with several values, none for an empty optional one."""
     found = _REFERENCE.fullmatch(argument)
     value = names.get(found[1]) if found else None
     if isinstance(value, list):
         return value
-    word = _filled(argument, names)
+    word = _fill(argument, names)
     return [word] if word or value is None else []
 
 
-def _option(key: str, item: Mapping[str, Any]) -> BundleOption:
+def _read_option(key: str, item: Mapping[str, Any]) -> BundleOption:
     default = item.get("default")
     value: Value | None = None
     if isinstance(default, list):
@@ -251,7 +255,7 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> None:
         raise ConfigError(f"a bundle has at most {MAX_MEMBERS:,} members")
     remaining = MAX_BYTES
     for member in members:
-        path = _path_of(member.filename)
+        path = _to_path(member.filename)
         is_link = stat.S_ISLNK(member.external_attr >> 16)
         if path.is_absolute() or is_link or not all(map(_is_plain_name, path.parts)):
             raise ConfigError(f"the path of a member leads out of the bundle: {member.filename[:100]!r}")
@@ -283,5 +287,5 @@ def _is_plain_name(part: str) -> bool:
     return not (":" in part or "\0" in part or part != part.rstrip(" .") or is_device)
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def _to_object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}

@@ -39,7 +39,7 @@ def read_deep_link(text: str) -> HostServer:
     if found is None:
         raise ConfigError("this is not a link that installs a server")
     is_cursor = found["cursor"] is not None
-    name, config = _of_cursor(text) if is_cursor else _of_vscode(text)
+    name, config = _parse_cursor_link(text) if is_cursor else _parse_vscode_link(text)
     inputs = config.pop("inputs", [])
     if not name:
         raise ConfigError("the link does not name its server", "dial-chat servers add NAME LINK")
@@ -52,28 +52,28 @@ def read_deep_link(text: str) -> HostServer:
     return server
 
 
-def _of_cursor(text: str) -> tuple[str, dict[str, Any]]:
+def _parse_cursor_link(text: str) -> tuple[str, dict[str, Any]]:
     query = parse_qs(urlsplit(text).query)
     encoded = (query.get("config") or [""])[0].replace(" ", "+")
     try:
         data = base64.b64decode(
             encoded + "=" * (-len(encoded) % 4), altchars=b"-_" if re.search("[-_]", encoded) else None
         )
-        config = _object(data.decode())
+        config = _parse_object(data.decode())
     except (binascii.Error, ValueError):
         raise ConfigError("the link's config is not JSON in base64") from None
     return (query.get("name") or [""])[0], config
 
 
-def _of_vscode(text: str) -> tuple[str, dict[str, Any]]:
+def _parse_vscode_link(text: str) -> tuple[str, dict[str, Any]]:
     query = text.partition("?")[2]
     if query.startswith(("%7B", "%7b", "{")):
-        config = _object(unquote(query))
+        config = _parse_object(unquote(query))
         return str(config.pop("name", "")), config
     fields = parse_qs(query)
     if "url" in fields and is_deep_link(fields["url"][0]):
-        return _of_vscode(fields["url"][0])
-    config = _object((fields.get("config") or [""])[0])
+        return _parse_vscode_link(fields["url"][0])
+    config = _parse_object((fields.get("config") or [""])[0])
     if "inputs" in fields:
         try:
             config["inputs"] = json.loads(fields["inputs"][0])
@@ -82,7 +82,7 @@ def _of_vscode(text: str) -> tuple[str, dict[str, Any]]:
     return (fields.get("name") or [""])[0], config
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError:

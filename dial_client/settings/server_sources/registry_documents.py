@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dial_client.errors import ConfigError
-from dial_client.text.safe_text import one_line
+from dial_client.text.safe_text import to_one_line
 
 RegistryEntry = dict[str, Any]
 
@@ -61,22 +61,22 @@ def read_registry_document(document: Any) -> RegistryServer:
     """
     status, warning = "active", ""
     if isinstance(document, dict) and isinstance(document.get("server"), dict):
-        status, warning = _status(document)
+        status, warning = _read_status(document)
         document = document["server"]
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         hint = 'expected "name", and "packages" or "remotes"'
         raise ConfigError("this is not a server.json of the MCP registry", hint)
     choices: list[RegistryChoice] = []
     left_out: list[str] = []
-    for package in _objects(document.get("packages")):
-        _add(choices, left_out, package, _of_package)
-    for remote in _objects(document.get("remotes")):
-        _add(choices, left_out, remote, _of_remote)
+    for package in _to_objects(document.get("packages")):
+        _add(choices, left_out, package, _read_package)
+    for remote in _to_objects(document.get("remotes")):
+        _add(choices, left_out, remote, _read_remote)
     description, version = (str(document.get(key) or "") for key in ("description", "version"))
     return RegistryServer(document["name"], description, version, tuple(choices), tuple(left_out), status, warning)
 
 
-def _status(answer: Mapping[str, Any]) -> tuple[str, str]:
+def _read_status(answer: Mapping[str, Any]) -> tuple[str, str]:
     """Return the status of a server in a response of the registry, and a warning if it is not active."""
     found = answer.get("_meta")
     official = found.get("io.modelcontextprotocol.registry/official") if isinstance(found, dict) else None
@@ -84,7 +84,7 @@ def _status(answer: Mapping[str, Any]) -> tuple[str, str]:
     if not isinstance(official, dict) or status in ("", "active"):
         return "active", ""
     message = official.get("statusMessage")
-    return status, f"the registry calls it {one_line(status, 40)}{f': {message}' if message else ''}"
+    return status, f"the registry calls it {to_one_line(status, 40)}{f': {message}' if message else ''}"
 
 
 def _add(
@@ -99,18 +99,18 @@ def _add(
         left_out.append(error.problem)
 
 
-def _of_remote(remote: Mapping[str, Any]) -> RegistryChoice:
+def _read_remote(remote: Mapping[str, Any]) -> RegistryChoice:
     notes: list[str] = []
-    url = _filled(str(remote.get("url") or ""), remote.get("variables"), notes)
+    url = _fill(str(remote.get("url") or ""), remote.get("variables"), notes)
     if not re.match(r"https?://|\$\{", url):
         raise ConfigError("one of its remotes has no URL")
     entry: RegistryEntry = {"type": "sse" if remote.get("type") == "sse" else "http", "url": url}
-    if headers := dict(_pairs(remote.get("headers"), notes)):
+    if headers := dict(_list_pairs(remote.get("headers"), notes)):
         entry["headers"] = headers
     return RegistryChoice("remote", entry, tuple(notes))
 
 
-def _of_package(package: Mapping[str, Any]) -> RegistryChoice:
+def _read_package(package: Mapping[str, Any]) -> RegistryChoice:
     kind, identifier = str(package.get("registryType") or ""), str(package.get("identifier") or "")
     version = str(package.get("version") or "")
     transport = package.get("transport")
@@ -119,21 +119,21 @@ def _of_package(package: Mapping[str, Any]) -> RegistryChoice:
     if kind not in _RUNNERS or not re.fullmatch(r"[\w@][\w./:@-]*", identifier):
         hint = f": download it, then dial-chat servers add FILE ({identifier})" if kind == "mcpb" else ""
         raise ConfigError(f"a package of the kind {kind!r} cannot be run here{hint}")
-    identifier = _in_its_registry(kind, identifier, str(package.get("registryBaseUrl") or ""))
+    identifier = _qualify_identifier(kind, identifier, str(package.get("registryBaseUrl") or ""))
     notes: list[str] = []
-    env = dict(_pairs(package.get("environmentVariables"), notes))
+    env = dict(_list_pairs(package.get("environmentVariables"), notes))
     runner, words = _RUNNERS[kind](identifier, version, list(env))
-    runtime = list(_arguments(package.get("runtimeArguments"), notes))
+    runtime = list(_list_arguments(package.get("runtimeArguments"), notes))
     if kind == "oci" and runtime[:1] == ["run"]:
         runtime = runtime[1:]
     index = len(words) - 1  # the package is the last word, after the arguments of its runner
     args = [*words[:index], *(word for word in runtime if word not in words), *words[index:]]
-    args += _arguments(package.get("packageArguments"), notes)
+    args += _list_arguments(package.get("packageArguments"), notes)
     entry: RegistryEntry = {"command": runner, "args": args} | ({"env": env} if env else {})
     return RegistryChoice(kind, entry, tuple(notes))
 
 
-def _in_its_registry(kind: str, identifier: str, base_url: str) -> str:
+def _qualify_identifier(kind: str, identifier: str, base_url: str) -> str:
     """Return the identifier of a package for its runner; the identifier of an image includes the registry's host.
 
     Raises:
@@ -148,7 +148,7 @@ def _in_its_registry(kind: str, identifier: str, base_url: str) -> str:
         return identifier
     if kind == "oci" and host and re.fullmatch(r"[\w.-]+", host):
         return identifier if identifier.startswith(f"{host}/") else f"{host}/{identifier}"
-    raise ConfigError(f"the {kind} package {identifier} is in another registry, {one_line(base_url, 100)}")
+    raise ConfigError(f"the {kind} package {identifier} is in another registry, {to_one_line(base_url, 100)}")
 
 
 _REGISTRY_HOSTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -160,32 +160,32 @@ _REGISTRY_HOSTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 """For each kind of package, the DNS labels of the registry hosts that its runner uses by default."""
 
 
-def _docker(identifier: str, version: str, variables: list[str]) -> tuple[str, list[str]]:
+def _build_docker_command(identifier: str, version: str, variables: list[str]) -> tuple[str, list[str]]:
     name = identifier.rpartition("/")[2]
     image = identifier if not version or ":" in name or "@" in name else f"{identifier}:{version}"
     passed = [word for variable in variables for word in ("-e", variable)]
     return "docker", ["run", "-i", "--rm", *passed, image]
 
 
-def _pinned(identifier: str, version: str) -> str:
+def _pin_version(identifier: str, version: str) -> str:
     return f"{identifier}@{version}" if version else identifier
 
 
 _RUNNERS: Mapping[str, Callable[[str, str, list[str]], tuple[str, list[str]]]] = {
-    "npm": lambda identifier, version, _: ("npx", ["-y", _pinned(identifier, version)]),
-    "pypi": lambda identifier, version, _: ("uvx", [_pinned(identifier, version)]),
-    "oci": _docker,
-    "nuget": lambda identifier, version, _: ("dnx", ["--yes", _pinned(identifier, version)]),
+    "npm": lambda identifier, version, _: ("npx", ["-y", _pin_version(identifier, version)]),
+    "pypi": lambda identifier, version, _: ("uvx", [_pin_version(identifier, version)]),
+    "oci": _build_docker_command,
+    "nuget": lambda identifier, version, _: ("dnx", ["--yes", _pin_version(identifier, version)]),
 }
 
 
-def _arguments(arguments: Any, notes: list[str]) -> Iterator[str]:
-    for argument in _objects(arguments):
+def _list_arguments(arguments: Any, notes: list[str]) -> Iterator[str]:
+    for argument in _to_objects(arguments):
         name = str(argument.get("name") or "") if argument.get("type") == "named" else ""
         label = name.lstrip("-") or str(argument.get("valueHint") or "argument")
         if name and not argument.keys() & _VALUED:
             yield name
-        elif (value := _value(argument, label, notes)) is not None:
+        elif (value := _find_value(argument, label, notes)) is not None:
             yield from [name, value] if name else [value]
 
 
@@ -193,48 +193,50 @@ _VALUED = {"value", "default", "isRequired", "isSecret", "valueHint", "placehold
 """Keys of a named argument with a value; a named argument without any of these keys is a flag."""
 
 
-def _pairs(inputs: Any, notes: list[str]) -> Iterator[tuple[str, str]]:
+def _list_pairs(inputs: Any, notes: list[str]) -> Iterator[tuple[str, str]]:
     """Yield the names and values of environment variables or headers."""
-    for item in _objects(inputs):
+    for item in _to_objects(inputs):
         name = str(item.get("name") or "")
-        value = _value(item, name, notes) if name else None
+        value = _find_value(item, name, notes) if name else None
         if value is not None:
             yield name, value
 
 
-def _value(item: Mapping[str, Any], name: str, notes: list[str]) -> str | None:
+def _find_value(item: Mapping[str, Any], name: str, notes: list[str]) -> str | None:
     """Return the value of an input: its fixed value, its default, or a reference to a variable to set.
 
     None for an optional input without a default.
     """
     about = str(item.get("description") or "")
     if isinstance(item.get("value"), str):
-        return _filled(item["value"], item.get("variables"), notes)
+        return _fill(item["value"], item.get("variables"), notes)
     if isinstance(item.get("default"), str):
-        return _literal(item["default"])
+        return _require_literal(item["default"])
     if item.get("isRequired") or item.get("isSecret"):
         return _require_variable(name, about, notes)
     notes.append(f"{name} is optional, and is not set{f': {about}' if about else ''}")
     return None
 
 
-def _filled(text: str, variables: Any, notes: list[str]) -> str:
+def _fill(text: str, variables: Any, notes: list[str]) -> str:
     """Return a text with its ``{variables}`` replaced by their values."""
     known = variables if isinstance(variables, dict) else {}
 
-    def replaced(found: re.Match[str]) -> str:
+    def replace_variable(found: re.Match[str]) -> str:
         variable = known.get(found[1])
         if not isinstance(variable, dict):
             return found[0]
         text = variable.get("value") or variable.get("default")
         return (
-            _literal(str(text)) if text else _require_variable(found[1], str(variable.get("description") or ""), notes)
+            _require_literal(str(text))
+            if text
+            else _require_variable(found[1], str(variable.get("description") or ""), notes)
         )
 
-    return re.sub(r"\{([^{}]+)\}", replaced, _literal(text))
+    return re.sub(r"\{([^{}]+)\}", replace_variable, _require_literal(text))
 
 
-def _literal(text: str) -> str:
+def _require_literal(text: str) -> str:
     """Return a text of the publisher, after checking that it contains no ``${…}``.
 
     Such a reference would insert an environment variable of this machine, and send it to the server.
@@ -243,7 +245,7 @@ def _literal(text: str) -> str:
         ConfigError: The text contains a reference.
     """
     if "${" in text:
-        raise ConfigError(f"one of its values reads an environment variable of this machine: {one_line(text, 100)}")
+        raise ConfigError(f"one of its values reads an environment variable of this machine: {to_one_line(text, 100)}")
     return text
 
 
@@ -254,5 +256,5 @@ def _require_variable(name: str, about: str, notes: list[str]) -> str:
     return f"${{{variable}}}"
 
 
-def _objects(value: Any) -> list[Mapping[str, Any]]:
+def _to_objects(value: Any) -> list[Mapping[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
