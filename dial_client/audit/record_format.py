@@ -123,7 +123,7 @@ def _mask(value: Any, mask: Mask) -> Any:
             return value
 
 
-def mask_of(secrets: Iterable[str]) -> Mask:
+def build_mask(secrets: Iterable[str]) -> Mask:
     """Return a mask for these secrets, without those of fewer than six characters, which occur in many other texts."""
     known = sorted({secret for secret in secrets if len(secret) >= 6}, key=len, reverse=True)
     if not known:

@@ -9,7 +9,7 @@ from pathlib import Path
 import platformdirs
 
 from dial_client.audit.log_writer import AuditLog
-from dial_client.audit.record_format import mask_of
+from dial_client.audit.record_format import build_mask
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.options import AuditMode, Options
 from dial_client.errors import ConfigError
@@ -46,7 +46,7 @@ def open_audit_log(options: Options, settings: configuration.Settings) -> AuditL
         find_audit_folder(),
         program=options.command,
         with_arguments=AuditMode.ARGUMENTS in modes,
-        mask=mask_of(_collect_secrets(settings)),
+        mask=build_mask(_collect_secrets(settings)),
         on_problem=warn,
     )
 

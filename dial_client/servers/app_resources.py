@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dial_client.errors import ServerError
 from dial_client.messages.mcp_apps import MAX_HTML, MIME_TYPE, AppResource, is_app_uri, parse_resource
 from dial_client.servers.connection import Connection
-from dial_client.servers.resources import read_timeout_of
+from dial_client.servers.resources import find_read_timeout
 from dial_client.servers.tool_listing import read_all_pages
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ async def read_app_resource(connection: Connection, uri: str) -> AppResource:
             meta = await _find_listed_meta(client, uri)
         return content, meta
 
-    content, meta = await connection.ask(request, read_timeout_of(connection))
+    content, meta = await connection.ask(request, find_read_timeout(connection))
     if content is None:
         raise ServerError(server, f"the resource {uri!r} is empty")
     if _normalize(content.mime_type or "") != MIME_TYPE:
@@ -60,7 +60,7 @@ async def read_for_app(connection: Connection, uri: str) -> dict[str, Any]:
     async def request(client: Client) -> dict[str, Any]:
         return (await client.read_resource(uri)).model_dump(mode="json", by_alias=True, exclude_none=True)
 
-    return await connection.ask(request, read_timeout_of(connection))
+    return await connection.ask(request, find_read_timeout(connection))
 
 
 async def _find_listed_meta(client: Client, uri: str) -> Mapping[str, Any] | None:

@@ -155,7 +155,7 @@ class Resources:
             return tuple(_to_content(content) for content in read.contents)
 
         connection = await wait_for_connection(self._connections, server)
-        return await connection.ask(request, read_timeout_of(connection))
+        return await connection.ask(request, find_read_timeout(connection))
 
     def is_untrusted(self, server: str) -> bool:
         """Return True if the configuration marks the content of a server as untrusted."""
@@ -225,7 +225,7 @@ async def complete_argument(
     return await connection.ask(request, COMPLETE_SECONDS)
 
 
-def read_timeout_of(connection: Connection) -> float:
+def find_read_timeout(connection: Connection) -> float:
     """Return the timeout in seconds for reading a resource or a prompt of a server."""
     tool_timeout = connection.settings.tool_timeout if connection.settings is not None else None
     return READ_SECONDS if tool_timeout is None else tool_timeout

@@ -11,7 +11,7 @@ from dial_client.messages.message import Message, Role, TextPart, describe
 from dial_client.servers.connection import Connection
 from dial_client.servers.list_cache import ListCache, wait_for_connection
 from dial_client.servers.notifications import Listing
-from dial_client.servers.resources import clean_text, complete_argument, read_timeout_of
+from dial_client.servers.resources import clean_text, complete_argument, find_read_timeout
 from dial_client.servers.status import AddNote
 from dial_client.servers.tool_listing import read_all_pages
 from dial_client.tools import result_content
@@ -102,7 +102,7 @@ class Prompts:
 
         connection = await wait_for_connection(self._connections, server)
         taint = server if connection.settings is not None and connection.settings.untrusted else ""
-        return await connection.ask(request, read_timeout_of(connection))
+        return await connection.ask(request, find_read_timeout(connection))
 
     async def complete(
         self, server: str, name: str, argument: str, typed: str = "", arguments: Mapping[str, str] | None = None

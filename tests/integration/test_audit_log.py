@@ -19,7 +19,7 @@ import pytest
 
 from dial_client.audit.file_lock import FileLock
 from dial_client.audit.log_writer import LOCK_NAME, AuditLog
-from dial_client.audit.record_format import compute_digest, list_log_files, mask_of
+from dial_client.audit.record_format import build_mask, compute_digest, list_log_files
 from dial_client.audit.verification import verify
 from tests.support.audit_logs import calls_of, entry, lines_of
 from tests.support.program import LONG
@@ -322,7 +322,7 @@ def test_the_log_has_only_the_digest_of_the_arguments(tmp_path: Path) -> None:
 
 def test_the_log_has_the_arguments_on_request_with_known_secrets_masked(tmp_path: Path) -> None:
     given = {"deep": [{SECRET: f"Bearer {SECRET}!"}], "number": 7}
-    with AuditLog(tmp_path, with_arguments=True, mask=mask_of([SECRET, "7"])) as log:
+    with AuditLog(tmp_path, with_arguments=True, mask=build_mask([SECRET, "7"])) as log:
         log.record(entry(arguments=given))
         log.record(entry(arguments=f"not JSON {SECRET}"))
         log.record(entry(arguments={"much": "x" * 100_000}))

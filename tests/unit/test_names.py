@@ -48,6 +48,10 @@ VERB_NOUNS = {
 """Standard terms that end like a participle."""
 PARTICIPLES = {"scripted"}
 """`scripted:` is the prefix of a model's name."""
+NO_PARTICIPLES = {"embed", "feed", "need", "seed", "succeed"}
+"""Verbs that end like a participle."""
+NAMED_BY_RESULT = {"failed", "reasoning", "warning"}
+"""`ToolCallResult.failed` and `ReplyReader.reasoning` are public, `Logger.warning` is the standard library's name."""
 MAX_P95 = 25
 
 
@@ -111,6 +115,26 @@ def test_no_docstring_begins_with_give() -> None:
         for path in (*trees(), *OTHER_FILES)
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.match(r'\s*"""Gives? ', line)
+    ]
+    assert offenders == []
+
+
+def is_read_as_value(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return True for properties and context managers, which are named by what they are."""
+    return any(re.search(r"property|contextmanager|setter", ast.unparse(line)) for line in function.decorator_list)
+
+
+def test_functions_are_named_by_verbs() -> None:
+    offenders = [
+        f"{name(path)}:{function.lineno}: {function.name}"
+        for path, function in functions()
+        if not is_read_as_value(function)
+        and not function.name.startswith(("is_", "_is_", "__"))
+        and (
+            (re.search(r"(ed|ing)$", first := function.name.strip("_").split("_")[0]) and first not in NO_PARTICIPLES)
+            or (function.name.endswith("_of") and not function.name.endswith(("any_of", "all_of", "one_of")))
+        )
+        and function.name not in NAMED_BY_RESULT
     ]
     assert offenders == []
 
