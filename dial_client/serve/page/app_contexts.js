@@ -33,7 +33,7 @@ export class AppContexts {
     else if (contexts.has(app) || contexts.size < MAX_CONTEXTS) contexts.set(app, context);
     else return false;
     this.#contexts.set(key, contexts);
-    this.#changed(key);
+    this.#store(key);
     return true;
   }
 
@@ -48,11 +48,11 @@ export class AppContexts {
   take(key) {
     const taken = [...(this.#contexts.get(key) ?? [])].map(([app, context]) => ({ app, ...context }));
     this.#contexts.delete(key);
-    this.#changed(key);
+    this.#store(key);
     return taken;
   }
 
-  #changed(key) {
+  #store(key) {
     save(key, [...(this.#contexts.get(key) ?? [])]);
     if (key === this.#key) this.#render();
   }
@@ -60,7 +60,7 @@ export class AppContexts {
   #remove(app) {
     this.#refused.add(app);
     this.#contexts.get(this.#key)?.delete(app);
-    this.#changed(this.#key);
+    this.#store(this.#key);
     byId("message").focus();
   }
 

@@ -60,10 +60,10 @@ export class Attachments {
 
   /** The files of the open conversation. */
   get all() {
-    return this.filesOf(this.#key);
+    return this.getFiles(this.#key);
   }
 
-  filesOf(key) {
+  getFiles(key) {
     return this.#files.get(key) ?? [];
   }
 
@@ -110,7 +110,7 @@ export class Attachments {
       showToast(translate("attach.refused", { name: file.name, reason: problem }));
       return;
     }
-    const size = this.filesOf(key).reduce((sum, { data }) => sum + (data.length * 3) / 4, file.size);
+    const size = this.getFiles(key).reduce((sum, { data }) => sum + (data.length * 3) / 4, file.size);
     if (!file.size || size > MAX_BYTES) {
       const reason = translate(file.size ? "attach.size" : "attach.empty");
       showToast(translate("attach.refused", { name: file.name, reason }));
@@ -121,7 +121,7 @@ export class Attachments {
     const data = await readBase64(file, this.#current.progress).finally(() => (this.#current = null));
     const type = isMedia ? file.type : "text/plain";
     const part = { type: isImage ? "image" : "file", data, mime_type: type, name: file.name };
-    this.set(key, [...this.filesOf(key), part]);
+    this.set(key, [...this.getFiles(key), part]);
     announce(translate("attach.added", { name: file.name }));
   }
 

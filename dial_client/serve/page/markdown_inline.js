@@ -264,7 +264,7 @@ class Builder {
   delimiter(mark, length, { canOpen, canClose }) {
     let left = length;
     while (canClose && left) {
-      const at = this.#opener(mark, length, canOpen);
+      const at = this.#findOpener(mark, length, canOpen);
       if (at < 0) break;
       while (this.#frames.length > at + 1) this.#dissolve(this.#frames.length - 1);
       left -= this.#wrap(this.#frames[at], mark === "~" ? 2 : Math.min(left, 2));
@@ -285,7 +285,7 @@ class Builder {
     return this.#frames[0].c;
   }
 
-  #opener(mark, length, isBoth) {
+  #findOpener(mark, length, isBoth) {
     for (let at = this.#frames.length - 1; at > 0; at -= 1) {
       const frame = this.#frames[at];
       const isOdd = (isBoth || frame.isBoth) && (frame.length + length) % 3 === 0 && (frame.length % 3 || length % 3);

@@ -33,7 +33,7 @@ function readPresets() {
   }
 }
 
-function labelled(label, field, hint = null) {
+function createLabelled(label, field, hint = null) {
   return el("label.setting", {}, el("span", {}, label), field, hint);
 }
 
@@ -137,13 +137,13 @@ function createForm(settings, { models, default: standard, locked }, tools) {
   };
   const names = locked.join(", ").replaceAll("_", " ");
   const elements = [
-    isFree("model") && labelled(translate("settings.model"), model, hint),
-    isFree("system") && labelled(translate("settings.system"), system),
-    isFree("temperature") && labelled(translate("settings.temperature"), temperature),
-    isFree("tool_format") && labelled(translate("settings.tool_format"), format),
-    isFree("max_tokens") && labelled(translate("settings.max_tokens"), tokens),
-    isFree("limits") && labelled(translate("settings.max_depth"), depth),
-    isFree("limits") && labelled(translate("settings.timeout"), timeout),
+    isFree("model") && createLabelled(translate("settings.model"), model, hint),
+    isFree("system") && createLabelled(translate("settings.system"), system),
+    isFree("temperature") && createLabelled(translate("settings.temperature"), temperature),
+    isFree("tool_format") && createLabelled(translate("settings.tool_format"), format),
+    isFree("max_tokens") && createLabelled(translate("settings.max_tokens"), tokens),
+    isFree("limits") && createLabelled(translate("settings.max_depth"), depth),
+    isFree("limits") && createLabelled(translate("settings.timeout"), timeout),
     isFree("disabled_tools") && isFree("disabled_servers") && picker.element,
     locked.length ? el("p.quiet", {}, translate("settings.locked", { names })) : null,
   ].filter(Boolean);

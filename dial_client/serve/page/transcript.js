@@ -68,7 +68,7 @@ export class Transcript extends EventTarget {
   }
 
   async #readState() {
-    return (await this.#api.fetchJson("GET", this.#path("/state"))).state;
+    return (await this.#api.fetchJson("GET", this.#buildPath("/state"))).state;
   }
 
   /** Render a stored conversation and follow its running turn. */
@@ -90,7 +90,7 @@ export class Transcript extends EventTarget {
     try {
       await this.#create();
       const body = { ...toRequestBody(message), stream: true };
-      const response = await this.#api.fetch("POST", this.#path("/chat"), { body });
+      const response = await this.#api.fetch("POST", this.#buildPath("/chat"), { body });
       this.#follow({ turn: response.headers.get("X-Turn-Id"), response });
     } catch (error) {
       turn.element.remove();
@@ -125,11 +125,11 @@ export class Transcript extends EventTarget {
 
   /** Show the version of the conversation with the message at a position. */
   switchTo(message) {
-    return this.#change(() => this.#api.fetchJson("POST", this.#path("/switch"), { message }));
+    return this.#change(() => this.#api.fetchJson("POST", this.#buildPath("/switch"), { message }));
   }
 
   remove(position) {
-    return this.#change(() => this.#api.fetchJson("DELETE", this.#path(`/messages/${position}`)));
+    return this.#change(() => this.#api.fetchJson("DELETE", this.#buildPath(`/messages/${position}`)));
   }
 
   async #change(request) {
@@ -157,7 +157,7 @@ export class Transcript extends EventTarget {
     this.isRunning = this.isStopping = true;
     this.#setStatus(translate("status.compacting"));
     try {
-      const stored = await this.#api.fetchJson("POST", this.#path("/compact"));
+      const stored = await this.#api.fetchJson("POST", this.#buildPath("/compact"));
       this.#render(stored);
       return stored.note ?? "";
     } finally {
@@ -169,7 +169,7 @@ export class Transcript extends EventTarget {
   async #editHistory(rest, body) {
     await this.#compared;
     const before = this.#state;
-    await this.#change(() => this.#api.fetchJson("POST", this.#path(rest), body));
+    await this.#change(() => this.#api.fetchJson("POST", this.#buildPath(rest), body));
     return this.#state !== before;
   }
 
@@ -179,7 +179,7 @@ export class Transcript extends EventTarget {
     this.isRunning = true;
     this.#setStatus(translate("status.sending"));
     try {
-      const response = await this.#api.fetch("POST", this.#path(rest), { body: { ...body, stream: true } });
+      const response = await this.#api.fetch("POST", this.#buildPath(rest), { body: { ...body, stream: true } });
       const turn = response.headers.get("X-Turn-Id");
       if (!isSameTurn) this.#render(await this.#fetch(), { running: turn });
       this.dispatchEvent(new Event("sent"));
@@ -195,7 +195,7 @@ export class Transcript extends EventTarget {
   /** Store the settings of the conversation, which apply from its next turn on. */
   async saveSettings(settings) {
     await this.#create();
-    ({ settings: this.settings } = await this.#api.fetchJson("PATCH", this.#path(), { settings }));
+    ({ settings: this.settings } = await this.#api.fetchJson("PATCH", this.#buildPath(), { settings }));
     this.#dispatchChange();
   }
 
@@ -209,7 +209,7 @@ export class Transcript extends EventTarget {
     if (!this.isRunning || this.isStopping || this.id === null) return;
     this.isStopping = true;
     this.#setStatus(translate("status.stopping"));
-    await this.#api.fetchJson("POST", this.#path("/stop")).catch((error) => {
+    await this.#api.fetchJson("POST", this.#buildPath("/stop")).catch((error) => {
       this.isStopping = false;
       this.#setStatus(describeError(error));
     });
@@ -229,12 +229,12 @@ export class Transcript extends EventTarget {
     return this.#turns.at(-1);
   }
 
-  #path(rest = "") {
+  #buildPath(rest = "") {
     return `conversations/${encodeURIComponent(this.id)}${rest}`;
   }
 
   #fetch(signal) {
-    return this.#api.fetchJson("GET", this.#path(), undefined, signal);
+    return this.#api.fetchJson("GET", this.#buildPath(), undefined, signal);
   }
 
   /** Render stored messages. A running turn is cut after its first `calls` calls: the rest comes with its events. */
