@@ -47,7 +47,8 @@ STARTUP_SECONDS = 60.0
 CLOSE_SECONDS = 3.0
 """Timeout in seconds for closing a session, which tells a server behind a URL that the session ends."""
 DRAIN_SECONDS = 2.0
-"""Seconds the other calls in flight have to finish or fail after a server behind a URL lost the session, or is gone."""
+"""Seconds the calls in flight have to finish or fail after the session was lost or the server is gone: a result that
+arrived before the end must not be lost."""
 REOPEN_SECONDS = 30.0
 """Seconds the other calls in flight have to finish before the session is reopened with the older protocol."""
 
@@ -210,8 +211,7 @@ class ServerSession:
         """Wait for calls in flight, for a limited time, and find out how the session ended."""
         ending = self._state.value.ending
         assert ending is not None
-        seconds = DRAIN_SECONDS if transport.is_streamable_http else 0.0
-        await self.calls.drain(REOPEN_SECONDS if ending.kind is ExitKind.REOPENED else seconds)
+        await self.calls.drain(REOPEN_SECONDS if ending.kind is ExitKind.REOPENED else DRAIN_SECONDS)
         ending = self._state.value.ending or ending
         if self._state.value.exit is None:
             self._exit(ending.kind, ending.why or await transport.explain_end())

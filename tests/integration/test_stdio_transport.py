@@ -23,9 +23,10 @@ from dial_client.servers.status import ServerState
 from dial_client.servers.transports.environment import build_environment, find_program
 from dial_client.servers.transports.jsonrpc_lines import LineSplitter, LineTooLong, parse_messages
 from dial_client.servers.transports.server_process import ServerProcess
-from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, MAX_LINES, StderrTail
+from dial_client.servers.transports.stderr_tail import MAX_LINES, StderrTail
 from dial_client.servers.transports.stdio import StdioTransport
 from dial_client.servers.transports.windows_stdio import WindowsStdioTransport
+from dial_client.settings.config_types import ServerSettings, Transport
 from tests.support.program import LONG
 from tests.support.servers.launch import call_for_text, connection, is_alive, raw, read_requests, script, until
 
@@ -253,15 +254,6 @@ async def test_a_flood_on_standard_error_neither_blocks_nor_is_printed(capfd: py
     assert capfd.readouterr().err == ""
 
 
-def test_the_tail_keeps_the_last_lines_and_cuts_long_lines() -> None:
-    tail = StderrTail()
-    for chunk in (b"one\ntw", b"o\n\n", b"x" * 3_000, b"y\n", *(b"%d\n" % number for number in range(48)), b"un"):
-        tail.feed(chunk)
-    assert tail.lines[0] == "x" * MAX_LINE_BYTES
-    assert tail.lines[-2:] == ("47", "un")
-    assert len(tail.lines) == MAX_LINES
-
-
 @asynccontextmanager
 async def a_client(behaviour: str, notes: list[str], **options: Any) -> AsyncIterator[tuple[Client, StdioTransport]]:
     process = ServerProcess(raw(behaviour))
@@ -319,6 +311,21 @@ async def test_the_end_of_a_server_is_detected_even_if_its_child_holds_the_pipe(
     async with connection(raw("DiesBeforeChild")) as server:
         with pytest.raises(ServerGone, match="ended by SIGKILL"):
             await call_for_text(server)
+
+
+@anywhere
+async def test_all_messages_that_an_ended_server_wrote_are_read_however_late() -> None:
+    notes: list[str] = []
+    code = """for _ in range(40): print('{"jsonrpc": "2.0", "method": "notifications/message"}')"""
+    process = ServerProcess(ServerSettings("it", Transport.STDIO, command=sys.executable, args=("-c", code)))
+    try:
+        with anyio.fail_after(LONG):
+            async with StdioTransport(process, notes.append) as (incoming, _):
+                await process.wait()
+                await anyio.sleep(1.0)  # longer than the transport waits for the output to end
+                assert len([message async for message in incoming]) == 40
+    finally:
+        process.close()
 
 
 @anywhere

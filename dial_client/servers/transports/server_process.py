@@ -59,8 +59,23 @@ class ServerProcess:
         return self._popen.pid
 
     async def read(self) -> bytes:
-        """Return the next bytes of standard output, at most `CHUNK`; empty at the end."""
+        """Return the next bytes of standard output, at most `CHUNK`; empty at the end.
+
+        Raises:
+            anyio.ClosedResourceError: `wake_reader` was called meanwhile.
+        """
         return await _read(self._stdout)
+
+    def read_arrived(self) -> bytes:
+        """Return the bytes of standard output that have arrived, at most `CHUNK`; empty if there are none."""
+        try:
+            return os.read(self._stdout, CHUNK)
+        except OSError:
+            return b""
+
+    def wake_reader(self) -> None:
+        """End a `read` that waits."""
+        anyio.notify_closing(self._stdout)
 
     async def read_stderr(self) -> None:
         """Read standard error into `stderr` until its end."""

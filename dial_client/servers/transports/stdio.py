@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
 import anyio
@@ -26,7 +27,9 @@ _BUFFERED = 16
 _FLUSH = 0.5
 """Timeout in seconds for writing the last messages (for example a cancellation) before the pipe is closed."""
 _LINGER = 0.5
-"""Seconds for reading the rest of the output after the process exited."""
+"""Seconds for the output to end after the process exited, or closed its input."""
+_MAX_REST = 1024 * 1024
+"""The most bytes that are read after `_LINGER`: the capacity of a pipe. A child process may write without end."""
 
 StdioReader = MemoryObjectSendStream[SessionMessage | Exception]
 
@@ -50,6 +53,9 @@ class StdioTransport:
         self._noted = False
         self._max = max_message_bytes
         self._closed = "its output"
+        self._is_ending = False
+        self._rest = _MAX_REST
+        self._output_read = anyio.Event()
         self._pumps: TaskGroup = anyio.create_task_group()
         self._flushed = anyio.Event()
         self._stderr_read = anyio.Event()
@@ -63,7 +69,7 @@ class StdioTransport:
         self._pumps.start_soon(self._pump_in, incoming)
         self._pumps.start_soon(self._pump_out, outgoing, incoming)
         self._pumps.start_soon(self._pump_stderr)
-        self._pumps.start_soon(self._watch, incoming)
+        self._pumps.start_soon(self._watch)
         return self._read, self._write
 
     async def __aexit__(
@@ -95,7 +101,7 @@ class StdioTransport:
         lines = LineSplitter(self._max)
         with incoming:
             try:
-                while chunk := await self._process.read():
+                while chunk := await self._read_output():
                     for line in lines.feed(chunk):
                         await self._deliver(line, incoming)
                 await self._deliver(lines.take_rest(), incoming)
@@ -103,8 +109,28 @@ class StdioTransport:
                 self.failure = f"the server sent a message of more than {self._max:,} bytes"
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 pass  # the session was closed
-        while await self._process.read():
-            pass
+            finally:
+                self._output_read.set()
+        with suppress(anyio.ClosedResourceError):
+            while await self._process.read():
+                pass
+
+    async def _read_output(self) -> bytes:
+        """Return the next bytes of the output; after `_end_output`, only bytes that have arrived."""
+        if not self._is_ending:
+            with suppress(anyio.ClosedResourceError):
+                return await self._process.read()
+        chunk = self._process.read_arrived() if self._rest > 0 else b""
+        self._rest -= len(chunk)
+        return chunk
+
+    async def _end_output(self) -> None:
+        """End the connection when the output has ended, after `_LINGER` at the latest. No message in it is lost."""
+        with anyio.move_on_after(_LINGER):
+            await self._output_read.wait()
+            return
+        self._is_ending = True
+        self._process.wake_reader()
 
     async def _deliver(self, line: bytes, incoming: StdioReader) -> None:
         messages = parse_messages(line)
@@ -124,7 +150,8 @@ class StdioTransport:
         except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
             # The server has stopped reading: closing the other direction, too, ends the session.
             self._closed = "its input"
-            incoming.close()
+            self._flushed.set()
+            await self._end_output()
         finally:
             self._flushed.set()
 
@@ -138,11 +165,10 @@ class StdioTransport:
             return
         await self._process.write(text.encode() + b"\n")
 
-    async def _watch(self, incoming: StdioReader) -> None:
-        """Close the connection after the process exits, even if a child process keeps the pipe open."""
+    async def _watch(self) -> None:
+        """End the connection after the process exits, even if a child process keeps the pipe open."""
         await self._process.wait()
-        await anyio.sleep(_LINGER)
-        incoming.close()
+        await self._end_output()
 
     async def _pump_stderr(self) -> None:
         try:
