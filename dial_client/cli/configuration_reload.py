@@ -70,19 +70,20 @@ async def apply_configuration(
     elif before.models != after.models:
         dial.model.set_profiles(build_profiles(options, after))
     dial.approvals.set_policy(policy)  # before servers start: their tools can be called at once
-    for name in (*changes.removed, *changes.changed):
+    for name in changes.removed:
         if name in dial.servers:
             await dial.remove_server(name)
 
-    async def add(name: str) -> None:
+    async def connect(name: str) -> None:
+        change = dial.replace_server if name in dial.servers else dial.add_server
         try:
-            report(name, await dial.add_server(name, after.servers[name]))
+            report(name, await change(name, after.servers[name]))
         except DialError as error:
             report(name, error)
 
     async with anyio.create_task_group() as group:
         for name in (*changes.changed, *changes.added):
-            group.start_soon(add, name)
+            group.start_soon(connect, name)
     if options.system is None and before.system != after.system:
         dial.system = after.system
     return changes

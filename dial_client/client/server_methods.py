@@ -87,6 +87,20 @@ class ServerMethods:
         self.approvals.forget(name)
         await self._servers.remove(name)
 
+    async def replace_server(self, name: str, entry: Any) -> ServerStatus:
+        """Stop a server, and connect another entry under its name; return its status once it is ready or has failed.
+
+        The server stays in `servers` meanwhile. Calls in flight end with error results. Arguments are those of
+        `add_server`.
+
+        Raises:
+            ConfigError: The entry is wrong, or there is no server of this name.
+            TypeError: An object of this type cannot be a server.
+        """
+        target = client_setup.read_server_target(name, entry)
+        self.approvals.forget(name)
+        return await self._servers.replace(name, target)
+
     async def restart_server(self, name: str) -> ServerStatus:
         """Restart a server, also one that was given up, and return its status. Raises as `remove_server`."""
         return await self._servers.restart(name)

@@ -82,7 +82,7 @@ class ServerManager(Mapping[str, Connection]):
         """
         if name in self._connections:
             raise ConfigError(f"there is a server {name!r} already", hint="remove that server, or restart it")
-        return await self._connect_and_start(name, target)
+        return (await self._connect_and_start(name, target)).status
 
     async def remove(self, name: str) -> None:
         """Stop and remove a server. Calls in flight fail.
@@ -102,9 +102,20 @@ class ServerManager(Mapping[str, Connection]):
             ConfigError: There is no server of this name.
         """
         before = self._find(name)
-        return await self._connect_and_start(name, self.targets[name], before)
+        connection = await self._connect_and_start(name, self.targets[name], before)
+        if self._tasks is not None:
+            await connection.wake()
+        return connection.status
 
-    async def _connect_and_start(self, name: str, target: Target, before: Connection | None = None) -> ServerStatus:
+    async def replace(self, name: str, target: Target) -> ServerStatus:
+        """Stop a server, start another one under its name, and wait until that is ready or has failed.
+
+        Raises:
+            ConfigError: There is no server of this name.
+        """
+        return (await self._connect_and_start(name, target, self._find(name))).status
+
+    async def _connect_and_start(self, name: str, target: Target, before: Connection | None = None) -> Connection:
         """Register a connection before any wait, so that no other task can take the name, and start it."""
         connection = self._connect(name, target, self._capabilities)
         self._connections[name], self.targets[name] = connection, target
@@ -115,13 +126,11 @@ class ServerManager(Mapping[str, Connection]):
             if self._tasks is not None:
                 self._start(connection, self._tasks)
                 await connection.wait_settled()
-                if before is not None:
-                    await connection.wake()
         except BaseException:
             if before is None and self._connections.get(name) is connection:
                 await self.remove(name)
             raise
-        return connection.status
+        return connection
 
     def _find(self, name: str) -> Connection:
         if name not in self._connections:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from mcp.server import MCPServer
 
@@ -126,6 +127,22 @@ async def test_an_added_server_that_does_not_start_has_an_error_and_can_be_resta
             assert dial.notes == ()
 
 
+async def test_a_server_is_listed_while_it_is_replaced() -> None:
+    listed: set[tuple[str, ...]] = set()
+
+    async def watch() -> None:
+        while True:
+            listed.add(tuple(dial.servers))
+            await anyio.lowlevel.checkpoint()
+
+    async with DialClient({"a": says("a"), "b": says("b")}) as dial, anyio.create_task_group() as group:
+        group.start_soon(watch)
+        status = await dial.replace_server("a", says("c", "later"))
+        group.cancel_scope.cancel()
+        assert (status.state, status.tools) == (ServerState.READY, ("later",))
+    assert listed == {("a", "b")}
+
+
 async def test_invalid_changes_of_servers_are_errors() -> None:
     async with DialClient({"a": says("a")}) as dial:
         for attempt, words in (
@@ -133,6 +150,7 @@ async def test_invalid_changes_of_servers_are_errors() -> None:
             (dial.add_server("b", {"comand": "x"}), "command"),
             (dial.remove_server("b"), "no server 'b'"),
             (dial.restart_server("b"), "no server 'b'"),
+            (dial.replace_server("b", says("b")), "no server 'b'"),
         ):
             with pytest.raises(ConfigError, match=words):
                 await attempt
