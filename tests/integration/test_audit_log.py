@@ -166,17 +166,17 @@ def test_a_torn_line_is_distinguished_from_a_changed_line(tmp_path: Path) -> Non
 FULL = """
 import resource, sys
 from dial_client.audit.log_writer import AuditLog
-from dial_client.audit.record_format import log_files
+from dial_client.audit.record_format import list_log_files
 from pathlib import Path
 from tests.support.audit_logs import entry
 problems = []
 with AuditLog(sys.argv[1], on_problem=problems.append) as log:
     log.record(entry(0))
-    size = log_files(Path(sys.argv[1]))[0].stat().st_size
+    size = list_log_files(Path(sys.argv[1]))[0].stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, resource.RLIM_INFINITY))
     log.record(entry(1))
     log.record(entry(2))
-    assert log_files(Path(sys.argv[1]))[0].stat().st_size == size, "half a line was left"
+    assert list_log_files(Path(sys.argv[1]))[0].stat().st_size == size, "half a line was left"
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     log.record(entry(3))
 print(problems)
