@@ -130,11 +130,11 @@ def _read_entry(name: str, node: Node, names: Variables, reading: FileReading) -
 
 def _add_warnings(reading: FileReading, warnings: Iterable[EntryWarning]) -> None:
     for warning in warnings:
-        fix = _fix(warning) if warning.replacement and warning.node.source.path else None
+        fix = _build_fix(warning) if warning.replacement and warning.node.source.path else None
         reading.findings.append(replace(to_finding(warning.to_error(), _CODES_OF_WARNINGS[warning.fault]), fix=fix))
 
 
-def _fix(warning: EntryWarning) -> Fix:
+def _build_fix(warning: EntryWarning) -> Fix:
     keys, value, meant = tuple(map(str, warning.node.keys)), warning.node.value, warning.replacement
     path = warning.node.source.path
     if warning.fault is EntryFault.UNKNOWN_KEY:

@@ -1,7 +1,7 @@
 """Tool results that the host writes itself, because a call was not made or was interrupted.
 
-Their text has no content of a server, so such a result is trusted (`is_host_result`). A stored result has no `Failure`,
-so its text tells which kind it is.
+Their text has no content of a server, so such a result is trusted. A stored result has no `Failure`, so its text tells
+which kind it is (`is_host_result`).
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ def build_interrupted_result(call_id: str, why: str) -> ToolCallResult:
 
 
 def is_host_result(message: Message) -> bool:
-    """Return whether a tool result is one that the host wrote itself."""
+    """Return whether a tool result is one that the host wrote itself, by its beginning, which a server can imitate."""
     return message.is_error and message.text.startswith((NOT_ALLOWED, _NOT_RUN, _INTERRUPTED))

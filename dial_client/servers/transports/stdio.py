@@ -148,12 +148,12 @@ class StdioTransport:
                 async for message in outgoing:
                     await self._send(message, incoming)
         except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-            # The server has stopped reading: closing the other direction, too, ends the session.
             self._closed = "its input"
-            self._flushed.set()
-            await self._end_output()
         finally:
             self._flushed.set()
+        if self._closed == "its input":
+            # The server has stopped reading: closing the other direction, too, ends the session.
+            await self._end_output()
 
     async def _send(self, message: SessionMessage, incoming: StdioReader) -> None:
         try:
