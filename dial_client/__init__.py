@@ -9,17 +9,17 @@ from importlib import import_module
 __version__ = "0.2.0"
 
 _MODULES = {
-    "audit.entries": (
+    "hooks.audit.entries": (
         "AuditEntry",
         "AuditRecorder",
         "Origin",
     ),
-    "audit.log_writer": ("AuditLog",),
-    "callbacks.oauth_callbacks": (
+    "hooks.audit.log_writer": ("AuditLog",),
+    "hooks.oauth_callbacks": (
         "Login",
         "LoginRequest",
     ),
-    "callbacks.server_callbacks": (
+    "hooks.server_callbacks": (
         "Callbacks",
         "Elicit",
         "Elicitation",
@@ -52,7 +52,7 @@ _MODULES = {
     "durable.results": ("DurableResult",),
     "durable.timings": ("DurableTimings",),
     "durable.workflows": ("DurableTurns",),
-    "errors": (
+    "messages.errors": (
         "ConfigError",
         "ConversationBusy",
         "ConversationError",
@@ -67,7 +67,7 @@ _MODULES = {
         "ServerGone",
         "ServerStartError",
     ),
-    "turn_data.events": (
+    "messages.events": (
         "AppOpened",
         "Event",
         "Finished",
@@ -84,12 +84,12 @@ _MODULES = {
         "ToolCallProgress",
         "ToolCallStarted",
     ),
-    "formats": (
+    "providers.formats": (
         "NativeFormatHandler",
         "ReActFormatHandler",
         "XMLFormatHandler",
     ),
-    "turn_data.limits": (
+    "messages.limits": (
         "Limits",
         "StopReason",
     ),
@@ -112,7 +112,7 @@ _MODULES = {
         "ToolCallResult",
         "ToolSpec",
     ),
-    "middleware": (
+    "hooks.middleware": (
         "CallNext",
         "Middleware",
         "ModelReply",
@@ -120,7 +120,7 @@ _MODULES = {
         "TurnRequest",
         "refuse",
     ),
-    "model": (
+    "messages.model": (
         "AnswerConstraining",
         "ArgumentsChunk",
         "CallChunk",
@@ -198,7 +198,7 @@ _MODULES = {
         "PromptArgument",
     ),
     "client.turn_methods": ("TurnInput",),
-    "turn_data.turn_result": (
+    "messages.turn_result": (
         "ToolCallRecord",
         "Turn",
     ),

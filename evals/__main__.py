@@ -20,7 +20,7 @@ from pathlib import Path
 
 import anyio
 
-from dial_client.model import ToolFormat
+from dial_client.messages.model import ToolFormat
 from dial_client.providers import open_provider
 from dial_client.settings import configuration
 from evals import distractors

@@ -13,7 +13,7 @@ import anyio
 
 from dial_client import DialClient, Limits, Message, StopReason, ToolSpec, Turn
 from dial_client.messages.message import Failure, extract_text
-from dial_client.model import Delta, ModelInfo, ModelRequest, Preparable, Provider
+from dial_client.messages.model import Delta, ModelInfo, ModelRequest, Preparable, Provider
 from evals.matching import is_expected, says
 from evals.tasks import Offer, Task
 

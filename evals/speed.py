@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import anyio
 import httpx2
 
-from dial_client.local.answer_prompt import SYSTEM, build_answer_messages
 from dial_client.messages.message import Message, ToolSpec
-from dial_client.model import ModelRequest, TextChunk
+from dial_client.messages.model import ModelRequest, TextChunk
+from dial_client.providers.embedded.answer_prompt import SYSTEM, build_answer_messages
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.local import LocalProvider
 from evals import desk

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dial_client import DialClient, Message, StopReason, ToolSpec, Turn
+from dial_client.messages.events import Finished, TextDelta
 from dial_client.messages.message import extract_text
-from dial_client.model import Provider
-from dial_client.turn_data.events import Finished, TextDelta
+from dial_client.messages.model import Provider
 from evals.judges import admits, asks_back, connects, faults, instructs, inventions
 from evals.run import LIMITS, judge
 from evals.suite import Case, pack

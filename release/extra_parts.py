@@ -94,8 +94,8 @@ async def _store_login() -> None:
 
 
 async def _find_price() -> None:
+    from dial_client.messages.model import ModelInfo
     from dial_client.messages.token_usage import Usage
-    from dial_client.model import ModelInfo
     from dial_client.turns.prices import compute_cost
 
     price = compute_cost(Usage(1_000, 1_000), ModelInfo("openai:gpt-4o", "gpt-4o", "https://api.openai.com/v1"))

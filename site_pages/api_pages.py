@@ -8,16 +8,16 @@ from site_pages.example_links import find_examples
 SUBJECTS = {
     "client": ("The client", ("client", "durable", "settings")),
     "conversations": ("Conversations and stores", ("conversations", "stores")),
-    "turns": ("Turns and limits", ("turns", "turn_data.turn_result", "turn_data.limits", "messages.token_usage")),
+    "turns": ("Turns and limits", ("turns", "messages.turn_result", "messages.limits", "messages.token_usage")),
     "messages": (
         "Messages, citations and MCP Apps",
         ("messages.message", "messages.citations", "messages.mcp_apps", "messages.vendor_forms"),
     ),
-    "events": ("Events", ("turn_data.events",)),
-    "tools": ("Tools, approval and audit", ("tools", "audit")),
-    "servers": ("Servers", ("servers", "callbacks")),
-    "models": ("Models, providers and formats", ("model", "providers", "formats", "middleware")),
-    "errors": ("Errors", ("errors",)),
+    "events": ("Events", ("messages.events",)),
+    "tools": ("Tools, approval and audit", ("tools", "hooks.audit")),
+    "servers": ("Servers", ("servers", "hooks.server_callbacks", "hooks.oauth_callbacks")),
+    "models": ("Models, providers and formats", ("messages.model", "providers", "hooks.middleware")),
+    "errors": ("Errors", ("messages.errors",)),
 }
 """The pages: each has a title, and the modules and packages whose names it lists."""
 MAX_EXAMPLES = 5

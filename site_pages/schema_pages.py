@@ -8,8 +8,8 @@ from typing import Any
 
 from dial_client.cli.command_help import EXIT_CODES
 from dial_client.cli.configuration_report import read_schema
-from dial_client.doctor.finding_codes import CODES
-from dial_client.turn_data.limits import StopReason
+from dial_client.cli.doctor.finding_codes import CODES
+from dial_client.messages.limits import StopReason
 
 DEFINITIONS = {
     "server": ("A server", "An entry of `mcpServers`."),

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dial_client.errors import ConfigError, describe_system_error
-from dial_client.text.safe_text import to_one_line
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn, output_to_json
+from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.messages.limits import StopReason
+from dial_client.messages.turn_result import Turn, output_to_json
+from dial_client.runtime.safe_text import to_one_line
 
 _MAX_SHOWN = 2_000
 """The maximum number of characters of an invalid answer that are printed."""

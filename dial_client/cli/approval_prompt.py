@@ -12,12 +12,12 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
-from dial_client.callbacks.approval_request import describe_claims, describe_invisible, quote_name
-from dial_client.callbacks.argument_block import format_argument
 from dial_client.cli.cell_width import count_cells
 from dial_client.client.sampling import SAMPLING
+from dial_client.hooks.approval_request import describe_claims, describe_invisible, quote_name
+from dial_client.hooks.argument_block import format_argument
 from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.text.safe_text import escape_unseen
+from dial_client.runtime.safe_text import escape_unseen
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from dial_client.tools.file_changes import FileChange
 

@@ -13,8 +13,8 @@ import anyio.to_thread
 from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.input import editor
 from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.runtime.safe_text import escape_unseen, to_one_line
 from dial_client.schema.argument_check import ArgumentCheck
-from dial_client.text.safe_text import escape_unseen, to_one_line
 
 MAX_INLINE = 200
 """The maximum characters of a value that is edited in the prompt; longer and multi-line values open the editor."""

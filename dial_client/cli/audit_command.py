@@ -57,7 +57,7 @@ def audit(
             case "verify":
                 return lambda: audit_report.check(folder, head, as_json=as_json)
             case _:
-                from dial_client.errors import ConfigError
+                from dial_client.messages.errors import ConfigError
 
                 raise ConfigError(f"unknown action {action!r}", hint="one of show, tail, verify")
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import anyio
 
-from dial_client.audit.record_format import list_log_files
-from dial_client.audit.verification import Line, read_lines, verify
 from dial_client.cli.audit_setup import find_audit_folder
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.options import ExitCode
-from dial_client.errors import ConfigError
-from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import sanitize, to_one_line
+from dial_client.hooks.audit.record_format import list_log_files
+from dial_client.hooks.audit.verification import Line, read_lines, verify
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.safe_text import sanitize, to_one_line
 
 _LOOK_EVERY = 0.2
 """Seconds between two checks for new lines."""

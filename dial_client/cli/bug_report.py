@@ -12,21 +12,21 @@ from pathlib import Path
 from anyio import to_thread
 
 from dial_client import __version__
+from dial_client.cli.doctor.check_registry import inspect
+from dial_client.cli.doctor.findings import Finding
+from dial_client.cli.doctor.server_run import ServerOutcome
+from dial_client.cli.doctor.subject import DoctorTarget, Subject
+from dial_client.cli.doctor.tool_sizes import estimate_server_tokens
 from dial_client.cli.doctor_report import build_target
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.doctor.check_registry import inspect
-from dial_client.doctor.findings import Finding
-from dial_client.doctor.server_run import ServerOutcome
-from dial_client.doctor.subject import DoctorTarget, Subject
-from dial_client.doctor.tool_sizes import estimate_server_tokens
-from dial_client.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.runtime.counted_nouns import count_noun
 from dial_client.runtime.private_files import write_private
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.secret_detection import find_secrets
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import sanitize, to_one_line
 
 PACKAGES = ("mcp", "openai", "anthropic", "anyio", "httpx2", "pydantic", "xllamacpp", "dbos", "asyncpg", "trio")
 """Packages whose versions are reported, if they are installed."""

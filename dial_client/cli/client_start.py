@@ -6,14 +6,15 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli.audit_setup import open_audit_log
 from dial_client.cli.options import Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import ConfigError
+from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.model import Provider
+from dial_client.messages.model import Provider
 from dial_client.providers.recording_detection import is_recording
 from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.settings import configuration
@@ -21,7 +22,6 @@ from dial_client.settings.config_locations import find_user_config
 from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import Policy, load_policy
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
-from dial_client.turn_data.limits import Limits
 
 
 @asynccontextmanager

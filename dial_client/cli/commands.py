@@ -82,7 +82,7 @@ def _chat(options: o.Options, prompt: str | None, prompt_file: Path | None) -> C
     check_theme(options.theme)
     question = prompt_input.read(prompt, prompt_file)
     if question is None and options.schema is not None:
-        from dial_client.errors import ConfigError
+        from dial_client.messages.errors import ConfigError
 
         raise ConfigError("--schema needs a question", hint="dial-chat --schema FILE PROMPT")
     if question is None:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dial_client.cli.cell_width import count_cells
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.safe_text import sanitize
 from dial_client.settings.config_outline import Outline, OutlineEntry, is_enabled
 from dial_client.settings.config_trust import EnvFiles
 from dial_client.settings.jsonc import Node
 from dial_client.settings.variables import find_references, parse_env_file
-from dial_client.text.safe_text import sanitize
 
 _LABEL = 24
 _MARK = "> "

@@ -18,7 +18,7 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.server_commands.changed_config import change_config, find_file, is_file_trusted, renew_trust
 from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.settings.config_writer import ConfigText, find_problem, read_text, write_text
 from dial_client.settings.jsonc import read
 from dial_client.settings.jsonc_editor import remove_value, set_value

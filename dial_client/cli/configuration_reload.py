@@ -11,7 +11,7 @@ from dial_client.cli.bootstrap import open_model
 from dial_client.cli.client_start import build_profiles, combine_rules, set_profiles
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import DialError
+from dial_client.messages.errors import DialError
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_types import ModelSettings, Settings
 

@@ -18,7 +18,7 @@ from dial_client.cli.configuration_files import (
 )
 from dial_client.cli.configuration_values import as_text, find_value, list_written_values, to_document
 from dial_client.cli.options import ExitCode, Options
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, find_user_config
 from dial_client.settings.config_trust import TrustStore, read_found

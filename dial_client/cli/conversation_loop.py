@@ -22,13 +22,13 @@ from dial_client.cli.start_up import StartUp, do_nothing
 from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.turn_sink import TurnSink
-from dial_client.errors import ConfigError, DialError
+from dial_client.messages.errors import ConfigError, DialError
+from dial_client.messages.events import Finished
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message
-from dial_client.model import Provider
+from dial_client.messages.model import Provider
+from dial_client.messages.turn_result import Turn
 from dial_client.settings.configuration import Settings
-from dial_client.turn_data.events import Finished
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn
 
 
 async def run_loop(

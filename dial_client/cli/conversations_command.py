@@ -13,10 +13,10 @@ from dial_client.cli.bootstrap import say_notes, warn
 from dial_client.cli.options import ExitCode
 from dial_client.conversations import export
 from dial_client.conversations.history import repair_conversation, repair_history
-from dial_client.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 from dial_client.stores.sql_store import SQLStore
-from dial_client.text.safe_text import sanitize, to_one_line
 
 _MOST = 100
 """The default size of a page of the list."""

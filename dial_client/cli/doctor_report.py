@@ -11,18 +11,18 @@ from anyio import to_thread
 
 from dial_client.cli.configuration_files import find_folder_config, find_profile_name, read_trusted_files
 from dial_client.cli.cooked_line import can_move_cursor
+from dial_client.cli.doctor.check_registry import inspect
+from dial_client.cli.doctor.finding_codes import Level
+from dial_client.cli.doctor.findings import Finding, Fix, Group
+from dial_client.cli.doctor.subject import DoctorTarget, Subject
+from dial_client.cli.doctor.tool_sizes import find_window, format_size_lines
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
-from dial_client.doctor.check_registry import inspect
-from dial_client.doctor.finding_codes import Level
-from dial_client.doctor.findings import Finding, Fix, Group
-from dial_client.doctor.subject import DoctorTarget, Subject
-from dial_client.doctor.tool_sizes import find_window, format_size_lines
-from dial_client.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.similar_names import did_you_mean
 from dial_client.settings.config_writer import read_text
 from dial_client.settings.configuration import ConfigFile, read_config_file
-from dial_client.text.safe_text import to_one_line
-from dial_client.text.similar_names import did_you_mean
 
 MAX_LINE = 500
 FAILED = 1

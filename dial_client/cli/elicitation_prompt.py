@@ -6,15 +6,15 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dial_client.callbacks.approval_request import quote_name
-from dial_client.callbacks.elicitation_form import Form, FormField
-from dial_client.callbacks.server_callbacks import Callbacks, Elicit, Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.cli.approval_prompt import BAR, add_bars, measure_terminal_width
 from dial_client.cli.bootstrap import warn_once
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.turn_sink import TurnSink
-from dial_client.text.safe_text import sanitize, to_one_line
+from dial_client.hooks.approval_request import quote_name
+from dial_client.hooks.elicitation_form import Form, FormField
+from dial_client.hooks.server_callbacks import Callbacks, Elicit, Elicitation, ElicitationAction, ElicitationAnswer
+from dial_client.runtime.safe_text import sanitize, to_one_line
 
 MAX_MESSAGE = 4_000
 """The maximum characters of a server's message that are shown."""

@@ -17,14 +17,14 @@ from dial_client.cli.server_commands.server_addition import find_entry_warnings
 from dial_client.cli.server_proposals import ServerProposal, choose_by_name, find_host_proposals, find_proposals
 from dial_client.cli.trust_prompt import trust_now
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.errors import ConfigError, DialError
+from dial_client.messages.errors import ConfigError, DialError
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.status import ServerState
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path
 from dial_client.settings.config_trust import EnvFiles, read_found
 from dial_client.settings.config_writer import ConfigText, write_text
-from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import to_one_line
 
 QUESTION = "What time is it in Tokyo?"
 _HEADER = "  // Written by dial-chat init. docs/configuration.md of dial-client lists every key."

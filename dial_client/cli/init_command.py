@@ -37,7 +37,7 @@ def init(
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.first_configuration import InitChoice, write_first_configuration
-        from dial_client.errors import ConfigError
+        from dial_client.messages.errors import ConfigError
 
         if user and folder:
             raise ConfigError("--user and --folder name different files", "give one of them")

@@ -95,7 +95,7 @@ def _print_choices(choices: Sequence[tuple[str, str]]) -> None:
 
 def _find_model(name: str) -> ModelProposal | None:
     """Return the model of a typed name; if there is no such model, print the reason and return None."""
-    from dial_client.errors import ConfigError
+    from dial_client.messages.errors import ConfigError
 
     try:
         open_provider(name)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import anyio
 
+from dial_client.cli.doctor.endpoint_probe import fetch_models
 from dial_client.cli.model_list_cache import read_fresh_ids, store_lists
-from dial_client.doctor.endpoint_probe import fetch_models
-from dial_client.errors import ConfigError, ProviderError
+from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider

@@ -26,8 +26,8 @@ def list_known_models(profiles: Iterable[str]) -> dict[str, str]:
         profiles: The names of the configuration's models.
     """
     from dial_client.cli.model_list_cache import read_cached_names
-    from dial_client.local.inventory import list_local_models
-    from dial_client.local.weights import find_cache_folder
+    from dial_client.providers.embedded.inventory import list_local_models
+    from dial_client.providers.embedded.weights import find_cache_folder
 
     local = {model.name: "on this machine" for model in list_local_models(find_cache_folder()) if model.installed}
     own = dict.fromkeys(profiles, "of your configuration")

@@ -11,8 +11,8 @@ from typing import Any
 
 import anyio
 
-from dial_client.doctor.endpoint_probe import fetch_models
-from dial_client.errors import ConfigError, ProviderError
+from dial_client.cli.doctor.endpoint_probe import fetch_models
+from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.providers.http.endpoint import Endpoint, parse_ollama_host
 from dial_client.providers.presets import MODELS_OF_KEYS, PRESETS
 

@@ -11,16 +11,16 @@ from dial_client.cli.configuration_files import ask_for_files, find_folder_confi
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.model_catalog import EndpointModels, find_endpoints, list_endpoints
 from dial_client.cli.options import ExitCode, Options
-from dial_client.local.inventory import LocalModel, list_local_models, measure_memory
-from dial_client.local.weights import find_cache_folder
+from dial_client.messages.model import ModelInfo
 from dial_client.messages.token_usage import Usage
-from dial_client.model import ModelInfo
+from dial_client.providers.embedded.inventory import LocalModel, list_local_models, measure_memory
+from dial_client.providers.embedded.weights import find_cache_folder
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import Settings
 from dial_client.settings.configuration import ConfigFile
-from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import to_one_line
 from dial_client.turns import prices
 
 MAX_SHOWN = 12

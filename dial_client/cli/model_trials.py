@@ -19,15 +19,15 @@ from dial_client.cli.bootstrap import open_model, warn
 from dial_client.cli.configuration_files import ask_for_files, find_profile_name
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import DialError, OutputError, ProviderError
+from dial_client.messages.errors import DialError, OutputError, ProviderError
+from dial_client.messages.events import Finished, TextDelta
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import ImagePart, Message, Role, TextPart
+from dial_client.messages.model import StructuredOutput
 from dial_client.messages.token_usage import Usage
-from dial_client.model import StructuredOutput
+from dial_client.messages.turn_result import Turn
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import configuration
-from dial_client.text.safe_text import to_one_line
-from dial_client.turn_data.events import Finished, TextDelta
-from dial_client.turn_data.limits import Limits
-from dial_client.turn_data.turn_result import Turn
 
 TIMEOUT = 90.0
 """Timeout of one trial in seconds."""

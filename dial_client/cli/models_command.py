@@ -34,7 +34,7 @@ def models(
     options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.errors import ConfigError
+        from dial_client.messages.errors import ConfigError
 
         if action not in ("list", "test"):
             raise ConfigError(f"unknown action {action!r}", hint="one of list, test")

@@ -26,14 +26,14 @@ from dial_client.cli.terminal.ability import can_draw
 from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.terminal_approver import build_approver
 from dial_client.cli.turn_sink import TurnSink
-from dial_client.errors import DialError
-from dial_client.model import Provider
+from dial_client.messages.errors import DialError
+from dial_client.messages.events import Event, Finished, TextDelta, to_dict
+from dial_client.messages.limits import StopReason
+from dial_client.messages.model import Provider
+from dial_client.messages.turn_result import Turn
 from dial_client.settings.configuration import Settings
 from dial_client.sinks import sse_encoder
 from dial_client.sinks.terminal import TerminalSink
-from dial_client.turn_data.events import Event, Finished, TextDelta, to_dict
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn
 
 
 async def answer(options: Options, question: str, typed: str = "") -> int:

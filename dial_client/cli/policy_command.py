@@ -36,7 +36,7 @@ def policy(
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli import policy_listing
-        from dial_client.errors import ConfigError
+        from dial_client.messages.errors import ConfigError
 
         if action not in ("list", "test"):
             raise ConfigError(f"unknown action {action!r}", hint="one of list, test")

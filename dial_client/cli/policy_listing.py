@@ -13,14 +13,14 @@ from dial_client.cli.client_start import combine_rules
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import parse_arguments
 from dial_client.client.client_setup import CACHE, open_cache, open_grants
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolSpec
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.schema.provider_schema import Unsupported
 from dial_client.servers.server_cache import ServerCache
 from dial_client.settings.configuration import ServerSettings, Settings
 from dial_client.settings.policy_config import Effect, PolicyRule
 from dial_client.settings.tool_patterns import matches
-from dial_client.text.safe_text import to_one_line
 from dial_client.tools import pattern_warnings
 from dial_client.tools.approval import find_reason_to_ask
 from dial_client.tools.catalog import assign_names, build_tool_spec

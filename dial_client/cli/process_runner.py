@@ -16,8 +16,8 @@ import anyio
 
 from dial_client.cli.options import ExitCode, Logs
 from dial_client.cli.word_wrap import print_to_stderr
-from dial_client.errors import ConfigError, ConversationNotFound, DialError, ProviderError
-from dial_client.text.safe_text import sanitize
+from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError, ProviderError
+from dial_client.runtime.safe_text import sanitize
 from dial_client.turns.turn_handle import TurnHandle
 
 

@@ -8,7 +8,7 @@ import stat
 import sys
 from pathlib import Path
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 
 PATIENCE = 3.0
 """Seconds to wait for piped input if there is a prompt already: an inherited pipe may never send any."""

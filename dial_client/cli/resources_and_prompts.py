@@ -12,9 +12,9 @@ from dial_client.cli.client_start import open_client
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.resources import Resource, ResourceTemplate
 from dial_client.sinks.terminal import TerminalSink
-from dial_client.text.safe_text import sanitize, to_one_line
 from dial_client.tools.prompts import Prompt
 
 _MAX_NAME = 300

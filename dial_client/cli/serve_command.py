@@ -14,7 +14,6 @@ from typing import Any
 
 import anyio
 
-from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli import process_runner
 from dial_client.cli.audit_setup import find_audit_folder
 from dial_client.cli.bootstrap import open_model, read_settings, say_notes, warn
@@ -25,8 +24,9 @@ from dial_client.cli.server_administration import ConfigAdministration
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.durable import DurableTurns, default_database
-from dial_client.errors import ConfigError, DialError
-from dial_client.model import Provider
+from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.messages.errors import ConfigError, DialError
+from dial_client.messages.model import Provider
 from dial_client.serve.application import AppContext, build_application
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.http_server import HttpServer, open_socket

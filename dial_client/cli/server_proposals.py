@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dial_client.errors import ConfigError, ServerStartError
+from dial_client.messages.errors import ConfigError, ServerStartError
 from dial_client.servers.transports.environment import find_program
 
 
@@ -132,7 +132,7 @@ def choose_by_name(names: Sequence[str], proposals: Sequence[ServerProposal]) ->
     Raises:
         ConfigError: A name has no proposal.
     """
-    from dial_client.text.similar_names import did_you_mean
+    from dial_client.runtime.similar_names import did_you_mean
 
     known = {proposal.name: proposal for proposal in proposals}
     for name in names:

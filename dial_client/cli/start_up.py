@@ -15,9 +15,9 @@ from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.screen import Screen
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import DialError
+from dial_client.messages.errors import DialError
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.status import ServerState
-from dial_client.text.safe_text import to_one_line
 
 PATIENCE = 1.0
 """Seconds before a line names the servers that are still starting, if there is no live area."""

@@ -42,8 +42,8 @@ from dial_client.cli.turn_sink import TurnSink
 from dial_client.cli.word_wrap import break_words
 from dial_client.client.sampling import SAMPLING
 from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import ServerSettings
-from dial_client.text.safe_text import to_one_line
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision
 from dial_client.tools.file_changes import FileChange, find_changes, find_edits
 

@@ -11,12 +11,12 @@ from dial_client.cli.bootstrap import describe_config_files, read_settings, say_
 from dial_client.cli.client_start import open_client
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Failure, TextPart, ToolCallResult, ToolSpec, describe
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.sinks.terminal import TerminalSink
-from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import sanitize, to_one_line
 
 
 async def list_tools(options: Options, *, as_json: bool) -> int:

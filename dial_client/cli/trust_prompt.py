@@ -18,7 +18,7 @@ from dial_client.cli.config_summary import (
     summarize_counts,
 )
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings import configuration
 from dial_client.settings.config_trust import UNREADABLE, EnvFiles, FoundFile, TrustedFile, TrustStore
 from dial_client.settings.variables import build_variables

@@ -9,7 +9,7 @@ from dial_client.cli.config_summary import build_rows, escape_line, render_rows
 from dial_client.cli.options import ExitCode
 from dial_client.cli.trust_prompt import ask_for_trust, find_changes_since, trust_now
 from dial_client.cli.tty import can_ask_user
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME, resolve_location
 from dial_client.settings.config_trust import EnvFiles, FoundFile, TrustedFile, TrustStore, read_found

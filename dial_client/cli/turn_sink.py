@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.hooks.server_callbacks import ServerLog
+from dial_client.messages.events import Event
 from dial_client.messages.token_usage import Usage
-from dial_client.turn_data.events import Event
 
 
 class TurnSink(Protocol):

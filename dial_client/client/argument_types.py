@@ -8,9 +8,9 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from dial_client.callbacks.server_callbacks import Callbacks
-from dial_client.errors import ConfigError
-from dial_client.model import Provider, ToolFormatHandler
+from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import Provider, ToolFormatHandler
 from dial_client.settings.config_types import ModelSettings
 
 _KINDS = {str: "a string", bool: "True or False"}

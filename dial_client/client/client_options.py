@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
-from dial_client.audit.entries import AuditRecorder
-from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client.argument_types import check_folders, check_items
-from dial_client.middleware import Middleware
-from dial_client.model import Provider, ToolFormat, ToolFormatHandler
+from dial_client.hooks.audit.entries import AuditRecorder
+from dial_client.hooks.middleware import Middleware
+from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.messages.limits import Limits
+from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import Policy
 from dial_client.tools.approval import Approver
 from dial_client.tools.function_definition import FunctionTool
 from dial_client.tools.function_signature import Function
-from dial_client.turn_data.limits import Limits
 
 Directory = bool | str | os.PathLike[str]
 """The path of a folder; True for the user's default folder, False for no folder."""

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from dial_client.audit.call_audit import TurnAudit
-from dial_client.audit.entries import AuditRecorder
-from dial_client.callbacks.server_callbacks import LOG_LEVELS, Callbacks, ClientFeatures, Sampler
 from dial_client.client.argument_types import (
     check_callbacks,
     check_folders,
@@ -23,9 +20,13 @@ from dial_client.client.argument_types import (
 )
 from dial_client.client.client_options import ApprovalPolicy, Directory
 from dial_client.client.sampling import ModelSampler, build_callback_sampler
-from dial_client.errors import ConfigError
-from dial_client.middleware import MiddlewareChain
-from dial_client.model import Provider
+from dial_client.hooks.audit.call_audit import TurnAudit
+from dial_client.hooks.audit.entries import AuditRecorder
+from dial_client.hooks.middleware import MiddlewareChain
+from dial_client.hooks.server_callbacks import LOG_LEVELS, Callbacks, ClientFeatures, Sampler
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.limits import Limits
+from dial_client.messages.model import Provider
 from dial_client.providers.recording_detection import is_recorded_server, is_recording
 from dial_client.servers.connection import Connection
 from dial_client.servers.json_cache import JsonCache
@@ -36,7 +37,6 @@ from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.grants import GrantStore
-from dial_client.turn_data.limits import Limits
 
 CACHE, STATE = "servers", "approved-tools"
 """Subfolders of the user's cache folder, and of the user's folder for state that cannot be rebuilt."""
@@ -110,7 +110,7 @@ def set_up_recording(
     targets = {name: read_server_target(name, entry) for name, entry in servers.items()}
     connect: Connect = Connection
     if provider is not None and is_recording(provider):
-        from dial_client.recordings import replay
+        from dial_client.client import replay
 
         _, mock_servers, approve = replay.load_recording(provider, targets, approve)
         targets, connect = {**mock_servers, **targets}, replay.connect
@@ -119,7 +119,7 @@ def set_up_recording(
     path: Any = record
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"record takes the path of a file, not {describe_type(path)}")
-    from dial_client.recordings.recording import Recording
+    from dial_client.client.recording import Recording
 
     recording = Recording(record, targets, provider, tool_format)
     return RecordingSetup(

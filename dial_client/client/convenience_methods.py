@@ -15,10 +15,10 @@ from anyio.lowlevel import EventLoopToken, current_token
 
 from dial_client.client.argument_types import check_types
 from dial_client.client.turn_methods import OutputT, TurnInput, TurnMethods, to_messages
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message
+from dial_client.messages.turn_result import Turn
 from dial_client.runtime.background_tasks import BackgroundTasks
-from dial_client.turn_data.limits import Limits
-from dial_client.turn_data.turn_result import Turn
 from dial_client.turns.output_type import build_output_type
 
 ResultT = TypeVar("ResultT")

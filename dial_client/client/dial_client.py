@@ -13,8 +13,6 @@ from typing import Any, Literal, Self, Unpack
 
 import anyio
 
-from dial_client.audit.entries import AuditRecorder, Origin
-from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client import client_setup
 from dial_client.client.argument_types import check_items, check_on_limit, check_seconds, check_types
 from dial_client.client.client_model import ClientModel, ModelSelection
@@ -25,10 +23,15 @@ from dial_client.client.notebook_methods import NotebookMethods
 from dial_client.client.server_methods import ServerMethods
 from dial_client.client.turn_methods import TurnInput, to_messages
 from dial_client.client.turn_settings import TurnSettings, select_tools
-from dial_client.errors import ConfigError
+from dial_client.hooks.audit.entries import AuditRecorder, Origin
+from dial_client.hooks.middleware import Middleware, MiddlewareChain
+from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.hooks.telemetry.instrument_lookup import find_instruments
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.events import Event
+from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.middleware import Middleware, MiddlewareChain
-from dial_client.model import Provider, ToolFormat, ToolFormatHandler
+from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.providers.recording_detection import is_recording
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
@@ -39,7 +42,6 @@ from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import load_policy
-from dial_client.telemetry.instrument_lookup import find_instruments
 from dial_client.tools.approval import Approver
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.function_definition import FunctionTool
@@ -47,8 +49,6 @@ from dial_client.tools.function_signature import Function
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.taint import find_taint
-from dial_client.turn_data.events import Event
-from dial_client.turn_data.limits import Limits, StopReason
 from dial_client.turns import server_instructions, turn_runner
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.mentions import Attached, attach
@@ -63,7 +63,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
 
     Use it as ``async with DialClient(…) as dial``; one task may enter it and another may leave it. Turns may run
     concurrently. Apart from cancellation, and from built-in errors for wrong use such as `TypeError`, its methods raise
-    only the errors in `dial_client.errors`.
+    only the errors in `dial_client.messages.errors`.
 
     Args:
         servers: The servers by name: each an entry as in servers.json, a `ServerSettings`, or an in-process

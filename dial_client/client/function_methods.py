@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from typing import Any, Unpack, overload
 
-from dial_client.callbacks.server_callbacks import ClientFeatures
 from dial_client.client.argument_types import check_types
-from dial_client.errors import ConfigError
+from dial_client.hooks.server_callbacks import ClientFeatures
+from dial_client.messages.errors import ConfigError
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import ServerManager
 from dial_client.tools.function_definition import FunctionOptions, FunctionT, FunctionTool

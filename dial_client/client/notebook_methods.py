@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dial_client.messages.message import ToolSpec
+from dial_client.runtime.value_summary import ValueSummary
 from dial_client.servers.status import ServerStatus
-from dial_client.text.value_summary import ValueSummary
 
 
 class NotebookMethods(ABC):

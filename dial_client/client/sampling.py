@@ -10,21 +10,21 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from dial_client.audit.call_audit import create_id, record
-from dial_client.audit.entries import AuditEntry, AuditRecorder, find_common_origin
-from dial_client.callbacks import call_context
-from dial_client.callbacks.call_context import CallContext
-from dial_client.callbacks.server_callbacks import Sample, Sampler, SamplingReply, SamplingRequest
+from dial_client.hooks import call_context
+from dial_client.hooks.audit.call_audit import create_id, record
+from dial_client.hooks.audit.entries import AuditEntry, AuditRecorder, find_common_origin
+from dial_client.hooks.call_context import CallContext
+from dial_client.hooks.middleware import MiddlewareChain
+from dial_client.hooks.server_callbacks import Sample, Sampler, SamplingReply, SamplingRequest
 from dial_client.messages.content_text import describe_content
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages.model import FinishReason, Instruction, InstructionSource, ModelInfo, ModelRequest, Provider
 from dial_client.messages.token_usage import Usage
-from dial_client.middleware import MiddlewareChain
-from dial_client.model import FinishReason, Instruction, InstructionSource, ModelInfo, ModelRequest, Provider
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.tool_patterns import matches
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
-from dial_client.turn_data.limits import Limits
 from dial_client.turns.prices import compute_cost
 from dial_client.turns.text_generation import generate_text
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from dial_client.client import client_setup
 from dial_client.client.function_methods import check_name
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolSpec
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_manager import ServerManager
@@ -16,7 +17,6 @@ from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.apps import Apps
 from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.tool_selection import ToolSnapshots
-from dial_client.turn_data.limits import Limits
 
 
 class ServerMethods:

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar, overload
 
+from dial_client.messages.events import Event
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message
+from dial_client.messages.turn_result import Turn
 from dial_client.sinks import sse_encoder
-from dial_client.turn_data.events import Event
-from dial_client.turn_data.limits import Limits
-from dial_client.turn_data.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
 
 OutputT = TypeVar("OutputT")

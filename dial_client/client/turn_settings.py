@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolSpec
 from dial_client.tools.tool_selection import ToolSnapshot
-from dial_client.turn_data.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)

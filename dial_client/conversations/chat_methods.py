@@ -8,8 +8,8 @@ from contextlib import aclosing
 from typing import Any, TypeVar, overload
 
 from dial_client.conversations.turn_input import ConversationInput, check_turn_input
-from dial_client.turn_data.events import Event
-from dial_client.turn_data.turn_result import Turn
+from dial_client.messages.events import Event
+from dial_client.messages.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
 
 OutputT = TypeVar("OutputT")

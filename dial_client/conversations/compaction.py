@@ -17,13 +17,13 @@ from dial_client.client.client_model import ClientModel
 from dial_client.conversations.history import repair_history
 from dial_client.conversations.history_edits import find_shown
 from dial_client.conversations.message_tree import StoredMessage
-from dial_client.errors import ProviderError
 from dial_client.messages.content_text import describe_content
+from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Message, Role
+from dial_client.messages.model import Instruction, InstructionSource, ModelInfo, ModelRequest
 from dial_client.messages.token_usage import Usage
-from dial_client.model import Instruction, InstructionSource, ModelInfo, ModelRequest
+from dial_client.runtime.safe_text import sanitize
 from dial_client.stores.conversation_store import Conversation
-from dial_client.text.safe_text import sanitize
 from dial_client.turns.prices import compute_cost
 from dial_client.turns.text_generation import generate_text
 

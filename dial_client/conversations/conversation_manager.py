@@ -40,7 +40,6 @@ import secrets
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypedDict
 
-from dial_client.audit.entries import Origin
 from dial_client.client.argument_types import check_members, check_seconds, check_types, describe_type
 from dial_client.client.client_model import ClientModel
 from dial_client.client.dial_client import DialClient
@@ -58,7 +57,8 @@ from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
 from dial_client.conversations.turn_input import CONTINUE, Continuation, ConversationInput, check_turn_input
 from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
 from dial_client.conversations.version_methods import VersionMethods
-from dial_client.errors import ConfigError
+from dial_client.hooks.audit.entries import Origin
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import Conversation, ConversationStore, Page
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver

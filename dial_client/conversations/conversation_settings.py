@@ -13,9 +13,9 @@ from typing import Any
 
 from dial_client.client.client_model import ClientModel
 from dial_client.client.turn_settings import TurnSettings
-from dial_client.errors import ConfigError
-from dial_client.model import ToolFormat
-from dial_client.turn_data.limits import Limits
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.limits import Limits
+from dial_client.messages.model import ToolFormat
 
 MAX_SYSTEM = 100_000
 """The most characters of a conversation's instructions."""

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from dial_client.conversations.history_edits import detach
-from dial_client.errors import ConfigError
 from dial_client.messages.citations import format_sources, insert_markers
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Content, Message, Role, TextPart, describe
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.stores.conversation_store import Conversation
-from dial_client.text.safe_text import sanitize, to_one_line
 
 _FORMAT = "dial-conversation"
 _VERSION = 1

@@ -9,7 +9,7 @@ import anyio
 
 from dial_client.conversations.history import build_closing_messages
 from dial_client.conversations.turn_queue import POLL_INTERVAL, WillBeResumed
-from dial_client.errors import ConversationBusy
+from dial_client.messages.errors import ConversationBusy
 from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 

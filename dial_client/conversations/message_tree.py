@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role
 from dial_client.messages.stored_entry import EntryKind, StoredEntry
 from dial_client.stores.conversation_store import Conversation

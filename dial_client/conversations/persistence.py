@@ -18,7 +18,7 @@ import anyio
 
 from dial_client.conversations.history import CUT_OFF
 from dial_client.conversations.turn_details import build_turn_entry
-from dial_client.errors import ConversationNotFound, DialError
+from dial_client.messages.errors import ConversationNotFound, DialError
 from dial_client.messages.message import Message
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import ConversationStore

@@ -21,7 +21,7 @@ from typing import Any
 from dial_client.conversations.message_tree import build_entry
 from dial_client.messages.message import Message
 from dial_client.messages.stored_entry import EntryKind
-from dial_client.turn_data.turn_result import ToolCallRecord, Turn
+from dial_client.messages.turn_result import ToolCallRecord, Turn
 from dial_client.turns.turn_handle import TurnHandle
 
 MAX_REASONING = 200_000

@@ -9,7 +9,7 @@ from typing import Any
 from dial_client.conversations.branches import build_branch
 from dial_client.conversations.history_edits import apply_edits, find_last_exchange
 from dial_client.conversations.message_tree import StoredMessage, build_tree
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role
 from dial_client.stores.conversation_store import Conversation
 

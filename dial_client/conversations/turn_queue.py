@@ -14,7 +14,6 @@ from weakref import WeakValueDictionary
 
 import anyio
 
-from dial_client.audit.entries import Origin
 from dial_client.conversations.history import (
     build_closing_messages,
     drop_unfinished_text,
@@ -24,7 +23,8 @@ from dial_client.conversations.history import (
 from dial_client.conversations.history_edits import apply_edits
 from dial_client.conversations.message_tree import build_tree, extend
 from dial_client.conversations.turn_input import ConversationInput, build_first_messages, build_question
-from dial_client.errors import ConversationBusy, DialError
+from dial_client.hooks.audit.entries import Origin
+from dial_client.messages.errors import ConversationBusy, DialError
 from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver

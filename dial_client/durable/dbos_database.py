@@ -6,7 +6,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.stores.database_engines import create_private_file
 
 SQLITE_IS_TOO_OLD = sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42)

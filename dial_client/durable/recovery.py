@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dial_client.durable.timings import DurableTimings
 from dial_client.durable.turn_ids import extract_conversation_id, is_attempt_of
-from dial_client.errors import ConversationNotFound
+from dial_client.messages.errors import ConversationNotFound
 from dial_client.runtime.logs import get_logger
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Any
 
 from dial_client.durable.serialization import RowRefused
 from dial_client.durable.turn_ids import extract_conversation_id
-from dial_client.errors import ConfigError, DialError
+from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.message import Message, Role
+from dial_client.messages.turn_result import Turn
 from dial_client.stores.conversation_store import Conversation
-from dial_client.turn_data.turn_result import Turn
 from dial_client.turns.output_type import build_output_type, to_json_schema
 
 

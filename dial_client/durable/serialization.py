@@ -12,7 +12,13 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-from dial_client.errors import ConfigError, ConversationBusy, ConversationError, ConversationNotFound, DialError
+from dial_client.messages.errors import (
+    ConfigError,
+    ConversationBusy,
+    ConversationError,
+    ConversationNotFound,
+    DialError,
+)
 from dial_client.runtime.logs import get_logger
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from dial_client.durable.results import DurableResult
 from dial_client.durable.serialization import build_json_serializer
 from dial_client.durable.timings import DEFAULT_TIMINGS, DurableTimings
 from dial_client.durable.turn_ids import build_turn_id, create_attempt_id, find_turn_id
-from dial_client.errors import ConfigError, DialError
+from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.message import Message
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 
 from dial_client.messages.message import TextPart
-from dial_client.text.safe_text import sanitize
+from dial_client.runtime.safe_text import sanitize
 
 MAX_TEXT = 256_000
 """The maximum bytes of a text file."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dial_client.text.json_fields import to_text
-from dial_client.text.safe_text import to_one_line
+from dial_client.runtime.json_fields import to_text
+from dial_client.runtime.safe_text import to_one_line
 
 _MAX_TITLE = 200
 _MAX_URL = 2_000

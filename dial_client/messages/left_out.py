@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.text.safe_text import to_one_line
+from dial_client.runtime.safe_text import to_one_line
 
 
 def add_note(notes: list[str], omitted: str) -> None:

@@ -15,8 +15,8 @@ from dial_client.messages.icons import Icon
 from dial_client.messages.mcp_apps import App
 from dial_client.messages.stored_entry import StoredEntry
 from dial_client.messages.vendor_forms import VendorForms
-from dial_client.text.json_fields import expect_object, expect_optional_text, expect_span, expect_text
-from dial_client.text.safe_text import to_one_line
+from dial_client.runtime.json_fields import expect_object, expect_optional_text, expect_span, expect_text
+from dial_client.runtime.safe_text import to_one_line
 
 
 class Role(StrEnum):

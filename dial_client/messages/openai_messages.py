@@ -13,7 +13,7 @@ from typing import Any
 
 from dial_client.messages.citations import parse_citations, to_annotations
 from dial_client.messages.left_out import add_note, describe_echo, describe_part
-from dial_client.text.media_types import normalize_media_type
+from dial_client.runtime.media_types import normalize_media_type
 
 NAME = "openai"
 """The provider name of an echo that was read from a message, if the caller names no provider."""

@@ -17,8 +17,8 @@ from functools import partial
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from dial_client.errors import ConfigError
-from dial_client.model import OnDownload, Provider
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import OnDownload, Provider
 from dial_client.providers.endpoint_profile import EndpointProfile, apply_quirks
 from dial_client.providers.http.endpoint import (
     NO_KEY,

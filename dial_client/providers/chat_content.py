@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dial_client.messages.message import FilePart, ImagePart
-from dial_client.model import Delta, MediaChunk, ReasoningChunk, TextChunk
+from dial_client.messages.model import Delta, MediaChunk, ReasoningChunk, TextChunk
 from dial_client.providers.tool_call_codec import to_json_text
-from dial_client.text.json_fields import to_text
-from dial_client.text.safe_text import to_one_line
+from dial_client.runtime.json_fields import to_text
+from dial_client.runtime.safe_text import to_one_line
 
 _DATA_URL = re.compile(r"data:([^;,]{1,100})(?:;[^;,]{1,100})*?;base64,", re.ASCII)
 _MAX_NOTES = 20

@@ -15,17 +15,25 @@ from typing import Any
 
 import jiter
 
-from dial_client.errors import CALL_UNREADABLE
+from dial_client.messages.errors import CALL_UNREADABLE
 from dial_client.messages.message import ToolCallRequest
+from dial_client.messages.model import (
+    ArgumentsChunk,
+    CallChunk,
+    Completion,
+    Delta,
+    FinishReason,
+    ReasoningChunk,
+    TextChunk,
+)
 from dial_client.messages.token_usage import Usage
-from dial_client.model import ArgumentsChunk, CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
 from dial_client.providers.chat_content import ChatContent
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.http.provider_errors import RETRY_NOTE, StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
 from dial_client.providers.usage import parse_usage
 from dial_client.providers.wire_citations import CITATION_FIELDS, ChatCitations
-from dial_client.text.json_fields import to_text
+from dial_client.runtime.json_fields import to_text
 
 _FINISHES = {
     "stop": FinishReason.STOP,

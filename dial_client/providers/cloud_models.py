@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from anyio import to_thread
 
-from dial_client.errors import ConfigError
-from dial_client.model import Provider
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import Provider
 from dial_client.providers.endpoint_profile import NEWEST_MESSAGES_VERSION, apply_quirks
 from dial_client.providers.http.endpoint import Endpoint, is_same_origin, normalize_key, normalize_url
 from dial_client.providers.http.sdk_transport import Sdk, SdkTransport, load_anthropic, load_openai

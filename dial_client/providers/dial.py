@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 import anyio
 
-from dial_client.errors import TOOLS_UNSUPPORTED, ProviderError
+from dial_client.messages.errors import TOOLS_UNSUPPORTED, ProviderError
 from dial_client.messages.message import Echo, Message, Role, TextPart
-from dial_client.model import Completion, Delta, ModelInfo, ModelRequest, ToolFormat
+from dial_client.messages.model import Completion, Delta, ModelInfo, ModelRequest, ToolFormat
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import MESSAGES, EndpointProfile
 from dial_client.providers.http.endpoint import Endpoint

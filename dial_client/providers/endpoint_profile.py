@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

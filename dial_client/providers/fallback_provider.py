@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from dial_client.errors import (
+from dial_client.messages.errors import (
     CONTEXT_LENGTH_EXCEEDED,
     OUTPUT_FORMAT_UNSUPPORTED,
     SEARCH_UNSUPPORTED,
     TOOLS_UNSUPPORTED,
     ProviderError,
 )
-from dial_client.model import Completion, Delta, ModelInfo, ModelRequest, Preparable, Provider
+from dial_client.messages.model import Completion, Delta, ModelInfo, ModelRequest, Preparable, Provider
 from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)

@@ -12,24 +12,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from dial_client.local.answer_prompt import (
-    build_answer_instructions,
-    build_answer_messages,
-    find_question,
-    find_results,
-    has_results,
-)
-from dial_client.local.call_policy import CallPolicy
-from dial_client.local.call_score import DecisionScore
-from dial_client.local.clause_policy import ClausePolicy, find_first_request
-from dial_client.local.decision_step import DecisionStep
-from dial_client.local.echo import ANSWER_NOW, Opening
-from dial_client.local.json_prompt_format import find_called_tool, is_unknown, parse_call
-from dial_client.local.repetition import Repetition
-from dial_client.local.result_check import ResultCheck, find_shown_result
 from dial_client.messages.message import Message, Role
-from dial_client.messages.token_usage import Usage
-from dial_client.model import (
+from dial_client.messages.model import (
     CallChunk,
     Completion,
     Delta,
@@ -42,6 +26,22 @@ from dial_client.model import (
     TextChunk,
     ToolChoice,
 )
+from dial_client.messages.token_usage import Usage
+from dial_client.providers.embedded.answer_prompt import (
+    build_answer_instructions,
+    build_answer_messages,
+    find_question,
+    find_results,
+    has_results,
+)
+from dial_client.providers.embedded.call_policy import CallPolicy
+from dial_client.providers.embedded.call_score import DecisionScore
+from dial_client.providers.embedded.clause_policy import ClausePolicy, find_first_request
+from dial_client.providers.embedded.decision_step import DecisionStep
+from dial_client.providers.embedded.echo import ANSWER_NOW, Opening
+from dial_client.providers.embedded.json_prompt_format import find_called_tool, is_unknown, parse_call
+from dial_client.providers.embedded.repetition import Repetition
+from dial_client.providers.embedded.result_check import ResultCheck, find_shown_result
 from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)

@@ -16,14 +16,22 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from dial_client.errors import ConfigError, ProviderError
-from dial_client.local import TEMPLATE, hub
-from dial_client.local.call_score import UNKNOWN_DISCOUNT
-from dial_client.local.chat_template import has_chat_template
-from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
-from dial_client.local.weights import QWEN, ensure, find_cache_folder
-from dial_client.model import Delta, ModelInfo, ModelRequest, OnDownload, Provider, StructuredOutput, ToolFormat
+from dial_client.messages.errors import ConfigError, ProviderError
+from dial_client.messages.model import (
+    Delta,
+    ModelInfo,
+    ModelRequest,
+    OnDownload,
+    Provider,
+    StructuredOutput,
+    ToolFormat,
+)
 from dial_client.providers.chat_api import ChatProvider
+from dial_client.providers.embedded import TEMPLATE, hub
+from dial_client.providers.embedded.call_score import UNKNOWN_DISCOUNT
+from dial_client.providers.embedded.chat_template import has_chat_template
+from dial_client.providers.embedded.process import CONTEXT_TOKENS, ModelProcess
+from dial_client.providers.embedded.weights import QWEN, ensure, find_cache_folder
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
 from dial_client.providers.http.endpoint import Endpoint

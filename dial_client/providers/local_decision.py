@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from dial_client.local.call_score import score_decision
-from dial_client.model import Completion, Delta
+from dial_client.messages.model import Completion, Delta
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.chat_stream import ChatStreamParser
+from dial_client.providers.embedded.call_score import score_decision
 
 LOGPROBS: Mapping[str, Any] = {"logprobs": True, "top_logprobs": 20}
 """The fields of a request that ask for the log probabilities of the reply's tokens."""

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dial_client.messages.message import FilePart, ImagePart, Part, TextPart, describe
-from dial_client.text.media_types import IMAGE_TYPES, PDF, find_media_type, normalize_media_type
-from dial_client.text.surrogates import replace_surrogates
+from dial_client.runtime.media_types import IMAGE_TYPES, PDF, find_media_type, normalize_media_type
+from dial_client.runtime.surrogates import replace_surrogates
 
 MAX_IMAGE = 5 * 1024 * 1024
 """The most base64 characters of an image (the limit of the Messages API; other APIs accept more)."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from dial_client.errors import OUTPUT_FORMAT_UNSUPPORTED, ProviderError
+from dial_client.messages.errors import OUTPUT_FORMAT_UNSUPPORTED, ProviderError
 from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec
-from dial_client.model import ModelRequest, OutputFormat, ToolChoice
+from dial_client.messages.model import ModelRequest, OutputFormat, ToolChoice
 from dial_client.providers.endpoint_profile import (
     ANTHROPIC,
     NEWEST_MESSAGES_VERSION,
@@ -24,7 +24,7 @@ from dial_client.providers.messages_stream import MessagesStreamParser
 from dial_client.providers.schema_dialects import can_be_strict, to_output_schema
 from dial_client.providers.tool_call_codec import to_plain_json
 from dial_client.providers.wire_history import NO_TEXT, AssistantStep, Result, UserStep, normalize
-from dial_client.text.surrogates import replace_surrogates
+from dial_client.runtime.surrogates import replace_surrogates
 
 if TYPE_CHECKING:
     from anthropic.types import (

@@ -8,8 +8,7 @@ from typing import Any
 
 from dial_client.messages.citations import Citation, parse_block_citation
 from dial_client.messages.message import ToolCallRequest
-from dial_client.messages.token_usage import Usage
-from dial_client.model import (
+from dial_client.messages.model import (
     ArgumentsChunk,
     CallChunk,
     Completion,
@@ -19,11 +18,12 @@ from dial_client.model import (
     ReasoningChunk,
     TextChunk,
 )
+from dial_client.messages.token_usage import Usage
 from dial_client.providers import server_tool_calls
 from dial_client.providers.http.provider_errors import StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
 from dial_client.providers.usage import find_number
-from dial_client.text.json_fields import to_text
+from dial_client.runtime.json_fields import to_text
 
 _FINISHES = {
     "end_turn": FinishReason.STOP,

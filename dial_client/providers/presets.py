@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, EndpointProfile
 from dial_client.settings.config_types import Wire
 

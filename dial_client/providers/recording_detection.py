@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from dial_client.model import Provider
+from dial_client.messages.model import Provider
 
 
 def is_recording(model: str | Provider | None) -> bool:

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dial_client.errors import ProviderError
+from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import FilePart, ImagePart, ToolSpec
-from dial_client.model import ModelRequest
+from dial_client.messages.model import ModelRequest
 from dial_client.providers.endpoint_profile import EndpointProfile
 
 MAX_ADAPTATIONS = 32

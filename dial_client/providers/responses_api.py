@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec, extract_text
-from dial_client.model import ModelRequest, ToolChoice
+from dial_client.messages.model import ModelRequest, ToolChoice
 from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.response_items import to_input_item
@@ -18,8 +18,8 @@ from dial_client.providers.responses_stream import ResponsesStreamParser
 from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
 from dial_client.providers.tool_call_codec import parse_call, to_json_text
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
-from dial_client.text.json_fields import to_text
-from dial_client.text.surrogates import replace_surrogates
+from dial_client.runtime.json_fields import to_text
+from dial_client.runtime.surrogates import replace_surrogates
 
 if TYPE_CHECKING:
     from openai.types.responses import (

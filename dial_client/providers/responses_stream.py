@@ -8,8 +8,7 @@ from typing import Any
 
 from dial_client.messages.citations import Citation
 from dial_client.messages.message import ImagePart, ToolCallRequest
-from dial_client.messages.token_usage import Usage
-from dial_client.model import (
+from dial_client.messages.model import (
     ArgumentsChunk,
     CallChunk,
     CommentaryChunk,
@@ -21,12 +20,13 @@ from dial_client.model import (
     ReasoningChunk,
     TextChunk,
 )
+from dial_client.messages.token_usage import Usage
 from dial_client.providers import server_tool_calls
 from dial_client.providers.http.provider_errors import StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
 from dial_client.providers.usage import parse_usage
 from dial_client.providers.wire_citations import ResponseCitations
-from dial_client.text.json_fields import to_text
+from dial_client.runtime.json_fields import to_text
 
 _COMMENTARY = "commentary"
 """The ``phase`` of a message that is not part of the answer."""

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from dial_client.messages.message import ToolSpec
-from dial_client.model import OutputFormat
+from dial_client.messages.model import OutputFormat
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.openai_schema import StrictSubsetWriter, SubsetWriter
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dial_client.errors import ProviderError
+from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import ToolCallRequest
+from dial_client.messages.model import FinishReason
 from dial_client.messages.token_usage import Usage
-from dial_client.model import FinishReason
 from dial_client.settings.config_types import Wire
 
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from dial_client.errors import ConfigError, ProviderError
+from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.messages.message import ToolCallRequest
+from dial_client.messages.model import FinishReason
 from dial_client.messages.token_usage import Usage
-from dial_client.model import FinishReason
 from dial_client.providers.endpoint_profile import is_valid_flag
 from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply
+from dial_client.runtime.similar_names import did_you_mean
 from dial_client.settings.config_types import Wire
-from dial_client.text.similar_names import did_you_mean
 
 VERSION = 1
 """The version of the recording format."""

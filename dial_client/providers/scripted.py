@@ -59,8 +59,8 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from dial_client.errors import ProviderError
-from dial_client.model import (
+from dial_client.messages.errors import ProviderError
+from dial_client.messages.model import (
     ArgumentsChunk,
     CallChunk,
     Completion,

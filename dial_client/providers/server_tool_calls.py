@@ -10,7 +10,7 @@ from typing import Any
 
 from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
 from dial_client.providers.tool_call_codec import parse_call, to_json_text
-from dial_client.text.json_fields import to_text
+from dial_client.runtime.json_fields import to_text
 
 MAX_RESULT = 10_000
 """The most characters of a result that are shown."""

@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 
 if TYPE_CHECKING:
     from openai.types.responses.response_includable import ResponseIncludable

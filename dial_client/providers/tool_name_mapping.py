@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import count
 
 from dial_client.messages.message import Message, ToolCallRequest, ToolSpec
-from dial_client.model import ArgumentsChunk, CallChunk, Delta, ModelRequest
+from dial_client.messages.model import ArgumentsChunk, CallChunk, Delta, ModelRequest
 
 _HASH_LENGTH = 8
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")

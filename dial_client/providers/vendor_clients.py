@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from dial_client.errors import ConfigError
-from dial_client.model import Delta, ModelInfo, ModelRequest
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import Delta, ModelInfo, ModelRequest
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import EndpointProfile, apply_quirks
 from dial_client.providers.http.endpoint import Endpoint

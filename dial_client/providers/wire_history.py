@@ -32,7 +32,7 @@ from dial_client.messages.message import (
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.media_fallback import MediaDescription, count_expired, describe_media, to_accepted_part
 from dial_client.providers.tool_call_codec import to_plain_json
-from dial_client.text.surrogates import replace_surrogates
+from dial_client.runtime.surrogates import replace_surrogates
 
 NO_RESULT = "[no result: the call was interrupted]"
 NO_TEXT = "(no text)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dial_client.runtime.safe_text import sanitize
 from dial_client.schema.regular_expressions import drop_patterns
-from dial_client.text.safe_text import sanitize
 
 MAX_PROBLEMS = 5
 MAX_PROBLEM_CHARS = 300

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any
 
-from dial_client.text.surrogates import replace_surrogates
+from dial_client.runtime.surrogates import replace_surrogates
 
 MAX_DEPTH = 32
 """The most levels of nesting; a usual call has two or three."""

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dial_client.audit.record_format import list_log_files
 from dial_client.client.dial_client import DialClient
+from dial_client.hooks.audit.record_format import list_log_files
 from dial_client.serve.cluster.pending_requests import PendingRequests
 from dial_client.serve.http_responses import HttpError, build_json_response
 from dial_client.serve.request_bodies import read_limit

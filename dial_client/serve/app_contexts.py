@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.messages.message import Message, TextPart
+from dial_client.runtime.safe_text import sanitize
 from dial_client.serve.http_responses import HttpError
-from dial_client.text.safe_text import sanitize
 
 MAX_CONTEXTS = 8
 """Contexts per message. The page keeps the same number of apps open."""

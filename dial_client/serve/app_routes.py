@@ -10,9 +10,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dial_client import __version__
-from dial_client.audit.entries import Origin
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import ServerError, ServerGone
+from dial_client.hooks.audit.entries import Origin
+from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.messages.mcp_apps import MAX_SOURCES, parse_policy
 from dial_client.serve.direct_calls import DirectCall, DirectCalls
 from dial_client.serve.http_responses import HttpError, build_json_response

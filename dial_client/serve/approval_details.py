@@ -8,8 +8,8 @@ from typing import Any
 
 import anyio.to_thread
 
-from dial_client.callbacks.approval_request import count_unseen_arguments, quote_name, to_claims
 from dial_client.client.sampling import SAMPLING
+from dial_client.hooks.approval_request import count_unseen_arguments, quote_name, to_claims
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.serve.http_responses import HttpError

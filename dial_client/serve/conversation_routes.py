@@ -14,6 +14,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.turn_input import ConversationInput, EditedMessage
 from dial_client.durable import DurableTurns
+from dial_client.messages.events import StatusChanged
 from dial_client.messages.message import Content, TextPart, extract_text
 from dial_client.serve.app_contexts import add_app_contexts, read_app_contexts
 from dial_client.serve.chat_completion_request import parse_content
@@ -26,7 +27,6 @@ from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, str
 from dial_client.serve.text_attachments import to_text_parts
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.serve.version_routes import VersionRoutes, read_position
-from dial_client.turn_data.events import StatusChanged
 
 MAX_LIMIT = 200
 _EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}

@@ -11,13 +11,13 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.types import Receive, Scope, Send
 
-from dial_client.audit.entries import Origin
-from dial_client.errors import DialError
+from dial_client.hooks.audit.entries import Origin
+from dial_client.messages.errors import DialError
+from dial_client.messages.events import Event
 from dial_client.serve.http_responses import HttpError, to_http_error
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.sse_response import OPENING_COMMENT, SSEResponse, encode_event
 from dial_client.sinks.sse_encoder import encode_named
-from dial_client.turn_data.events import Event
 
 MAX_CALLS = 32
 """Maximum number of calls at a time, including calls that wait for approval."""

@@ -9,10 +9,10 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError, ProviderError
+from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError, ProviderError
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.sinks.sse_encoder import to_json
-from dial_client.text.safe_text import to_one_line
 
 log = get_logger(__name__)
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from dial_client.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.serve.connection_limits import ConnectionLimits
 from dial_client.serve.security import ON_AUTHENTICATED
 from dial_client.serve.turn_registry import TurnRegistry

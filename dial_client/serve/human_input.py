@@ -18,12 +18,14 @@ from typing import Any, Protocol, TypeVar
 
 import anyio
 
-from dial_client.callbacks.approval_request import quote_name
-from dial_client.callbacks.elicitation_form import Form
-from dial_client.callbacks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
-from dial_client.errors import DialError
+from dial_client.hooks.approval_request import quote_name
+from dial_client.hooks.elicitation_form import Form
+from dial_client.hooks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
+from dial_client.messages.errors import DialError
+from dial_client.messages.events import Event, InputReceived, InputRequested
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import sanitize
 from dial_client.serve.approval_details import describe_call, describe_changed_call, find_problems
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.pending_requests import GrantedTool, PendingRequest, PendingRequests
@@ -32,9 +34,7 @@ from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.servers.json_cache import compute_identity
 from dial_client.servers.tool_pins import build_definition
 from dial_client.settings.config_types import ServerSettings
-from dial_client.text.safe_text import sanitize
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision
-from dial_client.turn_data.events import Event, InputReceived, InputRequested
 
 log = get_logger(__name__)
 

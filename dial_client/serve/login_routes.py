@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.serve.http_responses import HttpError, build_json_response
 from dial_client.serve.request_bodies import read_json
 from dial_client.serve.security import OAUTH_CALLBACK
 from dial_client.serve.server_logins import LOGIN_SECONDS, ServerLogins
-from dial_client.text.safe_text import sanitize, to_one_line
 
 COOKIE = "dial-login-"
 """Prefix of the cookies' names. A cookie identifies the browser that started a login."""

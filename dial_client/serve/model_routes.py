@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
+from dial_client.messages.model import ModelInfo
 from dial_client.messages.token_usage import Usage
-from dial_client.model import ModelInfo
 from dial_client.serve.http_responses import build_json_response
 from dial_client.serve.served_model import ServedModel
 from dial_client.settings.config_types import ModelSettings

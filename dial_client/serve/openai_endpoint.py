@@ -22,10 +22,13 @@ from starlette.routing import Route
 from starlette.types import Receive
 
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import OutputError
 from dial_client.messages.citations import to_annotations
+from dial_client.messages.errors import OutputError
+from dial_client.messages.events import Event, Finished, RoundStarted, TextDelta
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import ImagePart, Role, ToolCallRequest
 from dial_client.messages.token_usage import Usage
+from dial_client.messages.turn_result import Turn
 from dial_client.serve.chat_completion_request import parse_request
 from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.http_responses import HttpError, build_json_response, to_http_error
@@ -36,9 +39,6 @@ from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.sinks.completion_chunks import build_chunk, finish_reason
 from dial_client.sinks.sse_encoder import DONE, to_json
 from dial_client.stores.mailbox import Mailbox
-from dial_client.turn_data.events import Event, Finished, RoundStarted, TextDelta
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
 
 

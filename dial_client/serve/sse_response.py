@@ -9,8 +9,8 @@ import anyio
 from anyio.abc import TaskGroup
 from starlette.types import Receive, Scope, Send
 
+from dial_client.messages.events import Event, ServerChanged, StatusChanged
 from dial_client.sinks import sse_encoder
-from dial_client.turn_data.events import Event, ServerChanged, StatusChanged
 from dial_client.turns.status_text import find_code
 from dial_client.turns.turn_handle import TurnHandle
 

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dial_client.audit.entries import Origin
-from dial_client.callbacks.approval_request import quote_name, to_claims
 from dial_client.client.dial_client import DialClient
+from dial_client.hooks.approval_request import quote_name, to_claims
+from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.message import ToolSpec
 from dial_client.serve.direct_calls import DirectCall, DirectCalls
 from dial_client.serve.http_responses import HttpError, build_json_response

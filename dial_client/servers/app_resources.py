@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dial_client.errors import ServerError
+from dial_client.messages.errors import ServerError
 from dial_client.messages.mcp_apps import MAX_HTML, MIME_TYPE, AppResource, is_app_uri, parse_resource
 from dial_client.servers.connection import Connection
 from dial_client.servers.resources import find_read_timeout

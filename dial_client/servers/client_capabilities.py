@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence
 from dataclasses import dataclass, replace
 
-from dial_client.callbacks.server_callbacks import ClientFeatures, ServerLog
+from dial_client.hooks.server_callbacks import ClientFeatures, ServerLog
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.status import OnChange
 from dial_client.settings.config_types import ServerSettings

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from dial_client.callbacks import call_context
-from dial_client.callbacks.call_context import CallContext
-from dial_client.errors import ServerError, ServerGone
+from dial_client.hooks import call_context
+from dial_client.hooks.call_context import CallContext
+from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger

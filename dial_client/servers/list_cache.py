@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
 
-from dial_client.errors import ServerError
+from dial_client.messages.errors import ServerError
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
 from dial_client.servers.notifications import Listing

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 
 import anyio
 
-from dial_client.errors import ServerError, ServerGone
+from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.observable import Observable
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.hooks.server_callbacks import ServerLog
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.observable import Observable
 from dial_client.servers.status import MAX_REASON_CHARS, OnChange, ServerState, ServerStatus
-from dial_client.text.safe_text import to_one_line
 
 if TYPE_CHECKING:
     from mcp import Client

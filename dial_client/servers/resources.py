@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.icons import Icon, read_icons
+from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.connection import Connection
 from dial_client.servers.list_cache import MAX_DESCRIPTION, ListCache, find_connection, wait_for_connection
 from dial_client.servers.notifications import Listing, Subscription
 from dial_client.servers.status import AddNote
 from dial_client.servers.tool_listing import read_all_pages
-from dial_client.text.safe_text import sanitize
 
 if TYPE_CHECKING:
     import mcp_types

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dial_client.callbacks.server_callbacks import SamplingReply, SamplingRequest, ServerLog
+from dial_client.hooks.server_callbacks import SamplingReply, SamplingRequest, ServerLog
 from dial_client.messages.message import ImagePart, Message, Role, TextPart
-from dial_client.text.safe_text import sanitize
+from dial_client.runtime.safe_text import sanitize
 
 if TYPE_CHECKING:
     from mcp_types import (

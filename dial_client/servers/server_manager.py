@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import anyio
 
-from dial_client.errors import ConfigError, ServerStartError
+from dial_client.messages.errors import ConfigError, ServerStartError
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from dial_client.audit.call_audit import create_id, record
-from dial_client.audit.entries import AuditEntry, find_common_origin
-from dial_client.callbacks import call_context
-from dial_client.callbacks.call_context import CallContext
-from dial_client.callbacks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
-from dial_client.callbacks.server_callbacks import ClientFeatures, Elicitation, ElicitationAction, ElicitationAnswer
-from dial_client.errors import ServerError
+from dial_client.hooks import call_context
+from dial_client.hooks.audit.call_audit import create_id, record
+from dial_client.hooks.audit.entries import AuditEntry, find_common_origin
+from dial_client.hooks.call_context import CallContext
+from dial_client.hooks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
+from dial_client.hooks.server_callbacks import ClientFeatures, Elicitation, ElicitationAction, ElicitationAnswer
+from dial_client.messages.errors import ServerError
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import clean, describe_removed, to_one_line
 from dial_client.servers import sdk_mapping
 from dial_client.servers.observable import Observable
-from dial_client.text.safe_text import clean, describe_removed, to_one_line
 
 if TYPE_CHECKING:
     from mcp import MCPError

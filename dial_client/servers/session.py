@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from dial_client.callbacks.server_callbacks import ClientFeatures
-from dial_client.errors import ServerStartError
+from dial_client.hooks.server_callbacks import ClientFeatures
+from dial_client.messages.errors import ServerStartError
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers import sdk_client, session_errors
 from dial_client.servers.notifications import Listing, Notifications
 from dial_client.servers.observable_status import ObservableStatus
@@ -35,7 +36,6 @@ from dial_client.servers.transports.transport_factory import (
     list_transports,
 )
 from dial_client.settings.config_types import Protocol, ServerSettings
-from dial_client.text.safe_text import to_one_line
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -159,8 +159,8 @@ class ServerSession:
         with anyio.move_on_after(seconds) as start:
             await self._state.wait_until(lambda state: state.is_started)
         if start.cancelled_caught:
+            from dial_client.runtime.error_lines import find_error_line
             from dial_client.servers.package_downloads import describe_download
-            from dial_client.text.error_lines import find_error_line
 
             last = f"it last said: {find_error_line(self.stderr)}" if self.stderr else ""
             reason = describe_download(self._context.settings, self.stderr) or last

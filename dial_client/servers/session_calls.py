@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 
-from dial_client.errors import ServerError, ServerGone
+from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.servers import session_errors
 from dial_client.servers.observable import Observable
 from dial_client.servers.restart_policy import Exit, ExitKind

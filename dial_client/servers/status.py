@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.hooks.server_callbacks import ServerLog
 
 AddNote = Callable[[str], None]
 """Adds a note for the user to the status of a server."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import anyio
 
+from dial_client.hooks.telemetry.instrument_lookup import record_restart
 from dial_client.servers.observable_status import ObservableStatus
 from dial_client.servers.protocol_choice import ProtocolChooser
 from dial_client.servers.restart_policy import Exit, ExitKind, RestartDecision, RestartPolicy
 from dial_client.servers.session import ServerContext, ServerSession, find_startup_seconds
 from dial_client.servers.status import ServerState
-from dial_client.telemetry.instrument_lookup import record_restart
 
 _STDERR_LINES = 3
 """Lines of standard error, before the last line, that the error of a server given up on quotes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 
 FILE_NAME = "servers.json"
 

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
 
-from dial_client.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
 from dial_client.settings.config_locations import resolve_location
 from dial_client.settings.config_outline import Outline, is_enabled

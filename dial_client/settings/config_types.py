@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from dial_client.model import ToolFormat
+from dial_client.messages.model import ToolFormat
 from dial_client.settings.policy_config import Policy
 
 

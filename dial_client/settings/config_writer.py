@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dial_client.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
 from dial_client.settings import configuration
 from dial_client.settings.config_trust import MAX_BYTES

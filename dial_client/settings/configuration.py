@@ -20,7 +20,8 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
-from dial_client.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.runtime.similar_names import did_you_mean
 from dial_client.settings.config_locations import find_config
 from dial_client.settings.config_merge import merge_settings
 from dial_client.settings.config_outline import Outline
@@ -48,7 +49,6 @@ from dial_client.settings.profile_config import (
 )
 from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS, read_server
 from dial_client.settings.variables import ReadFile, Variables, build_variables, read_file
-from dial_client.text.similar_names import did_you_mean
 
 __all__ = [
     "QUIRKS",

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.similar_names import find_nearest
 from dial_client.settings.config_values import COMMENTS
 from dial_client.settings.jsonc import Node
-from dial_client.text.similar_names import find_nearest
 
 OTHER_HOSTS_KEYS = frozenset(
     (

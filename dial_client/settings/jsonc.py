@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, NoReturn, TypeVar
 
-from dial_client.errors import ConfigError
-from dial_client.text.similar_names import did_you_mean, fold_name
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.similar_names import did_you_mean, fold_name
 
 Keys = tuple[str | int, ...]
 """The path from the top level to a value: ``("mcpServers", "time", "args", 0)``."""

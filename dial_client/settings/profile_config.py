@@ -10,13 +10,13 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.similar_names import did_you_mean
 from dial_client.settings.config_types import Profile, Settings
 from dial_client.settings.config_values import COMMENTS, check_name
 from dial_client.settings.jsonc import Node, quote_key
 from dial_client.settings.policy_config import read_policy
 from dial_client.settings.variables import Variables
-from dial_client.text.similar_names import did_you_mean
 
 
 def read_profile(name: str, node: Node, variables: Variables) -> Profile:

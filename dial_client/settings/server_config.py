@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.similar_names import did_you_mean
 from dial_client.settings.config_types import Protocol, ServerSettings, Transport
 from dial_client.settings.config_values import TOP_KEYS, check_name, read_env, read_headers, read_url
 from dial_client.settings.entry_warnings import OTHER_HOSTS_KEYS, find_odd_values, find_unknown_keys
@@ -14,7 +15,6 @@ from dial_client.settings.jsonc import Node, build_choice_reader, quote_key
 from dial_client.settings.oauth_config import read_oauth
 from dial_client.settings.policy_config import read_untrusted
 from dial_client.settings.variables import Variables, parse_env_file
-from dial_client.text.similar_names import did_you_mean
 
 
 def read_server(name: str, node: Node, variables: Variables, *, is_selected: bool = True) -> ServerSettings:

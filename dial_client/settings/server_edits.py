@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.similar_names import did_you_mean
 from dial_client.settings import configuration
 from dial_client.settings.config_values import TOP_KEYS
 from dial_client.settings.jsonc import read
 from dial_client.settings.jsonc_editor import remove_value, set_value
-from dial_client.text.similar_names import did_you_mean
 
 
 def list_server_names(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dial_client.messages.message import ToolCallRequest
-from dial_client.text.safe_text import escape_unseen, to_one_line
+from dial_client.runtime.safe_text import escape_unseen, to_one_line
 
 MAX_CHARS = 600
 """Maximum characters of arguments that are formatted for one line."""

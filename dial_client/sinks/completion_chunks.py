@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.turn_data.limits import StopReason
+from dial_client.messages.limits import StopReason
 
 _FINISH_REASONS: Mapping[StopReason, str] = {
     StopReason.ANSWERED: "stop",

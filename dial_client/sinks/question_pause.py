@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import anyio
 
-from dial_client.callbacks.server_callbacks import ServerLog
-from dial_client.text.safe_text import to_one_line
+from dial_client.hooks.server_callbacks import ServerLog
+from dial_client.runtime.safe_text import to_one_line
 
 MAX_LINE = 300
 """Maximum characters of a server's log message, and of other untrusted text on a line."""

@@ -17,11 +17,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from dial_client.errors import DialError, LimitReached, ProviderError
-from dial_client.messages.message import Role, TextPart, content_to_json
-from dial_client.runtime.logs import get_logger
-from dial_client.sinks.completion_chunks import build_chunk
-from dial_client.turn_data.events import (
+from dial_client.messages.errors import DialError, LimitReached, ProviderError
+from dial_client.messages.events import (
     AppOpened,
     Event,
     Finished,
@@ -37,8 +34,11 @@ from dial_client.turn_data.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn, output_to_json
+from dial_client.messages.limits import StopReason
+from dial_client.messages.message import Role, TextPart, content_to_json
+from dial_client.messages.turn_result import Turn, output_to_json
+from dial_client.runtime.logs import get_logger
+from dial_client.sinks.completion_chunks import build_chunk
 
 log = get_logger(__name__)
 

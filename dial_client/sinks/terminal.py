@@ -16,16 +16,9 @@ from unicodedata import east_asian_width
 
 import anyio
 
-from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.hooks.server_callbacks import ServerLog
 from dial_client.messages.citations import Citation, format_source_list
-from dial_client.messages.message import Message, Role, TextPart, describe
-from dial_client.messages.token_usage import Usage
-from dial_client.sinks.call_description import describe_arguments, describe_name
-from dial_client.sinks.question_pause import MAX_LINE, QuestionPause, format_log
-from dial_client.sinks.turn_clock import TurnClock
-from dial_client.sinks.usage_line import UsageSum, format_usage_line
-from dial_client.text.safe_text import SafeStream, to_one_line
-from dial_client.turn_data.events import (
+from dial_client.messages.events import (
     Event,
     Finished,
     MessageCompleted,
@@ -37,8 +30,15 @@ from dial_client.turn_data.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn
+from dial_client.messages.limits import StopReason
+from dial_client.messages.message import Message, Role, TextPart, describe
+from dial_client.messages.token_usage import Usage
+from dial_client.messages.turn_result import Turn
+from dial_client.runtime.safe_text import SafeStream, to_one_line
+from dial_client.sinks.call_description import describe_arguments, describe_name
+from dial_client.sinks.question_pause import MAX_LINE, QuestionPause, format_log
+from dial_client.sinks.turn_clock import TurnClock
+from dial_client.sinks.usage_line import UsageSum, format_usage_line
 
 MAX_STATUS = 100
 """Maximum characters of a status."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dial_client.messages.token_usage import Usage
-from dial_client.turn_data.turn_result import Turn
+from dial_client.messages.turn_result import Turn
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dial_client.errors import DialError
+from dial_client.messages.errors import DialError
 from dial_client.stores.batcher import Batcher, BatchRequest
 from dial_client.stores.conversation_store import fold, to_sortable_time
 from dial_client.stores.database import MAX_LEASE_SECONDS, Database, build_clock_expression

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 
-from dial_client.errors import DialError
+from dial_client.messages.errors import DialError
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, Self
 
-from dial_client.errors import ConfigError, ConversationNotFound
+from dial_client.messages.errors import ConfigError, ConversationNotFound
 from dial_client.messages.message import Message
 
 MAX_TITLE = 60

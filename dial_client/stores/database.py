@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 import anyio
 import anyio.to_thread
 
-from dial_client.errors import ConfigError, DialError
+from dial_client.messages.errors import ConfigError, DialError
 from dial_client.runtime.logs import get_logger
 from dial_client.stores import migrations
 from dial_client.stores.database_engines import CLOCKS, MAX_SECONDS, create_engine

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dial_client.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError, describe_system_error
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection

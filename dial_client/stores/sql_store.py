@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dial_client.errors import DialError
+from dial_client.messages.errors import DialError
 from dial_client.messages.message import Message
 from dial_client.runtime.logs import get_logger
 from dial_client.stores import row_values

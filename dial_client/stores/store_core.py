@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from dial_client.errors import ConversationBusy
+from dial_client.messages.errors import ConversationBusy
 from dial_client.messages.message import Message
 from dial_client.stores.conversation_store import (
     Conversation,

@@ -2,20 +2,27 @@
 
 `ScriptedProvider` is a model with scripted replies. The fixture ``dial_recording`` of the pytest plugin yields a
 `DialRecording`, whose clients are recorded once, with ``pytest --dial-record``, and replayed afterwards.
+
+Each name is imported from its module when it is first used: every run of pytest imports this package for its plugin.
 """
 
-from dial_client.providers.scripted import ScriptedProvider
-from dial_client.testing.network_block import NetworkBlocked, block_network
-from dial_client.testing.recorded_clients import DialRecording
-from dial_client.testing.turn_assertions import assert_answered, assert_called, assert_not_called, calls
+from importlib import import_module
 
-__all__ = [
-    "DialRecording",
-    "NetworkBlocked",
-    "ScriptedProvider",
-    "assert_answered",
-    "assert_called",
-    "assert_not_called",
-    "block_network",
-    "calls",
-]
+_MODULE_OF = {
+    "DialRecording": "dial_client.testing.recorded_clients",
+    "NetworkBlocked": "dial_client.testing.network_block",
+    "ScriptedProvider": "dial_client.providers.scripted",
+    "assert_answered": "dial_client.testing.turn_assertions",
+    "assert_called": "dial_client.testing.turn_assertions",
+    "assert_not_called": "dial_client.testing.turn_assertions",
+    "block_network": "dial_client.testing.network_block",
+    "calls": "dial_client.testing.turn_assertions",
+}
+
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - computed, so that there is one list and not two
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)

@@ -11,9 +11,9 @@ from typing import Any, Unpack
 
 from dial_client.client.client_options import ClientOptions
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role
-from dial_client.model import Provider
+from dial_client.messages.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
 
 _MASK = "[secret]"

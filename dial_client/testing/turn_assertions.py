@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import ToolCallRecord, Turn
+from dial_client.messages.limits import StopReason
+from dial_client.messages.turn_result import ToolCallRecord, Turn
 
 
 def calls(turn: Turn) -> list[tuple[str, Mapping[str, Any]]]:

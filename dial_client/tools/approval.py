@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from dial_client.audit.entries import Origin
+from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dial_client.audit.entries import Origin
-from dial_client.errors import ServerError
+from dial_client.hooks.audit.entries import Origin
+from dial_client.messages.errors import ServerError
+from dial_client.messages.events import Event
+from dial_client.messages.limits import Limits
 from dial_client.messages.mcp_apps import AppResource, build_error_result
 from dial_client.messages.message import ToolCallRequest
 from dial_client.runtime.deadline import Deadline
@@ -18,8 +20,6 @@ from dial_client.servers.list_cache import wait_for_connection
 from dial_client.tools.catalog import Catalog
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.taint import Taint, is_untrusted
-from dial_client.turn_data.events import Event
-from dial_client.turn_data.limits import Limits
 
 
 class Apps:

@@ -13,18 +13,20 @@ from dataclasses import dataclass, field, replace
 import anyio
 import anyio.lowlevel
 
-from dial_client.audit.call_audit import CallAudit, TurnAudit
-from dial_client.audit.entries import Origin
-from dial_client.callbacks import call_context
-from dial_client.callbacks.call_context import CallContext, Spend
+from dial_client.hooks import call_context
+from dial_client.hooks.audit.call_audit import CallAudit, TurnAudit
+from dial_client.hooks.audit.entries import Origin
+from dial_client.hooks.call_context import CallContext, Spend
+from dial_client.hooks.middleware import MiddlewareChain, ToolCall
+from dial_client.messages.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.messages.host_results import NOT_ALLOWED, build_not_run_result
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.middleware import MiddlewareChain, ToolCall
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.connection import Connection
 from dial_client.servers.tool_pins import build_definition, compare_definitions
-from dial_client.text.safe_text import sanitize
 from dial_client.tools.approval import Approval, ApprovalChecker
 from dial_client.tools.call_validation import find_problem, normalize_arguments
 from dial_client.tools.catalog import Catalog, Route
@@ -32,8 +34,6 @@ from dial_client.tools.changed_arguments import add_note_of_changes
 from dial_client.tools.server_calls import find_app, make_call
 from dial_client.tools.taint import Taint, find_taint_source
 from dial_client.tools.tool_selection import Keep, shorten
-from dial_client.turn_data.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
-from dial_client.turn_data.limits import Limits
 
 log = get_logger(__name__)
 

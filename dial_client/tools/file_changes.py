@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dial_client.runtime.safe_text import escape_unseen
 from dial_client.settings.config_types import ServerSettings
-from dial_client.text.safe_text import escape_unseen
 from dial_client.tools.argument_paths import find_current_folder, lies_within
 
 MAX_BYTES = 256 * 1024

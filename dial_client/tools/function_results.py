@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
-from dial_client.text.media_types import PDF, find_media_type
-from dial_client.text.safe_text import sanitize
+from dial_client.runtime.media_types import PDF, find_media_type
+from dial_client.runtime.safe_text import sanitize
 
 
 @runtime_checkable

@@ -9,11 +9,11 @@ from typing import Any
 
 from anyio import CapacityLimiter, get_cancelled_exc_class, lowlevel, to_thread
 
-from dial_client.callbacks.server_callbacks import ClientFeatures
+from dial_client.hooks.server_callbacks import ClientFeatures
 from dial_client.messages.message import Failure, ToolCallResult
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.session_calls import OnCallProgress
-from dial_client.text.safe_text import sanitize
 from dial_client.tools import function_results
 from dial_client.tools.function_context import FUNCTIONS, Context
 from dial_client.tools.function_definition import FunctionDefinition, FunctionTool, define

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect
 from dial_client.settings.tool_patterns import EVERYTHING, matches, matches_name, names_server, restricts
-from dial_client.text.safe_text import to_one_line
 from dial_client.tools.catalog import RESERVED
 from dial_client.tools.policy import PolicyRules
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dial_client.errors import ServerError
+from dial_client.messages.errors import ServerError
 from dial_client.messages.message import ToolSpec
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resource, Resources, ResourceTemplate
 from dial_client.servers.session_calls import OnCallProgress
 from dial_client.servers.status import ServerState
-from dial_client.text.safe_text import to_one_line
 from dial_client.tools.catalog import LIST_RESOURCES, READ_RESOURCE, Route
 
 if TYPE_CHECKING:

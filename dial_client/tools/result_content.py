@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
-from dial_client.text.media_types import IMAGE_TYPES, PDF, normalize_media_type
-from dial_client.text.safe_text import sanitize
+from dial_client.runtime.media_types import IMAGE_TYPES, PDF, normalize_media_type
+from dial_client.runtime.safe_text import sanitize
 
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, CallToolResult, TextResourceContents

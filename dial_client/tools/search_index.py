@@ -17,7 +17,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 from dial_client.messages.message import ToolSpec
-from dial_client.text.normalization import (
+from dial_client.runtime.normalization import (
     HUMP,
     PARTICLES,
     QUESTIONS,

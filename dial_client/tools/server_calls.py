@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dial_client.errors import ServerError
+from dial_client.messages.errors import ServerError
 from dial_client.messages.mcp_apps import App
 from dial_client.messages.message import NO_OUTPUT, Failure, ToolCallRequest, ToolCallResult, extract_text
 from dial_client.runtime.logs import get_logger
@@ -47,7 +47,7 @@ async def make_call(
         return ToolCallResult(call.id, success=True, content=content, app=app)
     if content == NO_OUTPUT:
         return replace(ToolCallResult.failed(call.id, Failure.TOOL, _NO_REASON), app=app)
-    from dial_client.text.error_lines import summarize_error
+    from dial_client.runtime.error_lines import summarize_error
 
     summary = summarize_error(extract_text(content)) or _NO_REASON
     return ToolCallResult(call.id, success=False, content=content, error=summary, failure=Failure.TOOL, app=app)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from dial_client.callbacks.approval_request import quote_name
+from dial_client.hooks.approval_request import quote_name
 from dial_client.messages.host_results import is_host_result
 from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.servers.connection import Connection

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import Content, Message, Role, ToolSpec, extract_text
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session_calls import OnCallProgress
@@ -18,7 +19,6 @@ from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.search_index import SearchIndex
-from dial_client.turn_data.limits import Limits
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult

@@ -13,8 +13,9 @@ from enum import Enum, auto
 from itertools import count
 from typing import Any
 
+from dial_client.messages.events import Emit, Event, MessageCompleted, OutputDelta, TextDelta
 from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.model import (
+from dial_client.messages.model import (
     AnswerConstraining,
     ArgumentsChunk,
     Instruction,
@@ -27,7 +28,6 @@ from dial_client.model import (
     ToolFormat,
     ToolFormatHandler,
 )
-from dial_client.turn_data.events import Emit, Event, MessageCompleted, OutputDelta, TextDelta
 from dial_client.turns.output_type import InvalidOutput, OutputType
 from dial_client.turns.resolution import CallTools
 

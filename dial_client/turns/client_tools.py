@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dial_client.messages.events import Emit
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, ToolCallRequest, ToolSpec
-from dial_client.turn_data.events import Emit
-from dial_client.turn_data.limits import StopReason
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.resolution import Ask, Reply
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dial_client.messages.message import Message, Role, TextPart, ToolSpec
-from dial_client.model import Instruction
+from dial_client.messages.model import Instruction
 from dial_client.tools import result_content
 
 NOTE = "the conversation is too long for this model: it is sent without its oldest turns, or with shortened results"

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import anyio
 import anyio.lowlevel
 
-from dial_client.turn_data.events import Event
+from dial_client.messages.events import Event
 
 CAPACITY = 10_000
 """Number of events a log keeps for readers that start later. Older events are dropped."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dial_client.model import Instruction, InstructionSource, ToolFormat
+from dial_client.messages.model import Instruction, InstructionSource, ToolFormat
 
 GUIDANCE = (
     "Use tools where they help: one after another where a call needs another's result, several at once where none "

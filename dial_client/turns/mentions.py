@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from dial_client.errors import ServerError
+from dial_client.messages.errors import ServerError
 from dial_client.messages.message import Content, Message, Part, Role, TextPart, extract_text
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.resources import Resource, ResourceContent, Resources
-from dial_client.text.safe_text import sanitize, to_one_line
 from dial_client.tools import result_content
 from dial_client.tools.tool_selection import Keep, shorten
 

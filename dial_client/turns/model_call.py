@@ -10,19 +10,19 @@ from functools import partial
 from itertools import count
 from urllib.parse import urlsplit
 
-from dial_client.errors import (
+from dial_client.hooks.middleware import MiddlewareChain, ModelReply
+from dial_client.messages.citations import place_citations
+from dial_client.messages.errors import (
     CONTEXT_LENGTH_EXCEEDED,
     OUTPUT_FORMAT_UNSUPPORTED,
     SEARCH_UNSUPPORTED,
     TOOLS_UNSUPPORTED,
     ProviderError,
 )
-from dial_client.formats.format_selection import ActiveFormat
-from dial_client.formats.quoted_calls import drop_quoted_calls
-from dial_client.messages.citations import place_citations
+from dial_client.messages.events import Emit, MessageCompleted, RoundStarted, StatusChanged, TextDelta
+from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import Content, Echo, Message, Role, TextPart, ToolCallRequest, ToolSpec
-from dial_client.middleware import MiddlewareChain, ModelReply
-from dial_client.model import (
+from dial_client.messages.model import (
     FinishReason,
     Instruction,
     ModelRequest,
@@ -32,10 +32,10 @@ from dial_client.model import (
     ToolChoice,
     ToolFormat,
 )
+from dial_client.providers.formats.format_selection import ActiveFormat
+from dial_client.providers.formats.quoted_calls import drop_quoted_calls
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
-from dial_client.turn_data.events import Emit, MessageCompleted, RoundStarted, StatusChanged, TextDelta
-from dial_client.turn_data.limits import Limits, StopReason
 from dial_client.turns import context_window, status_text
 from dial_client.turns.answer_format import AnswerFormat, AnswerStream
 from dial_client.turns.context_window import ContextWindow

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from dial_client.errors import ConfigError
-from dial_client.model import OutputFormat
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import OutputFormat
 from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import MAX_PROBLEMS, ArgumentCheck, shorten_problem
 from dial_client.schema.tool_arguments import coerce, parse_value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from dial_client.messages.model import ModelInfo
 from dial_client.messages.token_usage import Usage
-from dial_client.model import ModelInfo
 
 
 def preload() -> None:

@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
+from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import Content
 from dial_client.messages.token_usage import Usage
-from dial_client.turn_data.limits import Limits, StopReason
-from dial_client.turn_data.turn_result import ToolCallRecord
+from dial_client.messages.turn_result import ToolCallRecord
 
 Round = Sequence[ToolCallRecord]
 

@@ -6,8 +6,16 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
+from dial_client.messages.events import (
+    Emit,
+    ReasoningDelta,
+    StatusChanged,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from dial_client.messages.message import Failure, FilePart, ImagePart, ToolCallRequest, ToolCallResult
-from dial_client.model import (
+from dial_client.messages.model import (
     ArgumentsChunk,
     CallChunk,
     CommentaryChunk,
@@ -20,15 +28,7 @@ from dial_client.model import (
     ReplyReader,
     TextChunk,
 )
-from dial_client.text.safe_text import SafeStream, to_one_line
-from dial_client.turn_data.events import (
-    Emit,
-    ReasoningDelta,
-    StatusChanged,
-    TextDelta,
-    ToolCallFinished,
-    ToolCallStarted,
-)
+from dial_client.runtime.safe_text import SafeStream, to_one_line
 from dial_client.turns import status_text
 
 _MAX_COMMENTARY = 200

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from dial_client.messages.events import Emit
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, ToolCallRequest
-from dial_client.turn_data.events import Emit
-from dial_client.turn_data.limits import StopReason
 from dial_client.turns.conversation_context import ConversationContext
 
 

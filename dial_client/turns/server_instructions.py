@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dial_client.formats.text_history import neutralize
+from dial_client.providers.formats.text_history import neutralize
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.connection import Connection
 from dial_client.servers.status import ServerState
-from dial_client.text.safe_text import sanitize, to_one_line
 
 MAX_CHARS = 2_000
 """Maximum characters of one server's instructions that the model reads."""

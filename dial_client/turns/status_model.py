@@ -8,13 +8,13 @@ from typing import TypeVar
 
 import anyio
 
+from dial_client.hooks.middleware import MiddlewareChain
+from dial_client.messages.events import Emit, Event, StatusChanged, ToolCallFinished, ToolCallStarted
 from dial_client.messages.message import Message, ToolCallRequest
+from dial_client.messages.model import FinishReason, ModelInfo, ModelRequest, Provider
 from dial_client.messages.token_usage import Usage
-from dial_client.middleware import MiddlewareChain
-from dial_client.model import FinishReason, ModelInfo, ModelRequest, Provider
 from dial_client.runtime.logs import get_logger
-from dial_client.text.safe_text import sanitize
-from dial_client.turn_data.events import Emit, Event, StatusChanged, ToolCallFinished, ToolCallStarted
+from dial_client.runtime.safe_text import sanitize
 from dial_client.turns.text_generation import generate_text
 
 log = get_logger(__name__)

@@ -6,7 +6,7 @@ import math
 import re
 
 from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.text.safe_text import to_one_line
+from dial_client.runtime.safe_text import to_one_line
 
 ANALYZING = "Analyzing request…"
 SELECTING = "Selecting tools…"

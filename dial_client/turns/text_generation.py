@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
+from dial_client.hooks.middleware import MiddlewareChain, ModelReply
 from dial_client.messages.message import Message
-from dial_client.middleware import MiddlewareChain, ModelReply
-from dial_client.model import Completion, FinishReason, ModelRequest, Provider, TextChunk
+from dial_client.messages.model import Completion, FinishReason, ModelRequest, Provider, TextChunk
 
 
 async def generate_text(

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import anyio
 
-from dial_client.audit.entries import Origin
-from dial_client.errors import ConversationBusy, DialError, LimitReached, OutputError, ProviderError
-from dial_client.turn_data.events import Event, Finished, MessageCompleted
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn
+from dial_client.hooks.audit.entries import Origin
+from dial_client.messages.errors import ConversationBusy, DialError, LimitReached, OutputError, ProviderError
+from dial_client.messages.events import Event, Finished, MessageCompleted
+from dial_client.messages.limits import StopReason
+from dial_client.messages.turn_result import Turn
 from dial_client.turns.event_log import MAX_UNREAD, EventLog
 from dial_client.turns.turn_recorder import TurnRecorder
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from dial_client.hooks.middleware import MiddlewareChain, TurnRequest
+from dial_client.messages.events import MessageCompleted, RoundStarted, TextDelta
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Role
-from dial_client.middleware import MiddlewareChain, TurnRequest
-from dial_client.model import ModelInfo
-from dial_client.turn_data.events import MessageCompleted, RoundStarted, TextDelta
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn
+from dial_client.messages.model import ModelInfo
+from dial_client.messages.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
 
 

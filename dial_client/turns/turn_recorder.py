@@ -9,10 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from dial_client.messages.host_results import build_interrupted_result, build_not_run_result
-from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.turn_data.events import (
+from dial_client.messages.events import (
     Event,
     MessageCompleted,
     ReasoningDelta,
@@ -21,8 +18,11 @@ from dial_client.turn_data.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import ToolCallRecord, Turn
+from dial_client.messages.host_results import build_interrupted_result, build_not_run_result
+from dial_client.messages.limits import StopReason
+from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.messages.token_usage import Usage
+from dial_client.messages.turn_result import ToolCallRecord, Turn
 
 
 class TurnRecorder:

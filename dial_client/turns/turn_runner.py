@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from dial_client.audit.call_audit import TurnAudit
+from dial_client.hooks.audit.call_audit import TurnAudit
+from dial_client.hooks.middleware import MiddlewareChain, TurnRequest
+from dial_client.messages.events import Emit, Event, MessageCompleted, StatusChanged, ToolCallFinished, ToolCallStarted
+from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
-from dial_client.messages.token_usage import Usage
-from dial_client.middleware import MiddlewareChain, TurnRequest
-from dial_client.model import (
+from dial_client.messages.model import (
     Instruction,
     InstructionSource,
     ModelInfo,
@@ -19,6 +20,7 @@ from dial_client.model import (
     ToolFormat,
     separate_instructions,
 )
+from dial_client.messages.token_usage import Usage
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
@@ -28,8 +30,6 @@ from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.taint import find_taint
 from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
-from dial_client.turn_data.events import Emit, Event, MessageCompleted, StatusChanged, ToolCallFinished, ToolCallStarted
-from dial_client.turn_data.limits import Limits, StopReason
 from dial_client.turns.answer_format import AnswerFormat
 from dial_client.turns.client_tools import ClientToolCalls, ToolSource
 from dial_client.turns.conversation_context import ConversationContext

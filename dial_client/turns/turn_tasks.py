@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dial_client.messages.events import ServerChanged
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.status import ServerStatus
-from dial_client.turn_data.events import ServerChanged
 from dial_client.turns.turn_handle import TurnHandle
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dial_client.messages.events import Emit, OutputDelta, StatusChanged, TextDelta
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import TextPart
-from dial_client.text.safe_text import sanitize
-from dial_client.turn_data.events import Emit, OutputDelta, StatusChanged, TextDelta
-from dial_client.turn_data.limits import StopReason
+from dial_client.runtime.safe_text import sanitize
 from dial_client.turns import status_text
 from dial_client.turns.answer_format import AnswerFormat
 from dial_client.turns.conversation_context import ConversationContext

@@ -32,7 +32,7 @@ from dial_client import (
     ToolCallProgress,
     Turn,
 )
-from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.settings.config_types import Wire
 from tests.integration.test_conversations_after_failure import ask, check_request
 from tests.support.fakes import virtual_time

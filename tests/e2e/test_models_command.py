@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.inventory import LocalModel, list_local_models, measure_memory
-from dial_client.local.weights import QWEN
+from dial_client.providers.embedded.inventory import LocalModel, list_local_models, measure_memory
+from dial_client.providers.embedded.weights import QWEN
 from tests.support.program import dial_chat
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.callbacks.approval_request import format_arguments
+from dial_client.hooks.approval_request import format_arguments
 from dial_client.messages.message import ToolCallRequest
 from dial_client.serve.static_files import FOLDER
 from tests.support.browser import Browser, Tab

@@ -17,17 +17,17 @@ from typing import Any
 
 import pytest
 
-from dial_client.audit.file_lock import FileLock
-from dial_client.audit.log_writer import LOCK_NAME, AuditLog
-from dial_client.audit.record_format import build_mask, compute_digest, list_log_files
-from dial_client.audit.verification import verify
+from dial_client.hooks.audit.file_lock import FileLock
+from dial_client.hooks.audit.log_writer import LOCK_NAME, AuditLog
+from dial_client.hooks.audit.record_format import build_mask, compute_digest, list_log_files
+from dial_client.hooks.audit.verification import verify
 from tests.support.audit_logs import calls_of, entry, lines_of
 from tests.support.program import LONG
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="modes and signals of POSIX")
 WRITER = """
 import sys
-from dial_client.audit.log_writer import AuditLog
+from dial_client.hooks.audit.log_writer import AuditLog
 from tests.support.audit_logs import entry
 log = AuditLog(sys.argv[1], program=sys.argv[2], max_bytes=int(sys.argv[3]), max_files=1000)
 for number in range(int(sys.argv[4])):
@@ -165,8 +165,8 @@ def test_a_torn_line_is_distinguished_from_a_changed_line(tmp_path: Path) -> Non
 
 FULL = """
 import resource, sys
-from dial_client.audit.log_writer import AuditLog
-from dial_client.audit.record_format import list_log_files
+from dial_client.hooks.audit.log_writer import AuditLog
+from dial_client.hooks.audit.record_format import list_log_files
 from pathlib import Path
 from tests.support.audit_logs import entry
 problems = []

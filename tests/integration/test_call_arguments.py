@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.fixed_replies import NO_TOOL_FITS
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.model import FinishReason
+from dial_client.messages.model import FinishReason
+from dial_client.providers.embedded.fixed_replies import NO_TOOL_FITS
 from dial_client.providers.grammar_tool_calling import REPEATED, GrammarToolCallingProvider
 from dial_client.providers.scripted import ScriptedProvider
 from tests.support.model_endpoint import ParsedReply, hear

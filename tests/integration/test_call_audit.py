@@ -9,11 +9,12 @@ import anyio
 import pytest
 
 from dial_client import Approval, DialClient, Elicitation, ElicitationAnswer, SamplingRequest, ToolCallRequest, ToolSpec
-from dial_client.audit.call_audit import TurnAudit
-from dial_client.audit.entries import AuditEntry, Origin
-from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.hooks.audit.call_audit import TurnAudit
+from dial_client.hooks.audit.entries import AuditEntry, Origin
+from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.messages.limits import Limits
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.connection import Connection
@@ -21,7 +22,6 @@ from dial_client.stores.memory_store import MemoryStore
 from dial_client.tools.approval import ApprovalChecker, ApprovalContext, Approver, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
-from dial_client.turn_data.limits import Limits
 from tests.support.audit_logs import Entries
 from tests.support.clients import ASK, call, client
 from tests.support.fakes import ReceivedEvents, server, text_result, tool_named

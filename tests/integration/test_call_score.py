@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.call_score import CALL_THRESHOLD, DecisionScore, score_decision
 from dial_client.messages.message import Message, ToolSpec
+from dial_client.providers.embedded.call_score import CALL_THRESHOLD, DecisionScore, score_decision
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
 from dial_client.providers.http.endpoint import Endpoint

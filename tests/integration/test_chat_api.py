@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dial_client.errors import ProviderError
+from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Message, ToolCallResult, ToolSpec
+from dial_client.messages.model import ToolChoice
 from dial_client.messages.token_usage import Usage
-from dial_client.model import ToolChoice
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import CHAT, OLLAMA, EndpointProfile
 from dial_client.providers.http.endpoint import Endpoint

@@ -19,7 +19,8 @@ from dial_client.cli.options import AuditMode, Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.events import Event, StatusChanged
 from dial_client.messages.message import Message
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings import configuration
@@ -27,7 +28,6 @@ from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.configuration import Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.tools.approval import Approval
-from dial_client.turn_data.events import Event, StatusChanged
 from tests.support.managed_conversations import ADD, Calculator
 from tests.support.program import entry
 from tests.support.typed_screen import TypedScreen

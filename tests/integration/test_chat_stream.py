@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dial_client.errors import ProviderError
+from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Message
-from dial_client.model import FinishReason
+from dial_client.messages.model import FinishReason
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http.endpoint import Endpoint

@@ -37,7 +37,7 @@ from dial_client import (
     Turn,
 )
 from dial_client.client.client_options import ApprovalPolicy
-from dial_client.model import Delta, ModelRequest
+from dial_client.messages.model import Delta, ModelRequest
 from dial_client.tools.approval import ApprovalContext
 from tests.support.clients import ADD, ASK, calculator, call, client
 

@@ -24,7 +24,7 @@ from dial_client import (
     ToolCallStarted,
     ToolSpec,
 )
-from dial_client.model import Delta, ModelRequest, ToolChoice
+from dial_client.messages.model import Delta, ModelRequest, ToolChoice
 from dial_client.tools.approval import ApprovalContext
 from tests.support.clients import ADD, ASK, calculator, call, client
 from tests.support.fakes import virtual_time

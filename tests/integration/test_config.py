@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dial_client.errors import ConfigError
-from dial_client.model import ToolFormat
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import ToolFormat
 from dial_client.settings.configuration import (
     QUIRKS,
     ModelSettings,

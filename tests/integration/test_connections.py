@@ -15,7 +15,7 @@ import pytest
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
-from dial_client.errors import ServerError, ServerGone
+from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dial_client.conversations.history import INTERRUPTED, NO_RESULT_YET
-from dial_client.errors import ConfigError, ConversationNotFound
+from dial_client.messages.errors import ConfigError, ConversationNotFound
 from dial_client.messages.message import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import ConversationStore

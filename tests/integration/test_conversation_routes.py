@@ -12,7 +12,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client.messages.message import ImagePart, Message
-from dial_client.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
+from dial_client.messages.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore

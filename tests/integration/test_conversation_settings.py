@@ -17,14 +17,14 @@ from dial_client.client.turn_settings import TurnSettings
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.conversation_settings import check_settings, to_turn_settings
 from dial_client.conversations.message_tree import build_entry
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.limits import Limits
+from dial_client.messages.model import InstructionSource
 from dial_client.messages.stored_entry import EntryKind
-from dial_client.model import InstructionSource
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ModelSettings, Settings, Wire
 from dial_client.stores.conversation_store import ConversationStore
-from dial_client.turn_data.limits import Limits
 from tests.support.http_service import serve
 from tests.support.managed_conversations import ADD, Calculator, managed
 from tests.support.model_endpoint import Say, model_endpoint

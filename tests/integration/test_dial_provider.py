@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.errors import ProviderError
+from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Echo, ImagePart, Message, Role, TextPart, ToolCallResult, ToolSpec
-from dial_client.model import ToolFormat
+from dial_client.messages.model import ToolFormat
 from dial_client.providers import open_provider
 from dial_client.providers.dial import DialProvider
 from dial_client.settings.config_types import ModelSettings, Wire

@@ -18,11 +18,11 @@ import anyio
 import pytest
 
 from dial_client.cli.bug_report import mask
-from dial_client.doctor import model_checks, program_checks
-from dial_client.doctor.check_registry import inspect
-from dial_client.doctor.endpoint_probe import fetch_models
-from dial_client.doctor.findings import Finding, Group
-from dial_client.doctor.subject import DoctorTarget, Subject
+from dial_client.cli.doctor import model_checks, program_checks
+from dial_client.cli.doctor.check_registry import inspect
+from dial_client.cli.doctor.endpoint_probe import fetch_models
+from dial_client.cli.doctor.findings import Finding, Group
+from dial_client.cli.doctor.subject import DoctorTarget, Subject
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.tool_pins import ToolPins

@@ -23,9 +23,9 @@ from dial_client.conversations.conversation_manager import WhenBusy
 from dial_client.conversations.history import INTERRUPTED, repair_history
 from dial_client.conversations.history_edits import apply_edits
 from dial_client.durable import SQLITE_IS_TOO_OLD, DurableResult, DurableTimings, DurableTurns, default_database
-from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
+from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
+from dial_client.messages.events import Finished, RoundStarted
 from dial_client.messages.message import ImagePart, Role, TextPart
-from dial_client.turn_data.events import Finished, RoundStarted
 from dial_client.turns.turn_handle import TurnHandle
 from tests.support.durable_worker import ROUNDS
 from tests.support.program import LONG, start_python

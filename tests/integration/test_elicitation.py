@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from dial_client import DialClient, Elicitation, ElicitationAnswer, Limits, ServerState, ToolCallResult
-from dial_client.callbacks.elicitation_form import Form
-from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.hooks.elicitation_form import Form
+from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.servers import server_requests
 from tests.support.fakes import virtual_time
 from tests.support.program import LONG, python_server

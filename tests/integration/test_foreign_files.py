@@ -14,10 +14,10 @@ import pytest
 
 import dial_client
 from dial_client import ConversationManager, DialClient, ScriptedProvider
-from dial_client.errors import ConfigError
-from dial_client.local import weights
-from dial_client.local.weight_downloads import Weights
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, ToolSpec
+from dial_client.providers.embedded import weights
+from dial_client.providers.embedded.weight_downloads import Weights
 from dial_client.providers.script_format import read_file
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.oauth.token_storage import MAX_BYTES, TokenRecord, TokenStorage

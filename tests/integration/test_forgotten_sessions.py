@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dial_client.errors import ServerGone
+from dial_client.messages.errors import ServerGone
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers import restart_policy
 from dial_client.servers.connection import Connection

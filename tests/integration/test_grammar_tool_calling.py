@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.call_policy import MAX_ROUNDS
-from dial_client.local.fixed_replies import NO_TOOL_FITS, NOT_CONNECTED
-from dial_client.local.json_prompt_format import EXAMPLES, format_conversation
 from dial_client.messages.host_results import NOT_ALLOWED
 from dial_client.messages.message import (
     Echo,
@@ -21,7 +18,10 @@ from dial_client.messages.message import (
     ToolCallResult,
     ToolSpec,
 )
-from dial_client.model import FinishReason, ToolChoice
+from dial_client.messages.model import FinishReason, ToolChoice
+from dial_client.providers.embedded.call_policy import MAX_ROUNDS
+from dial_client.providers.embedded.fixed_replies import NO_TOOL_FITS, NOT_CONNECTED
+from dial_client.providers.embedded.json_prompt_format import EXAMPLES, format_conversation
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
 from dial_client.providers.scripted import ScriptedProvider
 from tests.support.gbnf_acceptor import accepts

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dial_client.runtime import invisible_characters as tables
+from dial_client.runtime.invisible_characters import parse_ranges
+from dial_client.runtime.safe_text import count_unseen, escape_unseen, sanitize
 from dial_client.serve.static_files import FOLDER
-from dial_client.text import invisible_characters as tables
-from dial_client.text.invisible_characters import parse_ranges
-from dial_client.text.safe_text import count_unseen, escape_unseen, sanitize
 
 NODE = shutil.which("node")
 VISIBLE_FORMATS = frozenset(

@@ -11,16 +11,16 @@ from mcp_types import CreateMessageRequestParams, SamplingMessage, TextContent
 from pydantic import BaseModel, Field
 
 from dial_client import DialClient, Elicitation, ElicitationAnswer, Message, ScriptedProvider
-from dial_client.callbacks.approval_request import describe_invisible
-from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.hooks.approval_request import describe_invisible
+from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.messages.events import ReasoningDelta, TextDelta, ToolCallProgress
 from dial_client.messages.message import FilePart, ToolCallRequest
-from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
+from dial_client.messages.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
+from dial_client.runtime.safe_text import count_unseen, to_one_line
 from dial_client.schema.provider_schema import adapt
 from dial_client.servers.sdk_mapping import map_sampling_request
-from dial_client.text.safe_text import count_unseen, to_one_line
 from dial_client.tools import result_content
 from dial_client.tools.catalog import build_catalog
-from dial_client.turn_data.events import ReasoningDelta, TextDelta, ToolCallProgress
 from dial_client.turns import status_text
 from tests.support.fakes import server, tool_named
 from tests.support.model_calls import Exchange

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dial_client import DialClient, Message
-from dial_client.formats import ReActFormatHandler
 from dial_client.messages.message import ToolSpec
+from dial_client.providers.formats import ReActFormatHandler
 from dial_client.providers.json_to_lines import JsonToLines
 from dial_client.settings.config_types import ModelSettings, Wire
 from tests.support.fakes import unhurried

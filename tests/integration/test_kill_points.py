@@ -24,7 +24,7 @@ import json, sys
 import anyio
 from mcp.server import MCPServer
 from dial_client import ConversationManager, DialClient, MessageCompleted, SQLStore, ToolCallRequest
-from dial_client.model import ModelInfo, CallChunk, Completion, FinishReason, TextChunk
+from dial_client.messages.model import ModelInfo, CallChunk, Completion, FinishReason, TextChunk
 
 server = MCPServer("calculator")
 

@@ -8,12 +8,12 @@ import anyio
 import pytest
 
 from dial_client.conversations.turn_queue import MAX_ENDED
-from dial_client.errors import ProviderError
+from dial_client.messages.errors import ProviderError
+from dial_client.messages.events import Event, Finished, RoundStarted, TextDelta, ToolCallFinished
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import ConversationStore
-from dial_client.turn_data.events import Event, Finished, RoundStarted, TextDelta, ToolCallFinished
-from dial_client.turn_data.limits import StopReason
 from dial_client.turns.turn_handle import TurnHandle
 from tests.support.managed_conversations import ADD, Calculator, Echo, dialogue, managed, read_messages
 

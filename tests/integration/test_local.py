@@ -18,11 +18,19 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.errors import ConfigError, ProviderError
-from dial_client.local import TEMPLATE
-from dial_client.local.process import ModelProcess
+from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.messages.message import Message, ToolCallResult, ToolSpec
-from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, TextChunk, ToolChoice, ToolFormat
+from dial_client.messages.model import (
+    CallChunk,
+    Completion,
+    FinishReason,
+    ModelRequest,
+    TextChunk,
+    ToolChoice,
+    ToolFormat,
+)
+from dial_client.providers.embedded import TEMPLATE
+from dial_client.providers.embedded.process import ModelProcess
 from dial_client.providers.local import VARIABLE, LocalProvider
 from tests.support.real_weights import WEIGHTS, with_weights
 

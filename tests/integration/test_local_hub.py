@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 
-from dial_client.errors import ConfigError, ProviderError
-from dial_client.local import hub
+from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider
+from dial_client.providers.embedded import hub
 from dial_client.providers.local import LocalProvider
 
 pytestmark = pytest.mark.anyio

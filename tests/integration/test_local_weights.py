@@ -17,9 +17,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dial_client.errors import ProviderError
-from dial_client.local.weight_downloads import FetchProgress, Weights
-from dial_client.local.weights import ensure
+from dial_client.messages.errors import ProviderError
+from dial_client.providers.embedded.weight_downloads import FetchProgress, Weights
+from dial_client.providers.embedded.weights import ensure
 
 pytestmark = pytest.mark.anyio
 pytest.importorskip("filelock", reason="the extra 'local' is not installed")

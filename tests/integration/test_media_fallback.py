@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dial_client.messages.message import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolCallRequest
-from dial_client.model import Completion
+from dial_client.messages.model import Completion
 from dial_client.providers import chat_api, messages_api, responses_api
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from dial_client.providers.media_fallback import MAX_IMAGE, MAX_PARTS, MAX_TOTAL, count_expired

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.errors import ProviderError
+from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Message, ToolCallRequest
+from dial_client.messages.model import FinishReason
 from dial_client.messages.token_usage import Usage
-from dial_client.model import FinishReason
 from dial_client.settings.config_types import Wire
 from tests.support.model_endpoint import (
     Answer,

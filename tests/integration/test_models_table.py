@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from dial_client.errors import ProviderError
+from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.model import ModelRequest, ToolChoice
 from dial_client.messages.token_usage import Usage
-from dial_client.model import ModelRequest, ToolChoice
 from dial_client.providers import open_provider
 from dial_client.providers.presets import PRESETS
 from dial_client.providers.tool_name_mapping import ToolNameMapping

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dial_client.errors import ConfigError
-from dial_client.model import ToolFormat
+from dial_client.messages.errors import ConfigError
+from dial_client.messages.model import ToolFormat
 from dial_client.providers import open_provider
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.dial import DialProvider

@@ -9,9 +9,9 @@ from mcp.server import MCPServer
 
 from dial_client import DialClient, Finished, LimitReached, Limits, Message, Role, ScriptedProvider, StopReason, Turn
 from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
+from dial_client.messages.model import ToolChoice
 from dial_client.messages.token_usage import Usage
-from dial_client.model import ToolChoice
-from dial_client.turn_data.turn_result import ToolCallRecord
+from dial_client.messages.turn_result import ToolCallRecord
 from dial_client.turns.progress_limits import limit_met
 
 ASK = [Message.user("go on")]

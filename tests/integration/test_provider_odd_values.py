@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dial_client.errors import ProviderError
-from dial_client.model import Completion, Delta
+from dial_client.messages.errors import ProviderError
+from dial_client.messages.model import Completion, Delta
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import ResponseStream
 from dial_client.providers.tool_call_codec import to_json_bytes

@@ -78,7 +78,7 @@ def write_tests(folder: Path, plugin: str) -> None:
 
 
 def run_pytest(folder: Path, *options: str, **environ: str) -> str:
-    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "dial_client.pytest_plugin", *options]
+    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "dial_client.testing.pytest_plugin", *options]
     ended = run_to_end(start_python(folder, arguments, env=os.environ | NAMED_PLUGINS | environ, **PIPES))
     return ended.stdout + ended.stderr
 
@@ -178,7 +178,7 @@ def test_an_unused_plugin_loads_no_heavy_modules(tmp_path: Path) -> None:
         "import sys\n\n"
         "def test_own():\n"
         "    loaded = {name for name in sys.modules if name.startswith('dial_client')}\n"
-        "    assert loaded == {'dial_client', 'dial_client.pytest_plugin'}\n"
+        "    assert loaded == {'dial_client', 'dial_client.testing', 'dial_client.testing.pytest_plugin'}\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
@@ -187,4 +187,4 @@ def test_an_unused_plugin_loads_no_heavy_modules(tmp_path: Path) -> None:
 
 def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
     [plugin] = [entry for entry in entry_points(group="pytest11") if entry.name == "dial_client"]
-    assert plugin.value == "dial_client.pytest_plugin"
+    assert plugin.value == "dial_client.testing.pytest_plugin"

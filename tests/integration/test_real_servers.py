@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.together import real_servers
 from dial_client import DialClient, Elicitation, ElicitationAnswer, SamplingRequest, ServerState, ToolCallResult
-from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.message import ImagePart, extract_text
 from tests.support.program import LONG
 from tests.support.servers.launch import until

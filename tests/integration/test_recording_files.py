@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Message, Turn
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolCallRequest
-from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
+from dial_client.messages.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings.config_types import ModelSettings, Wire
 from tests.support.fakes import Model

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Message, Turn
-from dial_client.errors import ConfigError, ProviderError
+from dial_client.client.replay import load_recording
+from dial_client.messages.errors import ConfigError, ProviderError
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest
+from dial_client.messages.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk
 from dial_client.messages.token_usage import Usage
-from dial_client.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk
-from dial_client.recordings.replay import load_recording
 from dial_client.settings.config_types import ModelSettings, Wire
 from dial_client.tools.approval import Approval, Decision
-from dial_client.turn_data.limits import Limits
 from tests.support.fakes import Model
 from tests.support.model_endpoint import Call, Raw, Say, events, model_endpoint, refuse
 from tests.support.program import dial_chat, entry, write_config

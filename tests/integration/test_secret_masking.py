@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Message, ScriptedProvider, ServerError
-from dial_client.callbacks.server_callbacks import Callbacks, ServerLog
+from dial_client.hooks.server_callbacks import Callbacks, ServerLog
 from dial_client.servers.secret_detection import find_secrets
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, StderrTail

@@ -14,7 +14,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client.messages.message import Message
-from dial_client.model import Provider
+from dial_client.messages.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.serve.cluster import peers, remote_turns, turn_publisher
 from dial_client.serve.cluster.topics import build_turn_events_topic as events_of

@@ -12,8 +12,11 @@ import anyio
 import pytest
 
 from dial_client.client.dial_client import DialClient
+from dial_client.messages.events import InputRequested
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult
 from dial_client.messages.token_usage import Usage
+from dial_client.messages.turn_result import Turn
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.serve import human_input
 from dial_client.serve.cluster import peers, remote_turns
@@ -25,9 +28,6 @@ from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.sinks.sse_encoder import DONE
 from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.sql_store import SQLStore
-from dial_client.turn_data.events import InputRequested
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import CALL, Pen, chat_events, results, stream_chat, until
 from tests.integration.test_serve_cluster import WAITS, next_text, reading, two

@@ -8,7 +8,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Message, ToolFormat
-from dial_client.model import (
+from dial_client.messages.model import (
     Completion,
     FinishReason,
     Instruction,

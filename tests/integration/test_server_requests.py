@@ -28,9 +28,9 @@ from dial_client import (
     ToolSpec,
     Usage,
 )
-from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client.client_options import ApprovalPolicy
-from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
+from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.messages.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.settings import configuration
 from dial_client.tools.approval import ApprovalContext
 from tests.support.fakes import Model, tool_named

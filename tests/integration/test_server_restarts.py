@@ -17,7 +17,7 @@ import pytest
 import dial_client.servers.connection
 import dial_client.servers.server_manager
 from dial_client import DialClient, Message, ScriptedProvider
-from dial_client.errors import ServerError, ServerGone
+from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers import restart_policy, session
 from dial_client.servers.connection import Connection

@@ -6,7 +6,7 @@ import pytest
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, INVALID_REQUEST
 
-from dial_client.errors import ServerError, ServerGone
+from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.servers.restart_policy import ExitKind
 from dial_client.servers.server_requests import NeedsOlderProtocol
 from dial_client.servers.session_errors import (

@@ -15,7 +15,7 @@ from mcp.server import MCPServer
 from dial_client import DialClient
 from dial_client.cli.start_up import announce_servers
 from dial_client.messages.message import ToolCallRequest, extract_text
-from dial_client.model import CallChunk, Completion, FinishReason, InstructionSource, ModelRequest, TextChunk
+from dial_client.messages.model import CallChunk, Completion, FinishReason, InstructionSource, ModelRequest, TextChunk
 from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import ServerSettings

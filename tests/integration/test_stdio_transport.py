@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 from mcp_types import JSONRPCError, JSONRPCResponse
 
-from dial_client.errors import ServerGone, ServerStartError
+from dial_client.messages.errors import ServerGone, ServerStartError
 from dial_client.servers.status import ServerState
 from dial_client.servers.transports.environment import build_environment, find_program
 from dial_client.servers.transports.jsonrpc_lines import LineSplitter, LineTooLong, parse_messages

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dial_client.errors import DialError
+from dial_client.messages.errors import DialError
 from dial_client.messages.message import Echo, FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest
 from dial_client.stores.conversation_store import MAX_TITLE, build_title
 from dial_client.stores.sql_store import SQLStore

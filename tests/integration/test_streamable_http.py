@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from dial_client.errors import ServerError, ServerGone
+from dial_client.messages.errors import ServerError, ServerGone
 from dial_client.servers.status import ServerState
 from dial_client.servers.transports import streamable_http
 from dial_client.settings.configuration import Transport

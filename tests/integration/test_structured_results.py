@@ -8,13 +8,13 @@ import pytest
 from mcp_types import CallToolResult
 
 from dial_client import DialClient, Message, ScriptedProvider
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest, ToolCallResult
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.session_calls import OnCallProgress
 from dial_client.tools.approval import ApprovalChecker, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
-from dial_client.turn_data.limits import Limits
 from tests.support.fakes import ReceivedEvents, server, tool_named
 from tests.support.program import entry
 

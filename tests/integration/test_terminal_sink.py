@@ -13,11 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.sinks.question_pause import PATIENCE
-from dial_client.sinks.terminal import TerminalSink
-from dial_client.turn_data.events import (
+from dial_client.messages.events import (
     Event,
     Finished,
     MessageCompleted,
@@ -30,8 +26,12 @@ from dial_client.turn_data.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn
+from dial_client.messages.limits import StopReason
+from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
+from dial_client.messages.token_usage import Usage
+from dial_client.messages.turn_result import Turn
+from dial_client.sinks.question_pause import PATIENCE
+from dial_client.sinks.terminal import TerminalSink
 from tests.support.fakes import virtual_time
 
 CALL = ToolCallRequest("1", "add", {"a": 1, "b": "x y"})

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.model import ModelRequest
+from dial_client.messages.model import ModelRequest
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.settings.config_types import Wire
 from tests.support.model_endpoint import Call, Say, hear, model_endpoint, provider_of, refuse

@@ -13,7 +13,7 @@ import pytest
 
 from dial_client.cli import config_summary
 from dial_client.cli.trust_prompt import find_changes_since, trust_now
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import is_user_config, resolve_location
 from dial_client.settings.config_trust import MAX_BYTES, EnvFiles, TrustedFile, TrustStore, read_found

@@ -7,10 +7,18 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from dial_client.conversations.turn_input import Continuation, EditedMessage, Regeneration
-from dial_client.errors import ConfigError, ConversationBusy, ProviderError
+from dial_client.messages.errors import ConfigError, ConversationBusy, ProviderError
 from dial_client.messages.message import Message, Role
+from dial_client.messages.model import (
+    Completion,
+    Delta,
+    FinishReason,
+    ModelInfo,
+    ModelRequest,
+    ReasoningChunk,
+    TextChunk,
+)
 from dial_client.messages.token_usage import Usage
-from dial_client.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, ReasoningChunk, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import ConversationStore
 from tests.support.managed_conversations import ADD, Calculator, Echo, managed

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from dial_client.errors import ProviderError
+from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Message, ToolCallRequest
-from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
+from dial_client.messages.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
 from dial_client.providers.script import Script, WireReply
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings.config_types import Wire

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dial_client.audit.entries import AuditEntry
-from dial_client.audit.record_format import list_log_files
+from dial_client.hooks.audit.entries import AuditEntry
+from dial_client.hooks.audit.record_format import list_log_files
 
 
 class Entries(list[AuditEntry]):

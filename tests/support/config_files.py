@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings.configuration import ServerSettings, parse, read_server_mapping
 
 HERE = "⟦"

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
-from dial_client.turn_data.events import to_dict
+from dial_client.messages.events import to_dict
 
 LIFETIME = 100.0
 

@@ -19,7 +19,7 @@ from mcp.server import MCPServer
 from dial_client import DialClient, Limits, SQLStore, ToolCallRequest
 from dial_client.durable import DurableTimings, DurableTurns
 from dial_client.messages.message import Role
-from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
+from dial_client.messages.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 
 ROUNDS = 3
 LEASE = 1.5

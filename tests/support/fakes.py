@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, settings
 from mcp_types import CallToolResult, Tool
 from trio.testing import MockClock
 
-from dial_client.model import Delta, ModelInfo, ModelRequest
+from dial_client.messages.events import Event
+from dial_client.messages.model import Delta, ModelInfo, ModelRequest
 from dial_client.servers.connection import Connection
 from dial_client.servers.session_calls import OnCallProgress
 from dial_client.settings.config_types import ServerSettings
-from dial_client.turn_data.events import Event
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For properties: a busy machine is no reason to fail."""

@@ -48,7 +48,7 @@ MODULES = (
     *("dial_client.cli.serve_command", "dial_client.cli.tool_commands", "dial_client.providers.chat_api"),
     *("dial_client.providers.scripted", "dial_client.servers.oauth", "dial_client.servers.transports.response_repair"),
     *("dial_client.servers.transports.stdio", "dial_client.servers.transports.streamable_http"),
-    *("dial_client.stores.sql_store", "dial_client.text.error_lines"),
+    *("dial_client.stores.sql_store", "dial_client.runtime.error_lines"),
 )
 """What `dial-chat` imports of this package, with all that these modules import: importing has no other effect."""
 

@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import httpx2
 
-from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client.client_options import ApprovalPolicy, Directory
 from dial_client.client.dial_client import DialClient
 from dial_client.durable import DurableTimings, DurableTurns, default_database
-from dial_client.model import Provider
+from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.messages.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.serve.application import AppContext, build_application
 from dial_client.serve.cluster.peers import PeerBus

@@ -11,11 +11,11 @@ from mcp.server import MCPServer
 
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.messages.events import Event
 from dial_client.messages.message import Message, Role
-from dial_client.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, Provider, TextChunk
+from dial_client.messages.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, Provider, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import ConversationStore
-from dial_client.turn_data.events import Event
 
 ADD = {"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}, {"name": "add", "arguments": {"a": 3, "b": 4}}]}
 WAIT = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dial_client.formats import NativeFormatHandler
-from dial_client.formats.format_selection import ActiveFormat
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message, ToolSpec
-from dial_client.model import Completion, FinishReason, ToolFormatHandler, separate_instructions
+from dial_client.messages.model import Completion, FinishReason, ToolFormatHandler, separate_instructions
+from dial_client.providers.formats import NativeFormatHandler
+from dial_client.providers.formats.format_selection import ActiveFormat
 from dial_client.runtime.deadline import Deadline
-from dial_client.turn_data.limits import Limits
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.instructions import TurnInstructions

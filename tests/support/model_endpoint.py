@@ -21,9 +21,17 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from dial_client import model
+from dial_client.messages import model
 from dial_client.messages.message import Echo, Message, Role, ToolCallRequest
-from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, Provider, ReasoningChunk, TextChunk
+from dial_client.messages.model import (
+    CallChunk,
+    Completion,
+    FinishReason,
+    ModelRequest,
+    Provider,
+    ReasoningChunk,
+    TextChunk,
+)
 from dial_client.providers import open_provider
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.settings.config_types import ModelSettings, Wire

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from dial_client.callbacks.oauth_callbacks import LoginRequest
-from dial_client.errors import LoginFailed
+from dial_client.hooks.oauth_callbacks import LoginRequest
+from dial_client.messages.errors import LoginFailed
 
 
 class Person:

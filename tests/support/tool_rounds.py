@@ -7,6 +7,7 @@ from typing import Any
 
 from mcp_types import CallToolResult
 
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest, ToolCallResult
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.connection import Connection
@@ -14,7 +15,6 @@ from dial_client.servers.session_calls import OnCallProgress
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
-from dial_client.turn_data.limits import Limits
 from tests.support.fakes import Behaviour, ReceivedEvents, text_result
 
 STRICT = {

@@ -10,17 +10,17 @@ import anyio
 import anyio.lowlevel
 from mcp_types import CallToolResult
 
-from dial_client.formats import NativeFormatHandler
-from dial_client.formats.format_selection import ActiveFormat
+from dial_client.messages.events import Emit, Event, MessageCompleted
+from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import Message, Role, ToolCallRequest
-from dial_client.model import CallChunk, Completion, FinishReason
+from dial_client.messages.model import CallChunk, Completion, FinishReason
+from dial_client.providers.formats import NativeFormatHandler
+from dial_client.providers.formats.format_selection import ActiveFormat
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.session_calls import OnCallProgress
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
-from dial_client.turn_data.events import Emit, Event, MessageCompleted
-from dial_client.turn_data.limits import Limits, StopReason
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.event_log import EventLog

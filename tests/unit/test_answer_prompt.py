@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dial_client.local import fixed_replies
-from dial_client.local.answer_prompt import build_answer_messages
 from dial_client.messages.message import Message, Role, ToolSpec
+from dial_client.providers.embedded import fixed_replies
+from dial_client.providers.embedded.answer_prompt import build_answer_messages
 
 CLOCK = ToolSpec("get_time", "Get the time.", {"properties": {"zone": {}}})
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
-from dial_client.callbacks.approval_request import format_arguments, quote_name, to_claims
 from dial_client.cli.approval_prompt import (
     BAR,
     MAX_MARKS,
@@ -21,8 +20,9 @@ from dial_client.cli.approval_prompt import (
     parse_answer,
 )
 from dial_client.client.sampling import SAMPLING
+from dial_client.hooks.approval_request import format_arguments, quote_name, to_claims
 from dial_client.messages.message import ToolCallRequest, ToolSpec
-from dial_client.text.safe_text import count_unseen
+from dial_client.runtime.safe_text import count_unseen
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from tests.support.fakes import unhurried
 

@@ -28,7 +28,7 @@ def test_files_named_in_the_architecture_and_contributing_documents_exist() -> N
         ("token storage", "servers/oauth/token_storage.py"),
         ("rate limit", "servers/transports/rate_limit.py"),
         ("retry", "providers/http/retry_policy.py"),
-        ("elicitation", "callbacks/elicitation_form.py"),
+        ("elicitation", "hooks/elicitation_form.py"),
         ("context window", "turns/context_window.py"),
         ("approval", "tools/approval.py"),
         ("SSE", "providers/http/sse_parser.py"),

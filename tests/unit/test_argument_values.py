@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.argument_values import (
+from dial_client.messages.message import ToolSpec
+from dial_client.providers.embedded.argument_values import (
     correct_arguments,
     find_allowed_folder,
     find_fallback,
     is_folder,
     is_named_in,
 )
-from dial_client.messages.message import ToolSpec
 
 ZONE = {
     "description": "IANA timezone name (e.g., 'America/New_York', 'Europe/London'). "

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.formats import NativeFormatHandler, build_handler
-from dial_client.formats.call_syntaxes import HIDDEN
-from dial_client.formats.special_tokens import CONTROL
-from dial_client.formats.stream_parser import ReplyParser
 from dial_client.messages.message import ToolSpec
-from dial_client.model import ReplyReader, ToolFormat
+from dial_client.messages.model import ReplyReader, ToolFormat
+from dial_client.providers.formats import NativeFormatHandler, build_handler
+from dial_client.providers.formats.call_syntaxes import HIDDEN
+from dial_client.providers.formats.special_tokens import CONTROL
+from dial_client.providers.formats.stream_parser import ReplyParser
 from tests.support.call_syntax_cases import DECOYS, EVERY, OFFERED, ROWS, WHOLE, Row
 
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)

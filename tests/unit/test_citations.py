@@ -15,14 +15,14 @@ from dial_client.messages.citations import (
     place_citations,
     to_annotations,
 )
+from dial_client.messages.events import Finished, MessageCompleted, TextDelta
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import ImagePart, Message, Role, TextPart
 from dial_client.messages.token_usage import Usage
+from dial_client.messages.turn_result import Turn
 from dial_client.sinks.sse_encoder import encode_event
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.stores.memory_store import MemoryStore
-from dial_client.turn_data.events import Finished, MessageCompleted, TextDelta
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn
 
 WEB = Citation("https://a.test/x", "A page", "https://a.test/x", start=0, end=5)
 FILE = Citation("file-1", "report.pdf", quote="The sky is blue.", location="pages 3-4", start=7, end=12)

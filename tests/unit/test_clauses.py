@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.local.clauses import find_open, find_sibling, split_clauses
 from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.providers.embedded.clauses import find_open, find_sibling, split_clauses
 
 
 def tool(name: str, description: str, argument: str) -> ToolSpec:

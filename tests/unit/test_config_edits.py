@@ -9,7 +9,7 @@ import pytest
 
 from dial_client.cli import configuration_edits
 from dial_client.cli.options import Options
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings.configuration import outline
 
 TIME = {"command": "mcp-server-time"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings
 from dial_client.settings.configuration import read_server_mapping
 

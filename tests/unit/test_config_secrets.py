@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings.configuration import ServerSettings, parse
 
 SECRET = "s3cr3t-7Fq9"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dial_client.messages.message import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.model import Instruction, InstructionSource
+from dial_client.messages.model import Instruction, InstructionSource
 from dial_client.turns.context_window import ContextWindow
 from tests.support.fakes import unhurried
 

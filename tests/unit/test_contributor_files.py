@@ -52,7 +52,7 @@ def test_the_first_change_guide_shows_the_current_code() -> None:
     page = (ROOT / "docs" / "first-change.md").read_text(encoding="utf-8")
     test, alternative = re.findall(r"```python\n(.+?)\n```", page, re.DOTALL)
     assert test in (ROOT / "tests" / "unit" / "test_error_lines.py").read_text(encoding="utf-8")
-    assert alternative in (ROOT / "dial_client" / "text" / "error_lines.py").read_text(encoding="utf-8")
+    assert alternative in (ROOT / "dial_client" / "runtime" / "error_lines.py").read_text(encoding="utf-8")
     assert find_make_targets(page) <= TARGETS
 
 

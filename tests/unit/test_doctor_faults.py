@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from dial_client.cli.doctor import config_checks, program_checks
+from dial_client.cli.doctor.check_registry import CHECKS
+from dial_client.cli.doctor.finding_codes import CODES
+from dial_client.cli.doctor.findings import Finding, Fix
+from dial_client.cli.doctor.subject import DoctorTarget, Subject
 from dial_client.cli.doctor_report import apply_fixes
-from dial_client.doctor import config_checks, program_checks
-from dial_client.doctor.check_registry import CHECKS
-from dial_client.doctor.finding_codes import CODES
-from dial_client.doctor.findings import Finding, Fix
-from dial_client.doctor.subject import DoctorTarget, Subject
 from dial_client.settings.configuration import ConfigFile
 from tests.support.planted_faults import FAULTS, SOUND, Fault
 

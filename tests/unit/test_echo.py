@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.local.echo import Opening
 from dial_client.messages.message import Message
+from dial_client.providers.embedded.echo import Opening
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
 from dial_client.providers.scripted import ScriptedProvider
 from tests.support.model_endpoint import hear

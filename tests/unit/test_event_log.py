@@ -7,8 +7,8 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from dial_client.errors import ProviderError
-from dial_client.turn_data.events import Event, TextDelta
+from dial_client.messages.errors import ProviderError
+from dial_client.messages.events import Event, TextDelta
 from dial_client.turns.event_log import _SLACK, MAX_UNREAD, EventLog
 
 pytestmark = pytest.mark.anyio

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from dial_client.errors import ServerGone
+from dial_client.messages.errors import ServerGone
+from dial_client.messages.events import ToolCallFinished, ToolCallStarted
 from dial_client.messages.message import Failure, ImagePart, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.runtime.deadline import Deadline
 from dial_client.servers.session_calls import OnCallProgress
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, PolicyRules
-from dial_client.turn_data.events import ToolCallFinished, ToolCallStarted
 from tests.support.fakes import Behaviour, server, text_result, tool_named
 from tests.support.tool_rounds import STRICT, Round, call, fails
 

@@ -28,7 +28,7 @@ from dial_client import (
 from dial_client.cli.bootstrap import open_model
 from dial_client.cli.configuration_reload import apply_configuration, compare
 from dial_client.cli.options import Options
-from dial_client.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
+from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 from dial_client.providers.fallback_provider import PAUSE, FallbackProvider
 from dial_client.settings import configuration
 from dial_client.settings.config_types import Settings

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dial_client.client.client_model import ClientModel, ModelSelection
-from dial_client.formats import NativeFormatHandler
-from dial_client.formats.stream_parser import read_reply
 from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.model import ModelInfo, TextChunk
+from dial_client.messages.model import ModelInfo, TextChunk
+from dial_client.providers.formats import NativeFormatHandler
+from dial_client.providers.formats.stream_parser import read_reply
 from dial_client.providers.presets import PRESETS
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings.config_types import ModelSettings, Wire

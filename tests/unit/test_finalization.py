@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from dial_client.errors import ProviderError
-from dial_client.formats import NativeFormatHandler
-from dial_client.formats.format_selection import ActiveFormat
+from dial_client.messages.errors import ProviderError
+from dial_client.messages.events import Event, MessageCompleted, TextDelta
+from dial_client.messages.limits import Limits, StopReason
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
-from dial_client.model import CallChunk, Completion, FinishReason, TextChunk, ToolChoice
+from dial_client.messages.model import CallChunk, Completion, FinishReason, TextChunk, ToolChoice
+from dial_client.messages.turn_result import Turn
+from dial_client.providers.formats import NativeFormatHandler
+from dial_client.providers.formats.format_selection import ActiveFormat
 from dial_client.runtime.deadline import Deadline
-from dial_client.turn_data.events import Event, MessageCompleted, TextDelta
-from dial_client.turn_data.limits import Limits, StopReason
-from dial_client.turn_data.turn_result import Turn
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.finalization import finish_turn

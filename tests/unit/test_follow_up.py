@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.local.follow_up import find_follow_up
 from dial_client.messages.message import ToolSpec
+from dial_client.providers.embedded.follow_up import find_follow_up
 
 
 def tool(name: str, description: str, argument: str) -> ToolSpec:

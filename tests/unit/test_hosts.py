@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings.configuration import parse
 from dial_client.settings.hosts.host_documents import guess_host, read_host_file, read_servers
 from dial_client.settings.hosts.host_export import write_host_text

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dial_client.local.json_prompt_format import (
+from dial_client.messages.message import Message, ToolSpec
+from dial_client.providers.embedded.json_prompt_format import (
     MAX_ANSWER_CHARS,
     find_called_tool,
     format_conversation,
@@ -13,7 +14,6 @@ from dial_client.local.json_prompt_format import (
     is_unknown,
     parse_call,
 )
-from dial_client.messages.message import Message, ToolSpec
 
 
 def test_the_signature_of_a_tool_describes_its_arguments() -> None:

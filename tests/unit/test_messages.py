@@ -27,7 +27,7 @@ from dial_client.messages.message import (
     extract_text,
 )
 from dial_client.messages.token_usage import Usage
-from dial_client.text.media_types import normalize_media_type
+from dial_client.runtime.media_types import normalize_media_type
 from tests.support.fakes import unhurried
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20).map(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dial_client.local.missing_arguments import find_missing
 from dial_client.messages.message import Message, ToolCallRequest, ToolSpec
+from dial_client.providers.embedded.missing_arguments import find_missing
 
 TEXT = {"type": "string"}
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.errors import ProviderError
-from dial_client.formats import XMLFormatHandler
+from dial_client.messages.errors import ProviderError
+from dial_client.messages.events import MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Echo, Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk, ToolChoice
 from dial_client.messages.token_usage import Usage
-from dial_client.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk, ToolChoice
-from dial_client.turn_data.events import MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
-from dial_client.turn_data.limits import StopReason
+from dial_client.providers.formats import XMLFormatHandler
 from dial_client.turns import model_call, status_text
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.resolution import Reply, resolve

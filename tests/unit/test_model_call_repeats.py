@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
-from dial_client.formats import ReActFormatHandler
+from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
+from dial_client.messages.events import ReasoningDelta, RoundStarted, TextDelta
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, Role, TextPart, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.model import (
+from dial_client.messages.model import (
     CallChunk,
     Completion,
     FinishReason,
@@ -17,8 +17,8 @@ from dial_client.model import (
     ModelRequest,
     TextChunk,
 )
-from dial_client.turn_data.events import ReasoningDelta, RoundStarted, TextDelta
-from dial_client.turn_data.limits import StopReason
+from dial_client.messages.token_usage import Usage
+from dial_client.providers.formats import ReActFormatHandler
 from dial_client.turns.context_window import NOTE
 from dial_client.turns.instructions import GUIDANCE
 from tests.support.model_calls import NOW, QUESTION, STOP, Exchange

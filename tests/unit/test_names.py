@@ -1,4 +1,4 @@
-"""Rules for names and sizes, checked on the syntax trees of the package; each test lists its offenders."""
+"""Rules for names, checked on the syntax trees of the package; each test lists its offenders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from tests.unit.test_layers import OTHER_FILES, ROOT, functions, length, name, nodes, trees
+from tests.unit.test_layers import OTHER_FILES, ROOT, functions, name, nodes, trees
 
 pytestmark = pytest.mark.once
 
@@ -52,7 +52,6 @@ NO_PARTICIPLES = {"embed", "feed", "need", "seed", "succeed"}
 """Verbs that end like a participle."""
 NAMED_BY_RESULT = {"failed", "reasoning", "warning"}
 """`ToolCallResult.failed` and `ReplyReader.reasoning` are public, `Logger.warning` is the standard library's name."""
-MAX_P95 = 25
 
 
 def bound_names(found: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
@@ -168,8 +167,3 @@ def test_names_have_no_metaphors() -> None:
         if words_of(bound) & METAPHORS
     ]
     assert offenders == []
-
-
-def test_functions_up_to_the_95th_percentile_have_at_most_25_lines() -> None:
-    lengths = sorted(length(function) for _, function in functions())
-    assert lengths[len(lengths) * 95 // 100] <= MAX_P95

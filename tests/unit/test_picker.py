@@ -11,7 +11,7 @@ from dial_client.cli.chat_commands.choice import Choice
 from dial_client.cli.markdown.themes import MONO
 from dial_client.cli.terminal.pager import find_pager, is_longer
 from dial_client.cli.terminal.picker import Picker
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 
 ITEMS = [Choice(f"id{number}", f"Talk {number}") for number in range(30)]
 

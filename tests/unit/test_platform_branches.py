@@ -19,13 +19,13 @@ from prompt_toolkit.output import DummyOutput
 from dial_client.cli import cooked_line, oauth_login, process_runner, tty
 from dial_client.cli.chat_commands import clipboard
 from dial_client.cli.completion import shell_script
+from dial_client.cli.doctor.config_checks import check_permissions
+from dial_client.cli.doctor.subject import DoctorTarget, Subject
 from dial_client.cli.input import dropped_paths, editor, file_attachments, file_completion, shell_command
 from dial_client.cli.input.keyboard import with_decoded_keys
 from dial_client.cli.terminal import pager
 from dial_client.cli.terminal.screen_application import resume_drawing
-from dial_client.doctor.config_checks import check_permissions
-from dial_client.doctor.subject import DoctorTarget, Subject
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.servers.transports.transport_factory import WindowsStdioTransportFactory, list_transports
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import ConfigFile, parse

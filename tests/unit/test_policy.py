@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import parse

@@ -10,14 +10,14 @@ import anyio
 import pytest
 
 from dial_client import DialClient, Event, Limits, Message, SamplingRequest, StatusChanged, ToolCallRequest
-from dial_client.callbacks.call_context import CallContext
 from dial_client.client.sampling import ModelSampler
 from dial_client.conversations.compaction import summarize
+from dial_client.hooks.call_context import CallContext
+from dial_client.messages.events import Emit, ToolCallStarted
+from dial_client.messages.model import Completion, Delta, ModelInfo, ModelRequest
 from dial_client.messages.token_usage import Usage
-from dial_client.model import Completion, Delta, ModelInfo, ModelRequest
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.runtime.deadline import Deadline
-from dial_client.turn_data.events import Emit, ToolCallStarted
 from dial_client.turns.prices import compute_cost
 from dial_client.turns.status_model import StatusModel
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.provenance import (
+from dial_client.messages.message import ToolSpec
+from dial_client.providers.embedded.provenance import (
     correct_spelling,
     find_address,
     has_strange_digits,
@@ -15,8 +16,7 @@ from dial_client.local.provenance import (
     is_no_address,
     occurs_in,
 )
-from dial_client.local.vocabulary import acts, find_named_by_verb, find_words, is_general
-from dial_client.messages.message import ToolSpec
+from dial_client.providers.embedded.vocabulary import acts, find_named_by_verb, find_words, is_general
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dial_client.local.repetition import Repetition
+from dial_client.providers.embedded.repetition import Repetition
 
 
 def is_noticed(lines: Iterable[str]) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from dial_client.messages.events import Emit, StatusChanged
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.turn_data.events import Emit, StatusChanged
-from dial_client.turn_data.limits import StopReason
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.resolution import Outcome, Reply, resolve
 from tests.support.fakes import ReceivedEvents

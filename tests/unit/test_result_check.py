@@ -7,7 +7,7 @@ from base64 import b64encode
 
 import pytest
 
-from dial_client.local.result_check import ResultCheck, find_shown_result
+from dial_client.providers.embedded.result_check import ResultCheck, find_shown_result
 
 
 def check_answer(question: str, answer: str, *results: str) -> str:

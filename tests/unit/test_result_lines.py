@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dial_client.local.result_lines import reword
+from dial_client.providers.embedded.result_lines import reword
 
 
 def test_json_becomes_lines_with_times_to_the_minute() -> None:

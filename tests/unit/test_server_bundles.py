@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings.server_sources import bundles
 
 MANIFEST: dict[str, Any] = {

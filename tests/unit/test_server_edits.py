@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings.config_writer import ConfigText, read_text, write_text
 from dial_client.settings.configuration import parse
 from dial_client.settings.server_edits import add_server, list_server_names, remove_server, set_enabled

@@ -13,7 +13,7 @@ import pytest
 from dial_client.cli import commands as registered  # noqa: F401 - the import registers the commands
 from dial_client.cli.completion.candidates import find_candidates, print_candidates
 from dial_client.cli.completion.shell_script import SCRIPTS, choose_shell, install
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.servers.json_cache import JsonCache
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.configuration import load

@@ -13,11 +13,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dial_client.errors import ConversationNotFound, DialError, LimitReached, ProviderError, ServerStartError
-from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.sinks.sse_encoder import DONE, encode
-from dial_client.turn_data.events import (
+from dial_client.messages.errors import ConversationNotFound, DialError, LimitReached, ProviderError, ServerStartError
+from dial_client.messages.events import (
     Event,
     Finished,
     InputReceived,
@@ -32,8 +29,11 @@ from dial_client.turn_data.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn
+from dial_client.messages.limits import StopReason
+from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
+from dial_client.messages.token_usage import Usage
+from dial_client.messages.turn_result import Turn
+from dial_client.sinks.sse_encoder import DONE, encode
 
 pytestmark = pytest.mark.anyio
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dial_client.messages.events import StatusChanged
 from dial_client.messages.message import ToolCallRequest
 from dial_client.serve.sse_response import encode_event
-from dial_client.turn_data.events import StatusChanged
 from dial_client.turns import status_text
 
 

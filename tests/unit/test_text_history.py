@@ -9,10 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, build_handler
-from dial_client.formats.call_syntaxes import TAGS
-from dial_client.formats.special_tokens import CONTROL
-from dial_client.formats.text_history import neutralize
 from dial_client.messages.message import (
     Echo,
     FilePart,
@@ -24,7 +20,11 @@ from dial_client.messages.message import (
     ToolCallResult,
     ToolSpec,
 )
-from dial_client.model import Instruction, InstructionSource, ModelRequest, ToolFormat, ToolFormatHandler
+from dial_client.messages.model import Instruction, InstructionSource, ModelRequest, ToolFormat, ToolFormatHandler
+from dial_client.providers.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, build_handler
+from dial_client.providers.formats.call_syntaxes import TAGS
+from dial_client.providers.formats.special_tokens import CONTROL
+from dial_client.providers.formats.text_history import neutralize
 from tests.support.call_syntax_cases import OFFERED, ROWS
 from tests.unit.test_formats import LIST, TIME, TOOLS, plain
 

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dial_client.messages.events import ToolCallStarted
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import Failure, ToolCallRequest, ToolCallResult
 from dial_client.runtime.deadline import Deadline
 from dial_client.schema.argument_check import ArgumentCheck
@@ -16,8 +18,6 @@ from dial_client.schema.tool_arguments import MAX_DEPTH, MAX_LENIENT_CHARS, coer
 from dial_client.tools.approval import ApprovalChecker, PolicyRules
 from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
-from dial_client.turn_data.events import ToolCallStarted
-from dial_client.turn_data.limits import Limits
 from tests.support.fakes import ReceivedEvents, server, text_result, tool_named, unhurried
 
 VALUES = st.recursive(

@@ -9,10 +9,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dial_client.errors import DialError, LimitReached, ProviderError
-from dial_client.messages.message import Message
-from dial_client.model import TextChunk
-from dial_client.turn_data.events import (
+from dial_client.messages.errors import DialError, LimitReached, ProviderError
+from dial_client.messages.events import (
     Event,
     Finished,
     MessageCompleted,
@@ -22,7 +20,9 @@ from dial_client.turn_data.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from dial_client.turn_data.limits import StopReason
+from dial_client.messages.limits import StopReason
+from dial_client.messages.message import Message
+from dial_client.messages.model import TextChunk
 from dial_client.turns.event_log import MAX_UNREAD, EventLog
 from dial_client.turns.turn_handle import TurnHandle
 from tests.support.turn_handles import STOP, Hang, Pipeline, calling, check_history, heard, started

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.messages.token_usage import Usage
-from dial_client.turn_data.events import (
+from dial_client.messages.events import (
     Event,
     Finished,
     MessageCompleted,
@@ -24,8 +22,10 @@ from dial_client.turn_data.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import Turn
+from dial_client.messages.limits import StopReason
+from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.messages.token_usage import Usage
+from dial_client.messages.turn_result import Turn
 from dial_client.turns.turn_recorder import TurnRecorder
 from tests.support.fakes import unhurried
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dial_client.errors import (
+from dial_client.messages.errors import (
     ConfigError,
     ConversationBusy,
     DialError,
@@ -23,10 +23,10 @@ from dial_client.errors import (
     ProviderError,
     ServerGone,
 )
+from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult
 from dial_client.messages.token_usage import Usage
-from dial_client.turn_data.limits import StopReason
-from dial_client.turn_data.turn_result import ToolCallRecord, Turn
+from dial_client.messages.turn_result import ToolCallRecord, Turn
 from tests.support.fakes import unhurried
 from tests.unit.test_messages import ANY_TEXT, CALLS, JSON, MESSAGES, RESULTS
 

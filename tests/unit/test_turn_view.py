@@ -14,8 +14,8 @@ from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import MONO
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.terminal.turn_view import TurnView
+from dial_client.messages.events import ServerChanged, StatusChanged, ToolCallFinished, ToolCallStarted
 from dial_client.messages.message import ToolCallRequest, ToolCallResult
-from dial_client.turn_data.events import ServerChanged, StatusChanged, ToolCallFinished, ToolCallStarted
 
 pytestmark = pytest.mark.anyio
 

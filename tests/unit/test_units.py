@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.local.units import Conversion, correct_conversion, find_conversion, find_conversion_call
 from dial_client.messages.message import ToolSpec
+from dial_client.providers.embedded.units import Conversion, correct_conversion, find_conversion, find_conversion_call
 
 
 def tool(name: str, description: str, **properties: dict[str, object]) -> ToolSpec:

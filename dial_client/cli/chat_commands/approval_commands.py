@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dial_client.cli.chat_commands.chat_session import ChatSession
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.policy_config import Effect
 from dial_client.settings.tool_patterns import matches, restricts
-from dial_client.text.safe_text import to_one_line
 from dial_client.tools.approval import ApprovalChecker
 
 _MAX_NAMED = 6

@@ -14,15 +14,15 @@ from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.compaction import Compaction
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.errors import ConfigError, DialError
+from dial_client.messages.errors import ConfigError, DialError
+from dial_client.messages.events import Event, Finished, StatusChanged
 from dial_client.messages.message import Message
 from dial_client.messages.token_usage import Usage
+from dial_client.messages.turn_result import Turn
+from dial_client.runtime.safe_text import sanitize
 from dial_client.settings.configuration import Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
-from dial_client.text.safe_text import sanitize
-from dial_client.turn_data.events import Event, Finished, StatusChanged
-from dial_client.turn_data.turn_result import Turn
 
 MODEL_SETTINGS = ("model", "temperature")
 """The settings of a conversation that belong to its model."""

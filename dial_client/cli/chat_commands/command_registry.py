@@ -18,8 +18,8 @@ from dial_client.cli.chat_commands import (
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult
 from dial_client.cli.options import Format
 from dial_client.cli.tty import Unanswered
-from dial_client.errors import DialError
-from dial_client.text.safe_text import sanitize, to_one_line
+from dial_client.messages.errors import DialError
+from dial_client.runtime.safe_text import sanitize, to_one_line
 
 Run = Callable[[ChatSession, str], Awaitable[CommandResult | None]]
 """Runs a command with the words after its name; returns None if nothing is left to do."""

@@ -6,9 +6,9 @@ from dial_client.cli.bootstrap import read_settings
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.cli.chat_commands.server_commands import describe_status
 from dial_client.cli.configuration_reload import apply_configuration
-from dial_client.errors import ConfigError, DialError
+from dial_client.messages.errors import ConfigError, DialError
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.status import ServerStatus
-from dial_client.text.safe_text import sanitize, to_one_line
 
 
 async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`

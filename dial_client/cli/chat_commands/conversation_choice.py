@@ -12,9 +12,9 @@ from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.chat_commands.pick import pick
 from dial_client.cli.options import Options
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.errors import ConfigError, ConversationNotFound
+from dial_client.messages.errors import ConfigError, ConversationNotFound
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.stores.conversation_store import ConversationSummary
-from dial_client.text.safe_text import to_one_line
 
 _PAGE = 200
 _HINT = "`dial-chat conversations` lists them"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult
 from dial_client.cli.chat_commands.conversation_choice import resolve
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message, Role, TextPart
-from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import sanitize, to_one_line
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.safe_text import sanitize, to_one_line
 
 MAX_LINES = 40
 """The maximum lines of an earlier answer that are shown again."""

@@ -14,10 +14,10 @@ from dial_client.cli.chat_commands.choice import Choice
 from dial_client.cli.chat_commands.pick import pick
 from dial_client.cli.client_start import set_profiles
 from dial_client.cli.options import Format
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.token_usage import Usage
-from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import sanitize, to_one_line
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.turns import prices
 
 _KEYS = {
@@ -87,8 +87,8 @@ async def show_models(session: ChatSession, arguments: str) -> None:  # noqa: AR
 
 
 def _find_local() -> list[str]:
-    from dial_client.local.inventory import list_local_models
-    from dial_client.local.weights import find_cache_folder
+    from dial_client.providers.embedded.inventory import list_local_models
+    from dial_client.providers.embedded.weights import find_cache_folder
 
     return [model.name for model in list_local_models(find_cache_folder()) if model.installed]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dial_client.cli import resources_and_prompts
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.cli.input.input_references import build_prompt_message
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import Message
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.status import ServerState, ServerStatus
-from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import to_one_line
 
 
 async def show_tools(session: ChatSession, arguments: str) -> None:

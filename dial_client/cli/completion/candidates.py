@@ -17,7 +17,7 @@ from dial_client.cli.command_help import describe_option
 from dial_client.cli.command_line import find_command
 from dial_client.cli.completion.known_names import KnownNames
 from dial_client.cli.typer_apps import chat_app, command_app, list_group_commands, load_groups
-from dial_client.text.safe_text import to_one_line
+from dial_client.runtime.safe_text import to_one_line
 
 Candidates = Mapping[str, str]
 """Candidate values, with descriptions."""

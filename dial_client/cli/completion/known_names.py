@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from dial_client.cli.configuration_files import read_trusted_files
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings import configuration
 from dial_client.settings.config_outline import Outline, is_enabled
 from dial_client.settings.configuration import ConfigFile

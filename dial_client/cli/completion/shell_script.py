@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 
 _BASH = r"""# Completion of dial-chat for bash
 _dial_chat() {

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dial_client.text.safe_text import to_one_line
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.turns.mentions import MENTION
 
 MAX_FILES = 20

@@ -29,7 +29,7 @@ from dial_client.cli.input.key_bindings import build_key_bindings
 from dial_client.cli.input.keyboard import open_input, open_output, read_early_lines
 from dial_client.cli.input.pasted_text import PastedTexts
 from dial_client.cli.input.user_input import UserInput
-from dial_client.text.safe_text import sanitize
+from dial_client.runtime.safe_text import sanitize
 from dial_client.turns.mentions import MENTION
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dial_client.text.safe_text import to_one_line
+from dial_client.runtime.safe_text import to_one_line
 
 
 @dataclass(frozen=True, slots=True)

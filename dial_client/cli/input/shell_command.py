@@ -16,7 +16,7 @@ import anyio.to_thread
 from dial_client.cli import process_runner
 from dial_client.cli.input.terminal_output import run_in_this_terminal, to_plain_text
 from dial_client.messages.message import Part, TextPart
-from dial_client.text.safe_text import to_one_line
+from dial_client.runtime.safe_text import to_one_line
 
 MAX_SENT = 30_000
 """The maximum characters of an output for the model; of a longer output, the middle is left out."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from dial_client.cli.input.file_completion import propose_files
 from dial_client.cli.input.proposal import Proposal
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import ServerError
+from dial_client.messages.errors import ServerError
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.resources import ResourceTemplate
 from dial_client.servers.status import ServerState
-from dial_client.text.safe_text import to_one_line
 from dial_client.tools.prompts import Prompt
 from dial_client.turns.mentions import MENTION
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from dial_client.text.safe_text import sanitize
+from dial_client.runtime.safe_text import sanitize
 
 MAX_KEPT = 1_000_000
 """The maximum bytes of an output that are kept, from its end."""

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from dial_client.cli.markdown.formula import to_unicode
 from dial_client.cli.markdown.text_layout import Span
 from dial_client.cli.markdown.themes import Theme
-from dial_client.text.safe_text import sanitize
+from dial_client.runtime.safe_text import sanitize
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

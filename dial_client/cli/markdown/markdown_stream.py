@@ -9,7 +9,7 @@ from functools import cache
 from dial_client.cli.markdown.block_parser import Block, BlockParser
 from dial_client.cli.markdown.block_renderer import BlockRenderer
 from dial_client.cli.markdown.themes import ANSI, Theme
-from dial_client.text.safe_text import SafeStream
+from dial_client.runtime.safe_text import SafeStream
 
 MAX_LINE = 3_000
 """The maximum characters of a line of text; a longer line is cut at a space. Lines of code are never cut."""

@@ -12,7 +12,7 @@ from dial_client.cli.options import ExitCode
 from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.cli.trust_prompt import find_changes_since, find_terminal_width, trust_now
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings import configuration, server_edits
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, is_user_config, resolve_location
 from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found

@@ -12,12 +12,12 @@ from dial_client.cli.options import ExitCode
 from dial_client.cli.server_commands.changed_config import ask_to_add, change_config, find_file, show_entries
 from dial_client.cli.server_commands.server_addition import find_entry_warnings
 from dial_client.cli.server_commands.server_group import ConfigChoice
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.similar_names import did_you_mean
 from dial_client.settings import server_edits
 from dial_client.settings.config_writer import read_text
 from dial_client.settings.hosts.host_documents import HostServer, read_host_file
 from dial_client.settings.hosts.host_files import HOSTS, HostName, find_host_files
-from dial_client.text.similar_names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from typing import Any
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.configuration_files import ask_for_files
 from dial_client.cli.options import ExitCode, Options
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.similar_names import did_you_mean
 from dial_client.settings import configuration
 from dial_client.settings.hosts.host_export import write_host_text
 from dial_client.settings.hosts.host_files import HostName
-from dial_client.text.similar_names import did_you_mean
 
 
 async def export_servers(options: Options, names: Sequence[str], to: str) -> int:

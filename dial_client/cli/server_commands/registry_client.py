@@ -18,9 +18,9 @@ import anyio
 
 from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode
-from dial_client.errors import ConfigError, DialError
+from dial_client.messages.errors import ConfigError, DialError
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
-from dial_client.text.safe_text import to_one_line
 
 if TYPE_CHECKING:
     import httpx2

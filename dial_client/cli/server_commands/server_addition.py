@@ -14,7 +14,7 @@ from dial_client.cli.config_summary import escape_line
 from dial_client.cli.options import ExitCode
 from dial_client.cli.server_commands.changed_config import change_config, find_file
 from dial_client.cli.server_commands.server_group import ConfigChoice
-from dial_client.errors import ConfigError, ServerStartError
+from dial_client.messages.errors import ConfigError, ServerStartError
 from dial_client.settings import jsonc, server_edits
 from dial_client.settings.config_writer import read_text
 from dial_client.settings.variables import find_references

@@ -15,13 +15,13 @@ from dial_client.cli.line_wrap import print_lines
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import format_result
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolCallResult, ToolSpec
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.similar_names import did_you_mean
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.config_types import ServerSettings
 from dial_client.sinks.terminal import TerminalSink
-from dial_client.text.safe_text import to_one_line
-from dial_client.text.similar_names import did_you_mean
 
 T = TypeVar("T")
 _WIDTH = 100

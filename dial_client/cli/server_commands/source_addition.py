@@ -19,14 +19,14 @@ from dial_client.cli.server_commands.server_addition import write_entry
 from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.cli.server_proposals import is_installed
 from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.similar_names import did_you_mean
 from dial_client.settings import jsonc, server_edits
 from dial_client.settings.config_writer import check_text, read_text
 from dial_client.settings.server_sources import bundles
 from dial_client.settings.server_sources.deep_links import is_deep_link, read_deep_link
 from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
-from dial_client.text.safe_text import to_one_line
-from dial_client.text.similar_names import did_you_mean
 
 BUNDLE_SUFFIXES = (".mcpb", ".dxt")
 

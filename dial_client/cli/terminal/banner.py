@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dial_client import __version__
 from dial_client.cli.cell_width import count_cells, fit
+from dial_client.runtime.counted_nouns import count_noun
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.status import ServerState, ServerStatus
-from dial_client.text.counted_nouns import count_noun
-from dial_client.text.safe_text import to_one_line
 
 MAX_TEXT = 600
 UNCUT = 10_000

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from dial_client.cli.cell_width import count_cells, fit
 from dial_client.cli.markdown.themes import Theme, style
 from dial_client.messages.message import Content, ImagePart, ToolCallResult, extract_text
+from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.sinks.call_description import MAX_CHARS
-from dial_client.text.safe_text import sanitize, to_one_line
 
 PREVIEW_LINES = 2
 MAX_PREVIEWED = 20_000

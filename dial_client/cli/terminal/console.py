@@ -13,7 +13,7 @@ from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.cooked_line import can_move_cursor, read_sent_line
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.plain_screen import PlainScreen
-from dial_client.text.safe_text import sanitize
+from dial_client.runtime.safe_text import sanitize
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer

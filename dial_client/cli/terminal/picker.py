@@ -10,8 +10,8 @@ import anyio
 from dial_client.cli.cell_width import fit
 from dial_client.cli.chat_commands.choice import MAX_FOUND, Choice, Search
 from dial_client.cli.markdown.themes import Theme, style
-from dial_client.errors import DialError
-from dial_client.text.safe_text import to_one_line
+from dial_client.messages.errors import DialError
+from dial_client.runtime.safe_text import to_one_line
 
 MAX_ITEMS = 12
 """The maximum number of items that are shown at once."""

@@ -28,7 +28,7 @@ from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.question_line import Question, QuestionLine
 from dial_client.cli.terminal.screen_application import KeyActions, build_application, paint_above, resume_drawing
 from dial_client.cli.word_wrap import break_line, break_words
-from dial_client.text.safe_text import sanitize
+from dial_client.runtime.safe_text import sanitize
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus

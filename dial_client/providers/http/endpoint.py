@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 
 NO_KEY = "not-needed"
 """The key that is sent if there is none: some servers refuse requests without a key."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 import anyio
 import httpx2
 
-from dial_client.errors import ProviderError
+from dial_client.messages.errors import ProviderError
 
 _KEEPALIVE = 30.0
 """Seconds for which an idle connection is kept open, because tools run between two requests of a turn."""

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import anyio
 from anyio import to_thread
 
-from dial_client.errors import CALL_UNREADABLE, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED, ProviderError
+from dial_client.messages.errors import CALL_UNREADABLE, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED, ProviderError
 from dial_client.messages.message import ToolSpec
-from dial_client.model import Delta, ModelInfo, ModelRequest, OnWait, StructuredOutput, ToolChoice, ToolFormat
+from dial_client.messages.model import Delta, ModelInfo, ModelRequest, OnWait, StructuredOutput, ToolChoice, ToolFormat
 from dial_client.providers import schema_dialects
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.http import provider_errors

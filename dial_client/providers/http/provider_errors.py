@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import jiter
 
-from dial_client.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
+from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.text.surrogates import replace_surrogates
+from dial_client.runtime.surrogates import replace_surrogates
 
 RETRY_NOTE = "the endpoint could not parse the model's tool call: the request is sent again"
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import anyio
 
-from dial_client.errors import ProviderError
-from dial_client.model import Completion, Delta, FinishReason, ModelRequest
+from dial_client.messages.errors import ProviderError
+from dial_client.messages.model import Completion, Delta, FinishReason, ModelRequest
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.response_body import InvalidBody, ResponseBodyParser

@@ -19,8 +19,8 @@ from typing import TypeVar
 import anyio
 import anyio.lowlevel
 
-from dial_client.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
-from dial_client.model import OnWait
+from dial_client.messages.errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED, ProviderError
+from dial_client.messages.model import OnWait
 from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)

@@ -17,8 +17,8 @@ import anyio
 import jiter
 from anyio import to_thread
 
-from dial_client.errors import DialError
-from dial_client.model import OnWait
+from dial_client.messages.errors import DialError
+from dial_client.messages.model import OnWait
 from dial_client.providers.http import provider_errors, retry_policy
 from dial_client.providers.http.aws_event_stream import CONTENT_TYPE, convert_to_sse
 from dial_client.providers.http.endpoint import Endpoint

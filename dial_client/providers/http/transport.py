@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 
 from dial_client import __version__
-from dial_client.model import OnWait
+from dial_client.messages.model import OnWait
 from dial_client.providers.http import provider_errors, retry_policy
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.runtime.logs import get_logger

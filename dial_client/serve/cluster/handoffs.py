@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dial_client.conversations.history import repair_history
-from dial_client.errors import DialError
+from dial_client.messages.errors import DialError
 from dial_client.messages.message import Message, Role, ToolCallRequest
+from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.cluster.topics import build_handoff_topic
 from dial_client.sinks.sse_encoder import to_json
 from dial_client.stores.mailbox import Envelope, Mailbox
-from dial_client.turn_data.turn_result import Turn
 
 log = get_logger(__name__)
 

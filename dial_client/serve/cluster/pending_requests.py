@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dial_client.errors import DialError
+from dial_client.messages.errors import DialError
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.cluster.peers import LEASE_TTL, REQUEST_TTL, PeerBus
 from dial_client.serve.cluster.topics import LISTED_GRANTS_TOPIC, build_grant_topic, build_pending_requests_topic

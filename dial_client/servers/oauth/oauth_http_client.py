@@ -17,9 +17,9 @@ from urllib.request import getproxies, proxy_bypass
 import anyio
 import httpx2
 
-from dial_client.errors import LoginFailed
+from dial_client.messages.errors import LoginFailed
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.oauth.url_policy import Address, UrlPolicy, to_display
-from dial_client.text.safe_text import to_one_line
 
 MAX_BODY = 1024 * 1024
 """Maximum bytes of a response; metadata and tokens have a few thousand bytes."""

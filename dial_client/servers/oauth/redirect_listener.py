@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 from anyio.abc import SocketStream
 
-from dial_client.errors import LoginFailed
+from dial_client.messages.errors import LoginFailed
 
 PATH = "/callback"
 MAX_REQUEST = 16 * 1024

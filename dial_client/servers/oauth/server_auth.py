@@ -24,8 +24,9 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 from mcp.shared.auth import OAuthToken
 from pydantic import ValidationError
 
-from dial_client.callbacks.oauth_callbacks import Login, build_login_hint
-from dial_client.errors import LoginFailed
+from dial_client.hooks.oauth_callbacks import Login, build_login_hint
+from dial_client.messages.errors import LoginFailed
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.oauth.authorization import OAuthContext
 from dial_client.servers.oauth.flow_selection import create_provider
 from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, read_oauth_error
@@ -33,7 +34,6 @@ from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.oauth.url_policy import UrlPolicy, to_display
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
-from dial_client.text.safe_text import to_one_line
 
 MAX_STEP_UPS = 5
 """How many times a server may require more scopes during one connection."""

@@ -14,8 +14,8 @@ from urllib.parse import quote, urlsplit
 
 import anyio
 
-from dial_client.errors import LoginFailed
-from dial_client.text.safe_text import to_one_line
+from dial_client.messages.errors import LoginFailed
+from dial_client.runtime.safe_text import to_one_line
 
 RESOLVE_SECONDS = 10.0
 _OTHER_TOKEN_ORIGINS = {"https://accounts.google.com": "https://oauth2.googleapis.com"}

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dial_client.errors import ServerStartError
+from dial_client.messages.errors import ServerStartError
 
 if sys.platform == "win32":
     BASIC = frozenset(

@@ -15,7 +15,7 @@ from typing import IO
 
 import anyio
 
-from dial_client.errors import ServerStartError
+from dial_client.messages.errors import ServerStartError
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.environment import build_environment, find_program
 from dial_client.servers.transports.process_guard import END_SECONDS, guard

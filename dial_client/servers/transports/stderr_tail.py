@@ -41,6 +41,6 @@ class StderrTail:
     @property
     def last(self) -> str:
         """The last line that names an error (`find_error_line`), otherwise the last line; empty for no output."""
-        from dial_client.text.error_lines import find_error_line
+        from dial_client.runtime.error_lines import find_error_line
 
         return find_error_line(self.lines)

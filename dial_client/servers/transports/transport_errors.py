@@ -11,9 +11,9 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
-from dial_client.errors import ServerError
+from dial_client.messages.errors import ServerError
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.status import MAX_REASON_CHARS
-from dial_client.text.safe_text import to_one_line
 
 HTTP_FAILURE = -32010
 """Code of the JSON-RPC errors created by `transports.streamable_http`; from the range reserved for implementations."""

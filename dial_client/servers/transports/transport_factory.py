@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dial_client.callbacks.oauth_callbacks import Login
+from dial_client.hooks.oauth_callbacks import Login
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.stderr_tail import StderrTail
 from dial_client.settings.configuration import ServerSettings, Transport

@@ -15,7 +15,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 from mcp import StdioServerParameters, stdio_client
 
-from dial_client.errors import ServerStartError
+from dial_client.messages.errors import ServerStartError
 from dial_client.servers.transports.environment import build_environment, find_program
 from dial_client.servers.transports.stderr_tail import StderrTail
 from dial_client.settings.configuration import ServerSettings

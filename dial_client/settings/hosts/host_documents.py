@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dial_client.errors import ConfigError, describe_system_error
+from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.settings import configuration, jsonc
 from dial_client.settings.hosts.host_entries import HostEntry, Losses, translate
 from dial_client.settings.hosts.host_files import HostName

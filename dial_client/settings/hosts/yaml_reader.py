@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 
 MAX_BYTES = 1024 * 1024
 """Maximum bytes of a file: the parser takes seconds for one mebibyte."""

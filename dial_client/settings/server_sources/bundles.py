@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dial_client.errors import ConfigError, describe_system_error
-from dial_client.text.safe_text import to_one_line
+from dial_client.messages.errors import ConfigError, describe_system_error
+from dial_client.runtime.safe_text import to_one_line
 
 MAX_BYTES = 1024**3
 """Maximum unpacked bytes of all members together."""

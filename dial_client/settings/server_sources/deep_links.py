@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from dial_client.errors import ConfigError
+from dial_client.messages.errors import ConfigError
 from dial_client.settings.hosts.host_documents import HostServer, read_servers
 from dial_client.settings.hosts.host_files import HostName
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from dial_client.errors import ConfigError
-from dial_client.text.safe_text import to_one_line
+from dial_client.messages.errors import ConfigError
+from dial_client.runtime.safe_text import to_one_line
 
 RegistryEntry = dict[str, Any]
 

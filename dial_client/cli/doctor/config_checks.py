@@ -1,0 +1,124 @@
+"""Checks of the configuration files, without starting servers."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from dial_client.cli.doctor.config_entries import EntryReading, FileReading, to_finding
+from dial_client.cli.doctor.findings import Finding, Fix
+from dial_client.cli.doctor.subject import Subject
+from dial_client.messages.errors import ConfigError
+from dial_client.providers.http.endpoint import is_loopback
+from dial_client.servers.json_cache import compute_identity
+from dial_client.servers.secret_detection import find_literal_secrets, find_secrets
+from dial_client.settings import configuration
+
+GROUP_AND_OTHERS = 0o077
+"""The permission bits of group and other users."""
+
+
+async def check_files(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the errors in each file, and in the combination of all files."""
+    for reading in subject.readings:
+        for finding in reading.findings:
+            yield finding
+        if not reading.is_trusted:
+            hint = f"read it, then run `dial-chat trust {reading.path}`"
+            yield Finding("DC114", "the file is not used until you trust it", hint, reading.path)
+    if not subject.readings:
+        yield Finding(
+            "DC115", "there is no servers.json here or in your configuration folder", "`dial-chat init` writes one"
+        )
+    if not any(reading.findings for reading in subject.readings):
+        for finding in _check_combination(subject):
+            yield finding
+
+
+def _check_combination(subject: Subject) -> Iterator[Finding]:
+    """Yield the error that arises only when all files are combined."""
+    try:
+        configuration.combine(
+            [replace(file, environ=file.environ or subject.environ) for file in subject.target.files],
+            subject.target.profile,
+        )
+    except ConfigError as error:
+        yield to_finding(error)
+
+
+async def check_entries(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield secrets in plain text, secrets that are sent without encryption, missing folders, and duplicate servers."""
+    for reading in subject.readings:
+        for name, entry in reading.servers.items():
+            for finding in (
+                *_check_literal_secrets(name, entry),
+                *_check_transport_security(name, entry),
+                *_check_folder(name, entry),
+            ):
+                yield finding
+    for finding in _check_duplicates(subject):
+        yield finding
+
+
+def _check_literal_secrets(name: str, entry: EntryReading) -> Iterator[Finding]:
+    value: Any = entry.node.value
+    for place, variable in find_literal_secrets(value if isinstance(value, Mapping) else {}):
+        keys = tuple(place.split(".", 1))
+        text = f"server {name!r}: {place} seems to contain a secret in plain text"
+        yield Finding("DC110", text, f"set a variable, and write ${{{variable}}} instead", *entry.find_place(*keys))
+
+
+def _check_transport_security(name: str, entry: EntryReading) -> Iterator[Finding]:
+    settings = entry.settings
+    if settings is None or settings.url is None or not settings.url.startswith("http:") or is_loopback(settings.url):
+        return
+    if find_secrets(settings):
+        host = urlsplit(settings.url).hostname
+        text = f"server {name!r}: a secret is sent to {host} without encryption"
+        yield Finding("DC112", text, "use an https:// address", *entry.find_place("url"))
+
+
+def _check_folder(name: str, entry: EntryReading) -> Iterator[Finding]:
+    settings = entry.settings
+    if settings is not None and settings.enabled and settings.cwd and not Path(settings.cwd).is_dir():
+        yield Finding("DC113", f"server {name!r}: the folder of cwd does not exist", "", *entry.find_place("cwd"))
+
+
+def _check_duplicates(subject: Subject) -> Iterator[Finding]:
+    seen: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
+    for name, settings in subject.servers.items():
+        key = (compute_identity(settings), tuple(sorted(settings.env.items())))
+        if key in seen:
+            text = f"server {name!r} is the same as {seen[key]!r}: the model gets each tool twice"
+            yield Finding("DC117", text, "remove or disable one of the two", *subject.find_place(name))
+        seen.setdefault(key, name)
+
+
+async def check_permissions(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the files with secrets that other users of the machine can read (POSIX)."""
+    if sys.platform == "win32":
+        return
+    for path in _find_secret_files(subject.readings):
+        mode = os.stat(path).st_mode  # noqa: PTH116 - a file that was just read
+        if mode & GROUP_AND_OTHERS:
+            text = f"other users of this machine can read this file with secrets (mode {mode & 0o777:o})"
+            yield Finding("DC111", text, f"chmod 600 {path}", path, fix=Fix("chmod 600", path, mode=0o600))
+
+
+def _find_secret_files(readings: tuple[FileReading, ...]) -> Iterator[str]:
+    for reading in readings:
+        values = [entry.node.value for entry in reading.servers.values() if isinstance(entry.node.value, Mapping)]
+        if os.path.isfile(reading.path) and any(any(find_literal_secrets(value)) for value in values):  # noqa: PTH113 - it may not be a path
+            yield reading.path
+        for value in values:
+            env_file = value.get("envFile")
+            if reading.is_trusted and isinstance(env_file, str) and not re.search(r"\$\{|^~", env_file):
+                path = Path(reading.path).parent / env_file
+                if path.is_file():
+                    yield str(path)

@@ -1,0 +1,128 @@
+"""Free requests to an endpoint: for its list of models, and empty requests that show which APIs it has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import anyio
+
+from dial_client.messages.errors import ProviderError
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.transport import FetchedResponse, HttpTransport
+from dial_client.settings.config_types import Wire
+
+SECONDS = 8.0
+"""Timeout in seconds of one request and its response."""
+_MISSING_STATUSES = (404, 405, 501)
+"""Statuses of an address that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelListing:
+    """The response of an endpoint to the request for its models."""
+
+    status: int
+    ids: tuple[str, ...] = ()
+    """The models; empty if the response has none."""
+    is_page: bool = False
+    """True if the response is a web page instead of JSON."""
+    date: datetime | None = None
+    """The time of the response, by the clock of the endpoint."""
+
+
+async def fetch_models(endpoint: Endpoint) -> ModelListing:
+    """Request an endpoint's models (``GET /models``).
+
+    Raises:
+        ProviderError: The endpoint cannot be reached, or a proxy cannot be used.
+    """
+    query = dict(endpoint.query) | ({"limit": "1000"} if _is_anthropic(endpoint) else {})  # the default is a page of 20
+    response = await _fetch(replace(endpoint, query=query), "GET", find_models_path(endpoint))
+    date = _parse_date(response.headers.get("date", ""))
+    return ModelListing(response.status, tuple(_parse_ids(response.body)), _is_page(response), date)
+
+
+async def find_wires(endpoint: Endpoint) -> Mapping[Wire, str]:
+    """Return the APIs that an endpoint has, each with its base URL: the configured URL, or this URL with ``/v1``.
+
+    Each API gets a request without content, which it rejects: no model runs.
+    """
+    found: dict[Wire, str] = {}
+
+    async def probe(wire: Wire) -> None:
+        for base in _list_bases(endpoint.base_url, wire):
+            if await _has_api(replace(endpoint, base_url=base), _find_path(base, wire)):
+                found[wire] = base
+                return
+
+    async with anyio.create_task_group() as group:
+        for wire in Wire:
+            group.start_soon(probe, wire)
+    return {wire: found[wire] for wire in Wire if wire in found}
+
+
+def find_models_path(endpoint: Endpoint) -> str:
+    """Return the path of the list of models, relative to the endpoint's base URL."""
+    return "/v1/models" if _is_anthropic(endpoint) and not endpoint.base_url.endswith("/v1") else "/models"
+
+
+def _list_bases(base_url: str, wire: Wire) -> tuple[str, ...]:
+    """Return the base URLs to try: the configured URL and, if the API's path has no ``/v1``, the URL with ``/v1``."""
+    return (base_url,) if wire is Wire.MESSAGES or base_url.endswith("/v1") else (base_url, f"{base_url}/v1")
+
+
+def _find_path(base_url: str, wire: Wire) -> str:
+    if wire is Wire.MESSAGES:
+        return "/messages" if base_url.endswith("/v1") else "/v1/messages"
+    return "/responses" if wire is Wire.RESPONSES else "/chat/completions"
+
+
+async def _has_api(endpoint: Endpoint, path: str) -> bool:
+    """Return True if an API responds at a path. A 404 whose text mentions a model is a response of an API."""
+    try:
+        response = await _fetch(endpoint, "POST", path, b"{}")
+    except ProviderError:
+        return False
+    if _is_page(response):
+        return False
+    return response.status not in _MISSING_STATUSES or b"model" in response.body.lower()
+
+
+def _is_page(response: FetchedResponse) -> bool:
+    """Return True if a successful response is a web page; error pages of proxies and servers do not count."""
+    return response.status < 300 and response.body.lstrip()[:1] == b"<"
+
+
+async def _fetch(endpoint: Endpoint, method: str, path: str, body: bytes | None = None) -> FetchedResponse:
+    transport = HttpTransport(endpoint)
+    try:
+        return await transport.fetch(method, path, body=body, timeout=SECONDS)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await transport.aclose()
+
+
+def _is_anthropic(endpoint: Endpoint) -> bool:
+    return "anthropic-version" in endpoint.headers
+
+
+def _parse_ids(body: bytes) -> Iterator[str]:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return
+    for model in value.get("data", ()) if isinstance(value, dict) and isinstance(value.get("data"), list) else ():
+        if isinstance(model, dict) and isinstance(model.get("id"), str):
+            yield model["id"]
+
+
+def _parse_date(text: str) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)

@@ -1,0 +1,150 @@
+"""Checks of the model: its name, its key, and the responses of its endpoint."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+
+from dial_client.cli.doctor.endpoint_probe import ModelListing, fetch_models, find_models_path, find_wires
+from dial_client.cli.doctor.findings import Finding
+from dial_client.cli.doctor.subject import Subject
+from dial_client.messages.errors import ConfigError, ProviderError
+from dial_client.providers import open_provider
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.settings.config_types import Wire
+
+MAX_CLOCK_SECONDS = 300.0
+"""Seconds by which this machine's clock may differ from the endpoint's clock."""
+
+
+async def check_model(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the problems of the model in use, and of its key."""
+    name = subject.model_name
+    if name is None:
+        if importlib.util.find_spec("xllamacpp") is None:
+            yield Finding(
+                "DC513", "no model is named, and no key is set", 'give -m NAME, or "defaultModel" in the file'
+            )
+            return
+        name = "local"  # the default model
+    if name.partition(":")[0] == "local" and name not in subject.models:
+        for finding in _check_local_model(name):
+            yield finding
+        return
+    try:
+        provider = open_provider(name, models=subject.models, base_url=subject.target.base_url, environ=subject.environ)
+    except ConfigError as error:
+        code = "DC502" if "needs a key" in error.problem else "DC501"
+        yield Finding(code, error.problem, error.hint, error.path, error.line, error.column)
+        return
+    try:
+        # Clouds whose requests a vendor's client signs have no list of models at this URL.
+        if isinstance(provider, HttpProvider) and not provider.endpoint.sign_in:
+            for finding in await _ask(provider):
+                yield finding
+    finally:
+        await provider.aclose()
+
+
+def _check_local_model(name: str) -> Iterator[Finding]:
+    from dial_client.providers.embedded.inventory import list_local_models, measure_memory
+    from dial_client.providers.embedded.weights import find_cache_folder
+
+    if any(importlib.util.find_spec(part) is None for part in ("xllamacpp", "huggingface_hub")):
+        yield Finding("DC510", "the embedded model is not installed", "pip install 'dial-client[local]'")
+        return
+    model = next((model for model in list_local_models(find_cache_folder()) if model.name == name), None)
+    memory = measure_memory()
+    if model is not None and not model.installed:
+        yield Finding("DC511", f"{name}: the first question downloads {model.size / 1e9:.1f} GB")
+    if model is not None and memory is not None and not model.fits(memory):
+        text = f"{name} needs about {model.size / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB of memory"
+        yield Finding("DC512", text, "`dial-chat models` lists the models that fit")
+
+
+async def _ask(provider: HttpProvider) -> list[Finding]:
+    endpoint, model = provider.endpoint, provider.info.model
+    try:
+        listing = await fetch_models(endpoint)
+    except ProviderError as error:
+        code = _find_connection_code(str(error).lower())
+        return [Finding(code, str(error), _find_connection_hint(code, endpoint))]
+    findings = list(_check_clock(listing, endpoint))
+    if listing.status in (401, 403):
+        findings.append(Finding("DC503", f"{endpoint.host} refuses the key (HTTP {listing.status})", endpoint.hint))
+        return findings
+    if listing.ids and model not in listing.ids and not _is_alias(model, listing.ids):
+        nearest = _find_nearest(model, listing.ids)
+        text = f"{endpoint.host} has no model {model!r}"
+        findings.append(
+            Finding("DC504", text, f"did you mean {nearest!r}?" if nearest else f"it has {', '.join(listing.ids[:5])}")
+        )
+    return [*findings, *await _check_wire(endpoint, Wire(provider.wire), listing)]
+
+
+async def _check_wire(endpoint: Endpoint, wire: Wire, listing: ModelListing) -> list[Finding]:
+    """Return the finding for an endpoint that does not have the API, or has it at another address."""
+    wires = await find_wires(endpoint)
+    if wires.get(wire) == endpoint.base_url:
+        return []
+    if wire in wires:
+        text = f"{endpoint.host} has {API_NAMES[wire]} at another address than {endpoint.base_url}"
+        return [Finding("DC506", text, f"write {wires[wire]}")]
+    if wires:
+        available = " and ".join(API_NAMES[found] for found in wires)
+        text = f"{endpoint.host} does not have {API_NAMES[wire]}; it has {available}"
+        found = next(iter(wires))
+        prefixes = f"-m {_PREFIXES[found]}:ID instead of {_PREFIXES[wire]}:ID"
+        hint = f'write "wire": "{found.value}" in the profile, or {prefixes}'
+        return [Finding("DC514", text, hint)]
+    if listing.status == 404 or listing.is_page:
+        text = f"{endpoint.host} has no {find_models_path(endpoint)} below the configured address (HTTP 404)"
+        if listing.is_page:
+            text = f"{endpoint.host} answers {find_models_path(endpoint)} with a web page"
+        hint = 'write the address without /chat/completions, usually up to /v1; "wire" names the API'
+        return [Finding("DC506", text, hint)]
+    return []
+
+
+API_NAMES = {Wire.CHAT: "chat completions", Wire.RESPONSES: "the Responses API", Wire.MESSAGES: "the Messages API"}
+_PREFIXES = {Wire.CHAT: "chat", Wire.RESPONSES: "openai", Wire.MESSAGES: "anthropic"}
+
+
+def _find_connection_code(problem: str) -> str:
+    return "DC509" if "proxy" in problem else "DC508" if "certificate" in problem else "DC505"
+
+
+def _find_connection_hint(code: str, endpoint: Endpoint) -> str:
+    if code == "DC508":
+        return "set SSL_CERT_FILE to a file with the certificate authorities of your organisation"
+    if code == "DC509":
+        return "HTTPS_PROXY, HTTP_PROXY and ALL_PROXY name the proxy; NO_PROXY lists hosts without a proxy"
+    if not endpoint.is_local:
+        return "is this machine online, or does it need a proxy?"
+    return (
+        "`ollama serve` starts Ollama"
+        if endpoint.base_url.endswith(":11434/v1")
+        else "is the server running, and is this its port?"
+    )
+
+
+def _check_clock(listing: ModelListing, endpoint: Endpoint) -> Iterator[Finding]:
+    if listing.date is not None:
+        seconds = (datetime.now(UTC) - listing.date).total_seconds()
+        if abs(seconds) > MAX_CLOCK_SECONDS:
+            way = "fast" if seconds > 0 else "slow"
+            text = f"this machine's clock is {abs(seconds) / 60:,.0f} minutes {way}, compared with {endpoint.host}"
+            yield Finding("DC507", text, "logins and certificates fail with a wrong clock")
+
+
+def _is_alias(model: str, ids: tuple[str, ...]) -> bool:
+    """Return True if an endpoint has the model under a longer name: with a date, or a tag such as ``:latest``."""
+    return any(name.startswith((f"{model}-", f"{model}:", f"{model}@")) for name in ids)
+
+
+def _find_nearest(model: str, ids: tuple[str, ...]) -> str:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(model, ids, 1, 0.5)), "")

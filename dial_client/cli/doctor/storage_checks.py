@@ -1,0 +1,63 @@
+"""Checks of this program's storage: the database of conversations, and its folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from anyio import to_thread
+
+from dial_client.cli.doctor.findings import Finding
+from dial_client.cli.doctor.subject import Subject
+from dial_client.messages.errors import DialError
+
+PATIENCE = 5.0
+"""Seconds to wait for a locked database."""
+
+
+async def check_database(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield why the database of conversations cannot be used, or that the next start migrates it.
+
+    A file that does not exist yet is no problem.
+    """
+    where = subject.target.database
+    if where is None or (isinstance(where, Path) and not await to_thread.run_sync(where.exists)):
+        return
+    find_schema_versions = await to_thread.run_sync(_load)
+    try:
+        found, known = await find_schema_versions(where, patience=PATIENCE)
+    except DialError as error:
+        yield Finding(
+            "DC601", str(error), "" if isinstance(where, Path) else "is the server started, and the address right?"
+        )
+        return
+    if found > known:
+        text = f"the database was made by a newer version of this program (schema {found}; this one knows {known})"
+        yield Finding("DC602", text, "pip install --upgrade dial-client")
+    elif 0 < found < known:
+        yield Finding(
+            "DC603",
+            f"the next start changes the database from schema {found} to {known}",
+            "older versions cannot read it afterwards",
+        )
+
+
+def _load() -> Callable[..., Awaitable[tuple[int, int]]]:
+    """Import the code that reads a database. The import takes a while, so it must not run in the event loop."""
+    from dial_client.stores.database import find_schema_versions
+
+    return find_schema_versions
+
+
+async def check_folders(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the folders of this program that cannot be written."""
+    for folder in subject.target.folders:
+        if not await to_thread.run_sync(_is_writable, folder):
+            yield Finding("DC604", f"{folder} cannot be written", "check its owner, and whether the disk is writable")
+
+
+def _is_writable(folder: Path) -> bool:
+    """Return True if a folder can be written, or created if it does not exist."""
+    existing = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
+    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)

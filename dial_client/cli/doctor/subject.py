@@ -1,0 +1,121 @@
+"""The configuration to check, and the parsed files and started servers that the checks share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from dial_client.cli.doctor.config_entries import FileReading, read_file_leniently
+from dial_client.cli.doctor.server_run import MAX_SECONDS, ServerRun
+from dial_client.providers.presets import MODELS_OF_KEYS
+from dial_client.settings.config_types import ModelSettings, Profile, ServerSettings
+from dial_client.settings.configuration import ConfigFile
+from dial_client.settings.jsonc import read
+from dial_client.settings.jsonc_editor import set_value
+from dial_client.settings.profile_config import merge_profiles, selects_server
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorTarget:
+    """The configuration to check, from command-line options and folders."""
+
+    files: tuple[ConfigFile, ...] = ()
+    """Files in use. The user's own file is the first."""
+    untrusted: tuple[ConfigFile, ...] = ()
+    """Files that were found but are not trusted. They are read, and their servers are not started."""
+    model: str | None = None
+    """The value of ``--model``; None to use the model of the configuration files, or the one an API key in the
+    environment selects."""
+    base_url: str | None = None
+    profile: str | None = None
+    """The name of the profile in use."""
+    database: Path | str | None = None
+    """The database of conversations, as a path or URL; None to skip its check."""
+    folders: tuple[Path, ...] = ()
+    """Folders of this program that must be writable."""
+    tool_pins: Path | None = None
+    """The folder with the definitions of approved tools."""
+    server_seconds: float = MAX_SECONDS
+    """Timeout in seconds for servers to become ready."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """The state that the checks share: files are read once, and servers are started once."""
+
+    target: DoctorTarget
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
+    readings: tuple[FileReading, ...] = ()
+    run: ServerRun = field(init=False)
+
+    def __post_init__(self) -> None:
+        files = (*self.target.files, *self.target.untrusted)
+        self.readings = tuple(
+            read_file_leniently(file, self.environ, is_trusted=file in self.target.files) for file in files
+        )
+        self.run = ServerRun(self.servers, self.target.server_seconds)
+
+    @property
+    def servers(self) -> dict[str, ServerSettings]:
+        """The servers in use whose entries are valid."""
+        profile = reduce(merge_profiles, reversed(self._profiles)) if self._profiles else None
+        return {
+            name: entry.settings
+            for reading in self.readings
+            if reading.is_trusted
+            for name, entry in reading.servers.items()
+            if entry.settings is not None and entry.settings.enabled and selects_server(profile, name)
+        }
+
+    @property
+    def models(self) -> dict[str, ModelSettings]:
+        """The model profiles of all files in use."""
+        return {
+            name: model for reading in self.readings if reading.is_trusted for name, model in reading.models.items()
+        }
+
+    @property
+    def model_name(self) -> str | None:
+        """The model in use: a configured model, or the one that an API key in the environment selects; or None."""
+        default_models = (reading.default_model for reading in reversed(self.readings) if reading.is_trusted)
+        models_of_keys = (model for variable, model in MODELS_OF_KEYS.items() if self.environ.get(variable))
+        profile_models = (profile.model for profile in self._profiles)
+        return self.target.model or next(filter(None, (*profile_models, *default_models, *models_of_keys)), None)
+
+    @property
+    def _profiles(self) -> tuple[Profile, ...]:
+        """The profile in use from each file that has it, in descending order of precedence."""
+        name = self.target.profile or ""
+        return tuple(
+            reading.profiles[name]
+            for reading in reversed(self.readings)
+            if reading.is_trusted and name in reading.profiles
+        )
+
+    def build_edit(self, server: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[str], str]:
+        """Return an edit of a file's text. `change` gets a server's entry, and returns new values for its keys."""
+        keys = next(
+            reading.servers[server].node.keys
+            for reading in reversed(self.readings)
+            if reading.is_trusted and server in reading.servers
+        )
+        path = tuple(str(key) for key in keys)
+
+        def edit(text: str) -> str:
+            entry = reduce(lambda value, key: value[key], path, read(text).value)
+            for key, value in change(entry).items():
+                text = set_value(text, (*path, key), value)
+            return text
+
+        return edit
+
+    def find_place(self, server: str, *keys: str | int) -> tuple[str, int, int]:
+        """Return file, line and column of a server's entry, or of a value in it."""
+        for reading in reversed(self.readings):
+            if reading.is_trusted and server in reading.servers:
+                return reading.servers[server].find_place(*keys)
+        return "", 0, 0

@@ -1,0 +1,147 @@
+"""Checks of the servers' tools: the texts and schemas that the model reads, and their size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from dial_client.cli.doctor.findings import Finding
+from dial_client.cli.doctor.subject import Subject
+from dial_client.cli.doctor.tool_sizes import estimate_server_tokens, find_window
+from dial_client.messages.message import ToolSpec
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.servers.json_cache import JsonCache
+from dial_client.servers.tool_pins import ToolPins
+
+LARGE_SERVER_TOKENS = 10_000
+"""Tokens of one server's definitions above which a finding reports them."""
+WINDOW_SHARE = 4
+"""Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools."""
+_ORDERS = re.compile(
+    r"<(?:important|system|instructions?|secret|critical)>|\[(?:system|inst)\]"
+    r"|\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|prior|above|earlier|other|all|system)\b"
+    r".{0,30}\b(?:instruction|prompt|rule|message|direction)s?\b"
+    r"|\b(?:do not|don't|never|without)\b.{0,30}\b(?:tell|mention|inform|notify|reveal|telling|mentioning)\b"
+    r".{0,30}\b(?:user|anyone|anybody|human)\b"
+    r"|\b(?:before|after|when(?:ever)?)\b.{0,40}\b(?:using|calling|invoking)\b.{0,30}\b(?:any|every|all|other|another)\b"
+    r".{0,20}\btools?\b"
+    r"|\bread\b.{0,40}(?:~/\.|\.ssh|id_rsa|\.env\b|credentials|mcp\.json)"
+    r"|\b(?:send|forward|upload|exfiltrate)\b.{0,60}\b(?:conversation|chat history|system prompt|credentials|api keys?)"
+    r"\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Phrases that do not describe a tool, but tell the model what to do or to hide."""
+_TAKES_SECRETS = re.compile(
+    r"(?:conversation|chat)_?(?:history|context|log)|system_?prompt|(?:user_?)?passwords?|private_?key|credit_?card"
+    r"|all_?messages|previous_?messages|(?:environment|env)_?variables",
+    re.IGNORECASE,
+)
+
+
+async def check_descriptions(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the tools whose definitions instruct the model, mention other servers' tools, or have other problems."""
+    outcome = await subject.run.wait_for_outcome()
+    names = {tool.tool: tool.server for tool in outcome.tools}
+    for tool in outcome.tools:
+        for finding in (*_poison(subject, tool, names), *_check_parameters(subject, tool)):
+            yield finding
+
+
+def _poison(subject: Subject, tool: ToolSpec, servers: Mapping[str, str]) -> Iterator[Finding]:
+    place, name = subject.find_place(tool.server), _describe_tool(tool)
+    deny = f'"disabledTools": ["{tool.tool}"] disables the tool'
+    texts = (tool.title or "", tool.description, *_find_descriptions(tool.original_schema))
+    if orders := next((found for text in texts if (found := _ORDERS.search(text))), None):
+        yield Finding("DC401", f"{name} has instructions for the model: {to_one_line(orders[0], 120)!r}", deny, *place)
+    if tool.removed_invisible:
+        text = f"{name} has {tool.removed_invisible:,} invisible characters, which the model does not get"
+        yield Finding("DC402", text, deny, *place)
+    for foreign in filter(tool.description.__contains__, servers):
+        if servers[foreign] != tool.server and _is_distinctive(foreign) and _has_word(tool.description, foreign):
+            text = f"{name} mentions the tool {foreign!r} of the server {servers[foreign]!r}"
+            yield Finding("DC403", text, "a description that changes how other tools are used is an attack", *place)
+    if not tool.description:
+        yield Finding("DC407", f"{name} has no description: the model has only its name", "", *place)
+
+
+def _is_distinctive(name: str) -> bool:
+    """Return True if a tool's name is unlikely to be an ordinary word."""
+    return len(name) > 3 and bool(re.search(r"[_-]|[a-z][A-Z]", name))
+
+
+def _has_word(text: str, word: str) -> bool:
+    return bool(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text))
+
+
+def _find_descriptions(schema: Any, depth: int = 0) -> Iterator[str]:
+    """Yield the descriptions of all parameters."""
+    if depth > 20:
+        return
+    if isinstance(schema, Mapping):
+        if isinstance(schema.get("description"), str):
+            yield schema["description"]
+        for value in schema.values():
+            yield from _find_descriptions(value, depth + 1)
+    elif isinstance(schema, list | tuple):
+        for value in schema:
+            yield from _find_descriptions(value, depth + 1)
+
+
+def _check_parameters(subject: Subject, tool: ToolSpec) -> Iterator[Finding]:
+    properties = tool.original_schema.get("properties")
+    for parameter in properties if isinstance(properties, Mapping) else ():
+        if _TAKES_SECRETS.fullmatch(str(parameter)):
+            text = f"{_describe_tool(tool)} asks the model for {to_one_line(str(parameter), 60)!r}"
+            yield Finding(
+                "DC408", text, "a tool should ask only for the data it needs", *subject.find_place(tool.server)
+            )
+
+
+async def check_schemas(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield invalid schemas of tools, and names that several servers use."""
+    outcome = await subject.run.wait_for_outcome()
+    for note in outcome.notes:
+        server = note.partition(":")[0]
+        if server in subject.servers and " tool " in note:
+            yield Finding("DC405", f"server {note}", "", *subject.find_place(server))
+        elif "matches no" in note or "allows nothing" in note:
+            yield Finding("DC116", note)
+    names: dict[str, list[str]] = {}
+    for tool in outcome.tools:
+        names.setdefault(tool.tool, []).append(tool.server)
+    for name, servers in names.items():
+        if len(servers) > 1:
+            text = f"{len(servers)} servers have a tool {name!r}: {', '.join(servers)}"
+            yield Finding("DC404", text, "the model sees them as SERVER__TOOL", *subject.find_place(servers[-1]))
+
+
+async def check_sizes(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the servers with large definitions, and a warning if all tools take much of the context window."""
+    tokens = estimate_server_tokens(await subject.run.wait_for_outcome())
+    for server, count in tokens.items():
+        if count > LARGE_SERVER_TOKENS:
+            text = f"server {server!r}: the definitions of its tools take about {count:,} tokens of each request"
+            yield Finding("DC410", text, 'list only the tools you need in "enabledTools"', *subject.find_place(server))
+    window = await find_window(subject)
+    total = sum(tokens.values())
+    if window and total > window // WINDOW_SHARE:
+        text = f"the tools take about {total:,} of the {window:,} tokens of the context window"
+        hint = 'list only the tools you need in "enabledTools"; otherwise the model searches for tools'
+        yield Finding("DC406", text, hint)
+
+
+async def check_pins(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the tools that have changed since they were approved."""
+    if subject.target.tool_pins is None:
+        return
+    outcome = await subject.run.wait_for_outcome()
+    pins = ToolPins(JsonCache(subject.target.tool_pins), subject.servers)
+    for tool in outcome.tools:
+        if pins.change(tool):
+            text = f"{_describe_tool(tool)} has changed since you approved it"
+            yield Finding("DC409", text, "dial-chat shows the change and asks again", *subject.find_place(tool.server))
+
+
+def _describe_tool(tool: ToolSpec) -> str:
+    return f"tool {to_one_line(tool.tool, 60)!r} of server {to_one_line(tool.server, 60)!r}"

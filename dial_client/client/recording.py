@@ -1,0 +1,384 @@
+"""Records a conversation with models and servers in a file, which the model ``scripted:FILE`` replays.
+
+The file has the format JSON Lines. Each line is written at once when its exchange is complete, so a killed process
+loses only the unfinished exchange. The first line is the header::
+
+    {"recording": 1, "by": "dial_client 1.0", "provider": "chat:m@host", "tool_format": "auto"}
+
+The further lines follow the order of events: exchanges with the model, the tools of a server in MCP's form (when the
+server is connected, and when the tools change), and tool calls::
+
+    {"asked": {"after": 0, "messages": […], "tools": ["…"], "tool_choice": "auto", "stream": true},
+     "replies": [REPLY, …]}
+    {"server": "time", "tools": [{"name": "…", "inputSchema": {…}, …}]}
+    {"server": "gone", "failed": true}
+    {"called": {"server": "time", "tool": "…", "arguments": {…}}, "result": {…}}
+
+Each of these is one line. The request (``asked``) is only information for readers of the file. ``after`` is the number
+of messages that are the same as in the previous exchange, and ``messages`` are the further ones. ``instructions`` are
+present if they have changed. Echoes, which only the provider understands, are left out. A REPLY has the form of
+`providers.scripted`; an exchange has several if the model paused. Instead of ``result`` a call may have ``error`` (it
+failed without a result), ``denied`` (with the reason) or ``cancelled``. Texts and bodies longer than 4 MB are cut and
+marked.
+
+The file contains no configuration: no headers, keys, environment variables or commands. The endpoint's key, header
+values and secrets in a server's environment are replaced by ``[secret]`` wherever they occur in a text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dial_client import __version__
+from dial_client.messages.errors import ConfigError, ProviderError, ServerError, ServerGone
+from dial_client.messages.message import Message, ToolCallRequest, ToolSpec
+from dial_client.messages.model import (
+    CallChunk,
+    Completion,
+    Delta,
+    Instruction,
+    ModelInfo,
+    ModelRequest,
+    Preparable,
+    Provider,
+    ReasoningChunk,
+    TextChunk,
+)
+from dial_client.providers.http.response_stream import RawBody, Recordable
+from dial_client.providers.recording_detection import is_recording
+from dial_client.providers.script_format import VERSION
+from dial_client.runtime.logs import get_logger
+from dial_client.servers.client_capabilities import ClientCapabilities
+from dial_client.servers.connection import Connection
+from dial_client.servers.secret_detection import find_secrets
+from dial_client.servers.session import Target
+from dial_client.servers.session_calls import OnCallProgress
+from dial_client.servers.status import OnChange, ServerState, ServerStatus
+from dial_client.tools.approval import Approval, ApprovalContext, Approver
+from dial_client.tools.catalog import is_enabled
+
+log = get_logger(__name__)
+
+MAX_TEXT = 4 * 1024 * 1024
+"""The most characters of a text in the file."""
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+if sys.platform == "win32":
+    _APPEND |= os.O_BINARY
+_MIN_SECRET = 8
+"""The least characters of a secret that is masked; shorter ones would occur in many other texts."""
+_TOOL_FIELDS = {"name", "title", "description", "input_schema", "output_schema", "annotations"}
+
+
+class Recording:
+    """Writes a recording while a client is open.
+
+    Args:
+        path: The path of the file; an existing file is replaced if it is a recording or empty.
+        servers: The servers of the client, whose secrets are masked.
+        provider: The provider of the model; None for a client without a model.
+        tool_format: The name of the tool format: ``native``, ``react``, ``xml`` or ``auto``.
+
+    Raises:
+        ConfigError: The provider replays a recording.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], servers: Mapping[str, Target], provider: Provider | None, tool_format: str
+    ) -> None:
+        self._path = Path(path)
+        if is_recording(provider):
+            raise ConfigError("a recording cannot be recorded while it is replayed", hint="leave `record` out")
+        self._provider = provider
+        self._tool_format = tool_format
+        self._secrets = _find_secrets(provider, servers.values())
+        self._file: int | None = None
+        self._last_messages: tuple[Message, ...] = ()
+        self._last_instructions: tuple[Instruction, ...] = ()
+        self._last_listings: dict[str, Any] = {}
+        self._has_head = False
+
+    def open(self) -> None:
+        """Create the file, readable by its owner only; if this object was open before, append to the file.
+
+        Raises:
+            ConfigError: The file cannot be written, or it exists and is not a recording.
+        """
+        name = str(self._path)
+        try:
+            if not self._has_head and self._path.exists():
+                if not _may_be_replaced(self._path):
+                    raise ConfigError("exists already, and is not a recording", hint="name another file", path=name)
+                self._path.unlink()
+            self._file = os.open(self._path, _APPEND | (0 if self._has_head else os.O_EXCL), 0o600)
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror or error}", path=name) from None
+        if not self._has_head:
+            self._has_head = True
+            self._write(self._build_head())
+
+    def close(self) -> None:
+        """Close the file. May be called twice."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                os.close(file)
+
+    def record_provider(self, provider: Provider | None) -> Provider | None:
+        """Return a provider that writes each exchange to the file."""
+        return None if provider is None else RecordingProvider(provider, self)
+
+    def connect(self, name: str, target: Target, capabilities: ClientCapabilities) -> Connection:
+        """Return a connection that writes the server's tools and calls to the file."""
+        self._secrets = _sort_longest_first({*self._secrets, *_find_secrets(None, [target])})
+        return _RecordingConnection(self, name, target, capabilities)
+
+    def record_approver(self, approve: Approver | None) -> Approver | None:
+        """Return an approver that writes each denial to the file."""
+        if approve is None:
+            return None
+
+        async def decide(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+            answer = await approve(call, tool, context)
+            if not answer.allowed:
+                self.write_call(context.server, tool.tool, call.arguments, {"denied": answer.reason})
+            return answer
+
+        return decide
+
+    def write_exchange(self, request: ModelRequest, replies: list[dict[str, Any]]) -> None:
+        """Write a request to the model and its replies."""
+        known = 0
+        for before, message in zip(self._last_messages, request.messages, strict=False):
+            if before != message:
+                break
+            known += 1
+        self._last_messages = request.messages
+        request_json = {
+            "after": known,
+            "messages": [message.without_echo().to_dict() for message in request.messages[known:]],
+            "tools": [tool.name for tool in request.tools],
+            "tool_choice": request.tool_choice.value,
+            "stream": request.stream,
+        }
+        if request.instructions != self._last_instructions:
+            self._last_instructions = request.instructions
+            request_json["instructions"] = [
+                {"source": instruction.source.value, "text": instruction.text} for instruction in request.instructions
+            ]
+        self._write({"asked": request_json, "replies": replies})
+
+    def write_server(self, connection: Connection, *, failed: bool) -> None:
+        """Write the tools of a server, or that it failed, unless the last line about the server says the same."""
+        tools = [
+            tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_TOOL_FIELDS)
+            for tool in connection.tools
+            if is_enabled(tool.name, connection)
+        ]
+        listing: Any = {"failed": True} if failed else {"tools": tools}
+        if (tools or failed) and self._last_listings.get(connection.name) != listing:
+            self._last_listings[connection.name] = listing
+            self._write({"server": connection.name, **listing})
+
+    def write_call(self, server: str, tool: str, arguments: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
+        """Write a tool call and its outcome."""
+        self._write({"called": {"server": server, "tool": tool, "arguments": dict(arguments)}, **outcome})
+
+    def _build_head(self) -> dict[str, Any]:
+        head: dict[str, Any] = {"recording": VERSION, "by": f"dial_client {__version__}"}
+        head["tool_format"] = self._tool_format
+        if (provider := self._provider) is not None:
+            head["provider"] = provider.info.name
+            if isinstance(provider, Recordable) and provider.parser_flags:
+                head["flags"] = provider.parser_flags
+        return head
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        if self._file is None:
+            return
+        try:
+            data = json.dumps(self._mask(line), default=str).encode() + b"\n"
+            while data:
+                data = data[os.write(self._file, data) :]
+        except (OSError, ValueError, RecursionError) as error:
+            # The conversation continues without its recording. An incomplete line must be the last one.
+            log.warning("recording_ended", path=str(self._path), error=type(error).__name__)
+            self.close()
+
+    def _mask(self, value: Any) -> Any:
+        """Return a value with secrets masked, and texts cut at `MAX_TEXT`."""
+        if isinstance(value, str):
+            for secret in self._secrets:
+                value = value.replace(secret, "[secret]")
+            left_out = len(value) - MAX_TEXT
+            return f"{value[:MAX_TEXT]}[… {left_out:,} more characters are not recorded]" if left_out > 0 else value
+        if isinstance(value, Mapping):
+            return {self._mask(str(key)): self._mask(item) for key, item in value.items()}
+        return [self._mask(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+class RecordingProvider:
+    """A provider that writes every exchange of another provider to a recording."""
+
+    def __init__(self, provider: Provider, recording: Recording) -> None:
+        self._provider = provider
+        self._recording = recording
+
+    @property
+    def info(self) -> ModelInfo:
+        """The description of the recorded model."""
+        return self._provider.info
+
+    async def prepare(self) -> None:
+        """Prepare the recorded provider."""
+        if isinstance(self._provider, Preparable):
+            await self._provider.prepare()
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Ask the model. The request and its replies are written when the exchange ends, also with an error."""
+        bodies: list[RawBody] = []
+        deltas = _PlainReply()
+        end: dict[str, Any] = {"hang": True}  # the reader left before the end of the reply
+        try:
+            async with aclosing(self._generate(request, bodies)) as stream:
+                async for delta in stream:
+                    deltas.add(delta)
+                    yield delta
+            end = {}
+        except Exception as error:
+            end = {"error": _to_error(error)}
+            raise
+        finally:
+            replies = _to_replies(bodies, end) if bodies else [deltas.to_reply() | end]
+            self._recording.write_exchange(request, replies)
+
+    async def aclose(self) -> None:
+        """Close the recorded provider."""
+        await self._provider.aclose()
+
+    def _generate(self, request: ModelRequest, bodies: list[RawBody]) -> AsyncGenerator[Delta, None]:
+        if isinstance(self._provider, Recordable):
+            return self._provider.generate_recorded(request, bodies)
+        return self._provider.generate(request)
+
+
+@dataclass(slots=True)
+class _PlainReply:
+    """The reply of a provider whose HTTP responses cannot be recorded, assembled from its deltas."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    calls: list[ToolCallRequest] = field(default_factory=list)
+    completion: Completion | None = None
+
+    def add(self, delta: Delta) -> None:
+        match delta:
+            case TextChunk(text):
+                self.text.append(text)
+            case ReasoningChunk(text):
+                self.reasoning.append(text)
+            case CallChunk(call):
+                self.calls.append(call)
+            case Completion():
+                self.completion = delta
+
+    def to_reply(self) -> dict[str, Any]:
+        """Return the reply in the form of `providers.scripted`, without empty fields."""
+        reply: dict[str, Any] = {"reasoning": "".join(self.reasoning)}
+        reply |= {"chunks": self.text} if len(self.text) > 1 else {"text": "".join(self.text)}
+        reply["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.unreadable or dict(call.arguments)}
+            for call in self.calls
+        ]
+        completion = self.completion
+        if completion is None:
+            return _drop_empty(reply) | {"completion": False}
+        reply |= {"echo": completion.echo, "notes": list(completion.notes)}
+        return _drop_empty(reply) | {"finish": completion.finish.value, "usage": completion.usage.to_dict()}
+
+
+def _drop_empty(reply: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in reply.items() if value or (name == "echo" and value is not None)}
+
+
+def _to_replies(bodies: list[RawBody], end: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the bodies in the form of `providers.scripted`; `end` is the abnormal end of the exchange, or empty."""
+    replies = [_to_reply(body) for body in bodies]
+    if bodies[-1].paused and end:
+        replies.append(end)
+    elif "hang" in end and not bodies[-1].ended:
+        replies[-1] |= end
+    return replies
+
+
+def _to_reply(body: RawBody) -> dict[str, Any]:
+    reply: dict[str, Any] = {"wire": body.wire, "body": body.data.decode("utf-8", "surrogateescape")}
+    if body.notes:
+        reply["notes"] = list(body.notes)
+    if body.left_out:
+        reply["break"] = f"the rest of this reply is not recorded: {body.left_out:,} bytes"
+    elif body.broke is not None:
+        reply["break"] = body.broke
+    return reply
+
+
+def _to_error(error: Exception) -> dict[str, Any]:
+    if not isinstance(error, ProviderError):
+        return {"message": f"{type(error).__name__}: {error}"}
+    fields = {"status": error.status, "code": error.code, "retry_after": error.retry_after}
+    return {"message": str(error), **{name: value for name, value in fields.items() if value is not None}}
+
+
+class _RecordingConnection(Connection):
+    """A connection that writes the server's tools and calls to a recording."""
+
+    def __init__(self, recording: Recording, name: str, target: Target, capabilities: ClientCapabilities) -> None:
+        self._recording = recording
+        super().__init__(name, target, replace(capabilities, on_change=self._record_changes(capabilities.on_change)))
+
+    def _record_changes(self, on_change: OnChange | None) -> OnChange:
+        def record(name: str, status: ServerStatus) -> None:
+            self._recording.write_server(self, failed=status.state is ServerState.FAILED)
+            if on_change is not None:
+                on_change(name, status)
+
+        return record
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress | None = None) -> Any:
+        """Call a tool, and write the call and its outcome to the recording."""
+        outcome: dict[str, Any] = {"cancelled": True}
+        try:
+            result = await super().call(tool, arguments, on_progress)
+            outcome = {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
+        except ServerError as error:
+            outcome = {"error": {"problem": error.problem, "gone": isinstance(error, ServerGone)}}
+            raise
+        finally:
+            self._recording.write_call(self.name, tool, arguments, outcome)
+        return result
+
+
+def _may_be_replaced(path: Path) -> bool:
+    """Return True if a file is empty or is a recording."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(13) in (b"", b'{"recording":')
+
+
+def _find_secrets(provider: Provider | None, targets: Iterable[Target]) -> tuple[str, ...]:
+    """Return the secrets to mask, the longest first."""
+    secrets = set(provider.info.secrets if provider is not None else ())
+    for target in targets:
+        secrets.update(find_secrets(target))
+    return _sort_longest_first(secret for secret in secrets if len(secret) >= _MIN_SECRET)
+
+
+def _sort_longest_first(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(texts, key=len, reverse=True))

@@ -1,0 +1,115 @@
+"""The texts of an approval request: the tool's real names, its server's claims, and all arguments.
+
+MCP 2026-07-28, server/tools: clients must treat annotations as untrusted; so are titles and descriptions. An approval
+request marks them as claims of the server, and identifies the tool by its names in the configuration and the protocol.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+from dial_client.hooks.argument_block import format_argument
+from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.runtime.safe_text import count_unseen, describe_removed, escape_unseen
+
+MAX_NAME = 100
+"""The most characters of a name that are shown in a sentence."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_./:@+-]+\Z")
+_FOREIGN_SPACE = re.compile(r"[^\S ]")
+_MAX_LETTERS = 5
+
+
+def quote_name(name: str, most: int = MAX_NAME, *, notes: bool = True) -> str:
+    """Return a name for use in a sentence: without line breaks and invisible characters, and with a visible end.
+
+    A plain name is returned unchanged. Any other name is quoted, with escapes for invisible characters and unusual
+    spaces. Letters outside of ASCII are listed, because they may look like other letters.
+
+    Args:
+        name: The name in the configuration or from a server.
+        most: The most characters of the name to show.
+        notes: True to add the length of a shortened name, and its letters outside of ASCII.
+    """
+    if _PLAIN_NAME.match(name) and len(name) <= most:
+        return name
+    written = escape_unseen(
+        name[:most].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    )
+    written = _FOREIGN_SPACE.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", written)
+    end = "…" if len(name) > most else ""
+    quoted = f'"{written}{end}"'
+    length = [f"{len(name):,} characters"] if end else []
+    return (
+        " ".join([quoted, *(f"({note})" for note in [*length, *_describe_foreign_letters(name)])]) if notes else quoted
+    )
+
+
+def _describe_foreign_letters(name: str) -> list[str]:
+    found = dict.fromkeys(char for char in name if not char.isascii() and unicodedata.category(char)[0] in "LMN")
+    if not found:
+        return []
+    named = ", ".join(f"U+{ord(char):04X}" for char in list(found)[:_MAX_LETTERS])
+    return [f"with letters outside of ASCII: {named}{', …' if len(found) > _MAX_LETTERS else ''}"]
+
+
+def to_claims(tool: ToolSpec) -> dict[str, Any]:
+    """Return the claims of a tool's server: ``{"title", "description", "annotations": {"readOnlyHint": true}}``."""
+    hints = {
+        "readOnlyHint": tool.read_only or None,
+        "idempotentHint": tool.idempotent or None,
+        "destructiveHint": tool.destructive,
+        "openWorldHint": tool.open_world,
+    }
+    annotations = {name: hint for name, hint in hints.items() if hint is not None}
+    return {"title": tool.title, "description": tool.description, "annotations": annotations}
+
+
+_HINTS = {
+    ("readOnlyHint", True): "that it only reads",
+    ("destructiveHint", True): "that it may destroy something",
+    ("destructiveHint", False): "that it destroys nothing",
+    ("openWorldHint", True): "that it reaches beyond its own data, the web for example",
+    ("openWorldHint", False): "that it stays within its own data",
+    ("idempotentHint", True): "that a second call does no more than the first",
+}
+
+
+def describe_claims(tool: ToolSpec) -> list[str]:
+    """Return the server's claims as sentences that name the server as their source."""
+    title = " ".join(escape_unseen(tool.title or "").split())
+    sentences = [f"it calls itself: {title}"] if title and title != tool.tool else []
+    if tool.description.strip():
+        sentences.append(f"the server says: {escape_unseen(tool.description.strip())}")
+    hints = [_HINTS[pair] for pair in to_claims(tool)["annotations"].items() if pair in _HINTS]
+    return sentences + ([f"the server says {', '.join(hints)}"] if hints else [])
+
+
+def count_unseen_arguments(call: ToolCallRequest) -> int:
+    """Return the number of invisible characters in a call's arguments, which the server receives unchanged."""
+    return _count(dict(call.arguments), 0)
+
+
+def _count(value: Any, depth: int) -> int:
+    if isinstance(value, str):
+        return count_unseen(value.replace("\r\n", "\n"))
+    if depth > 100 or not isinstance(value, dict | list):
+        return 0
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    return sum(_count(part, depth + 1) for part in parts)
+
+
+def describe_invisible(call: ToolCallRequest, tool: ToolSpec) -> list[str]:
+    """Return notes on invisible characters that were removed from the server's texts, or escaped in the arguments."""
+    notes = [f"{describe_removed(tool.removed_invisible)} from what the server says"] if tool.removed_invisible else []
+    if unseen := count_unseen_arguments(call):
+        kind = "invisible character is" if unseen == 1 else "invisible characters are"
+        notes.append(f"{unseen:,} {kind} written out in the arguments")
+    return notes
+
+
+def format_arguments(call: ToolCallRequest) -> str:
+    """Return all arguments of a call as text to show to the user."""
+    lines = (line for name, value in call.arguments.items() for line in format_argument(str(name), value))
+    return "\n".join(lines)

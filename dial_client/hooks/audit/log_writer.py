@@ -1,0 +1,298 @@
+"""Writes the audit log. Several processes append to one chain, each line in a single write under a lock."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dial_client.hooks.audit.entries import AuditEntry
+from dial_client.hooks.audit.file_lock import BINARY, NO_FOLLOW, FileLock
+from dial_client.hooks.audit.record_format import (
+    FORMAT,
+    Mask,
+    build_fields,
+    build_next_path,
+    list_log_files,
+    seal,
+    unseal,
+)
+from dial_client.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+MAX_BYTES = 10_000_000
+"""The most bytes of a file; the next line begins a new file."""
+MAX_FILES = 10
+"""The number of files that are kept; the oldest is deleted first."""
+LOCK_NAME = "audit.lock"
+_PATIENCE = 0.25
+"""Seconds to wait for another process's lock; writing a line takes microseconds."""
+_SHORT_PATIENCE = 0.005
+"""Seconds to wait for the lock after a failed write, so that not every call waits for a process that hangs."""
+_MAX_PENDING = 1000
+"""The most entries that wait in memory while the log cannot be written."""
+_TAIL = 256 * 1024
+"""Bytes at the end of a file that are read to find its last line; a line is shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of the chain: the file, its size, and its last line."""
+
+    path: Path
+    name: str
+    """The path as a string."""
+    identity: tuple[int, int]
+    """The device and the inode of the file."""
+    size: int
+    n: int
+    """The number of the last line."""
+    digest: str
+    """The digest of the last line."""
+    is_full: bool = False
+    """True if the last line announces another file."""
+
+
+class AuditLog:
+    """An `AuditRecorder` that writes JSON lines to files in a folder, readable by their owner only.
+
+    A line is written to the operating system before `record` returns: it survives a crash of the program, but may be
+    lost in a power failure. While the log cannot be written (a full disk), at most 1,000 entries wait in memory, and
+    are written with the next entry; this is reported once.
+
+    Args:
+        folder: The folder of the files ``audit-000001.jsonl`` and so on, used for nothing else; created with the first
+            entry.
+        program: The name of the program in each line, such as ``dial-chat serve``; empty for none.
+        with_arguments: True to record the complete arguments of calls, and not only their digests.
+        mask: Masks known secrets in the arguments; None to mask nothing.
+        max_bytes: The most bytes of a file.
+        max_files: The number of files that are kept.
+        on_problem: Called with a sentence when the log cannot be written, and when it can be written again.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        program: str = "",
+        with_arguments: bool = False,
+        mask: Mask | None = None,
+        max_bytes: int = MAX_BYTES,
+        max_files: int = MAX_FILES,
+        on_problem: Callable[[str], None] | None = None,
+    ) -> None:
+        self._folder = Path(folder)
+        self._about = {"program": program, "pid": os.getpid()} if program else {"pid": os.getpid()}
+        self._with_arguments = with_arguments
+        self._mask = mask
+        self._max_bytes = max_bytes
+        self._max_files = max(1, max_files)
+        self._on_problem = on_problem or (lambda problem: log.warning("audit_problem", problem=problem))
+        self._lock = FileLock(self._folder / LOCK_NAME)
+        self._threads = threading.Lock()
+        self._pending: deque[dict[str, Any]] = deque()
+        self._lost = 0
+        self._is_failing = False
+        self._handle = -1
+        self._end: _End | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def record(self, entry: AuditEntry) -> None:
+        """Append an entry to the chain."""
+        fields = build_fields(entry, with_arguments=self._with_arguments, mask=self._mask) | self._about
+        with self._threads:
+            self._pending.append(fields)
+            self._flush()
+
+    def close(self) -> None:
+        """Write the waiting entries, and close the files. The next entry opens them again."""
+        with self._threads:
+            if self._pending:
+                self._flush()
+            self._release()
+            self._lock.close()
+
+    def _flush(self) -> None:
+        try:
+            if self._end is None:
+                self._make_folder()
+            with self._lock.held(_SHORT_PATIENCE if self._is_failing else _PATIENCE):
+                self._find_end()
+                while self._pending:
+                    lost = {"lost": self._lost} if self._lost else {}
+                    self._append(self._pending[0] | lost)
+                    self._pending.popleft()
+                    self._lost = 0
+        except OSError as error:
+            self._release()
+            if len(self._pending) > _MAX_PENDING:
+                self._pending.popleft()
+                self._lost += 1
+            self._report(f"the audit log cannot be written: {error.strerror or error}", is_failing=True)
+        else:
+            if self._is_failing:
+                self._report("the audit log can be written again", is_failing=False)
+
+    def _report(self, problem: str, *, is_failing: bool) -> None:
+        if is_failing != self._is_failing:
+            self._is_failing = is_failing
+            self._on_problem(problem)
+
+    def _make_folder(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if sys.platform != "win32" and self._folder.stat().st_mode & 0o077:
+            self._folder.chmod(0o700)
+
+    def _find_end(self) -> None:
+        """Find the end of the chain, unless no other process has written since the last line of this one."""
+        end = self._end
+        if end is not None:
+            with suppress(FileNotFoundError):
+                found = os.stat(end.name)  # noqa: PTH116 - runs for each line, and is twice as fast
+                if (found.st_dev, found.st_ino) == end.identity and found.st_size == end.size:
+                    return
+        self._release()
+        files = list_log_files(self._folder)
+        if not files:
+            self._begin(build_next_path(self._folder, None), None)
+            return
+        self._open(files[-1])
+        end, torn = _scan_end(files[-1], self._handle)
+        if end is None:
+            # The process that created this file died before it had written the whole first line.
+            before = files[-2] if len(files) > 1 else None
+            os.ftruncate(self._handle, 0)
+            self._begin(files[-1], _read_end(before))
+            return
+        self._end = end
+        if torn == b"\n":
+            self._end = replace(end, size=end.size + os.write(self._handle, torn))  # only the line feed was missing
+        elif torn:
+            about = {"torn_bytes": len(torn), "torn_digest": hashlib.sha256(torn).hexdigest()}
+            self._append({"event": "torn", **about} | self._about, lead=b"\n")
+        if end.is_full:
+            self._begin(build_next_path(self._folder, end.path), end)
+
+    def _append(self, fields: dict[str, Any], lead: bytes = b"") -> None:
+        assert self._end is not None
+        data = lead + self._build_line(fields, self._end)
+        if self._end.size + len(data) > self._max_bytes and not lead:
+            self._rotate()
+            data = self._build_line(fields, self._end)
+        self._write(data)
+
+    def _build_line(self, fields: dict[str, Any], end: _End) -> bytes:
+        return seal({"n": end.n + 1, **fields, "previous": end.digest})
+
+    def _rotate(self) -> None:
+        assert self._end is not None
+        following = build_next_path(self._folder, self._end.path)
+        self._write(self._build_line({"event": "end", "next": following.name}, self._end))
+        self._begin(following, self._end)
+        for path in list_log_files(self._folder)[: -self._max_files]:
+            with suppress(OSError):
+                path.unlink()
+
+    def _begin(self, path: Path, before: _End | None) -> None:
+        self._open(path)
+        n, digest = (before.n, before.digest) if before is not None else (0, "")
+        self._end = _End(path, str(path), _read_identity(self._handle), 0, n, digest)
+        fields = {"event": "begin", "format": FORMAT, "file": path.name} | self._about
+        if before is not None:
+            fields["previous_file"] = before.path.name
+        self._write(self._build_line(fields, self._end))
+
+    def _write(self, data: bytes) -> None:
+        """Write a line with a single system call.
+
+        Raises:
+            OSError: Only a part could be written, which is removed again.
+        """
+        assert self._end is not None
+        written = os.write(self._handle, data)
+        if written != len(data):
+            os.ftruncate(self._handle, self._end.size)
+            raise OSError(None, "the disk is full")
+        line = data.strip(b"\n")
+        digest = line[-66:-2].decode()
+        end = self._end
+        self._end = _End(end.path, end.name, end.identity, end.size + len(data), end.n + 1, digest)
+
+    def _open(self, path: Path) -> None:
+        self._release()
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_FOLLOW | BINARY
+        self._handle = os.open(path, flags, 0o600)
+        if sys.platform != "win32" and os.fstat(self._handle).st_mode & 0o077:
+            path.chmod(0o600)
+
+    def _release(self) -> None:
+        handle, self._handle, self._end = self._handle, -1, None
+        if handle >= 0:
+            os.close(handle)
+
+
+def _read_identity(handle: int) -> tuple[int, int]:
+    found = os.fstat(handle)
+    return found.st_dev, found.st_ino
+
+
+def _is_sealed(line: bytes) -> bool:
+    try:
+        unseal(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_end(path: Path | None) -> _End | None:
+    """Return the end of a file; None if `path` is None, or the file has no complete line."""
+    if path is None:
+        return None
+    handle = os.open(path, os.O_RDONLY | BINARY)
+    try:
+        return _scan_end(path, handle)[0]
+    finally:
+        os.close(handle)
+
+
+def _scan_end(path: Path, handle: int) -> tuple[_End | None, bytes]:
+    """Return the end of a file, and the torn bytes after its last complete line.
+
+    The end is None if the file has no complete line. If only the line feed of the last line is missing, the line counts
+    as complete, and a line feed is returned in place of the torn bytes.
+    """
+    size = os.fstat(handle).st_size
+    start = max(0, size - _TAIL)
+    os.lseek(handle, start, os.SEEK_SET)
+    data = b""
+    while chunk := os.read(handle, _TAIL):
+        data += chunk
+    *whole, torn = data.split(b"\n")
+    if torn and _is_sealed(torn):
+        whole, torn = [torn], b"\n"
+    if not whole:
+        return None, torn
+    line, identity = whole[-1], _read_identity(handle)
+    try:
+        fields = unseal(line)
+    except ValueError:
+        # The last line was edited: the chain continues, and `verification` will report that line.
+        return _End(path, str(path), identity, size, 0, hashlib.sha256(line).hexdigest()), torn
+    return _End(path, str(path), identity, size, fields["n"], line[-66:-2].decode(), fields.get("event") == "end"), torn

@@ -1,0 +1,147 @@
+"""The format of the audit log: each line is a JSON object with its digest and the digest of the previous line.
+
+A line ends in ``,"digest":"<hex>"}``: the SHA-256 of the line's bytes without that member. ``previous`` is the digest
+of the previous line, also if that is in another file; ``n`` counts lines from 1. The first line of a file has the event
+``begin`` and the name of the previous file; the last line of a full file has the event ``end`` and the name of the next
+file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dial_client.hooks.audit.entries import AuditEntry
+
+FORMAT = 1
+"""The version of the format, in each line with the event ``begin``."""
+MAX_ARGUMENTS = 64 * 1024
+"""The most characters of recorded arguments as JSON; of longer arguments only the digest is recorded."""
+_MAX_NAME = 300
+"""The most characters of a name from a server or model."""
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
+_CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
+_SEAL = re.compile(rb',"digest":"([0-9a-f]{64})"\}')
+_SEAL_BYTES = 77
+_FILE_NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
+
+Mask = Callable[[str], str]
+"""Returns a text with known secrets masked."""
+
+
+def seal(fields: Mapping[str, Any]) -> bytes:
+    """Return the line of a record, with its digest and a line feed."""
+    body = _COMPACT.encode(fields).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    return body[:-1] + f',"digest":"{digest}"}}\n'.encode()
+
+
+def unseal(line: bytes) -> dict[str, Any]:
+    """Return the record of a line, which is passed without its line feed.
+
+    Raises:
+        ValueError: The line does not match its digest, or is not a record.
+    """
+    found = _SEAL.fullmatch(line[-_SEAL_BYTES:])
+    if found is None:
+        raise ValueError("the line has no digest")
+    if hashlib.sha256(line[:-_SEAL_BYTES] + b"}").hexdigest() != found[1].decode():
+        raise ValueError("the digest does not match the line")
+    try:
+        fields = json.loads(line)
+    except RecursionError:
+        raise ValueError("the line is nested too deeply") from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("n"), int):
+        raise ValueError("the line is not a record")  # noqa: TRY004 - the content is wrong, not the argument's type
+    return fields
+
+
+def compute_digest(value: object) -> str:
+    """Return ``sha256:<hex>`` of a value's canonical JSON (sorted keys, no spaces, ASCII), or ``unknown``.
+
+    In Python: ``sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())``.
+    """
+    try:
+        data = _CANONICAL.encode(value).encode()
+    except (TypeError, ValueError, RecursionError):
+        return "unknown"
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def build_fields(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> dict[str, Any]:
+    """Return the non-empty fields of an entry, with times in ISO 8601 and durations in seconds to the microsecond."""
+    fields: dict[str, Any] = {
+        "time": entry.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "event": entry.event,
+        "id": entry.id,
+        "conversation": entry.origin.conversation,
+        "turn": entry.origin.turn,
+        "call": entry.call[:_MAX_NAME],
+        "server": entry.server[:_MAX_NAME],
+        "tool": entry.tool[:_MAX_NAME],
+        "decision": entry.decision,
+        "decided_by": entry.decided_by[:_MAX_NAME],
+        "waited_s": _round_seconds(entry.waited),
+        "outcome": entry.outcome,
+        "duration_s": _round_seconds(entry.duration),
+        "result_bytes": entry.result_bytes,
+    }
+    fields = {name: value for name, value in fields.items() if value not in ("", None)}
+    if entry.arguments is not None:
+        fields["arguments_digest"] = compute_digest(entry.arguments)
+        if with_arguments and (arguments := _prepare_arguments(entry.arguments, mask)) is not None:
+            fields["arguments"] = arguments
+    return fields
+
+
+def _round_seconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)
+
+
+def _prepare_arguments(arguments: Mapping[str, Any] | str, mask: Mask | None) -> Any:
+    """Return arguments with known secrets masked; None if they are too long or not JSON."""
+    try:
+        value = _mask(arguments, mask) if mask is not None else arguments
+        return value if len(json.dumps(value, allow_nan=False)) <= MAX_ARGUMENTS else None
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _mask(value: Any, mask: Mask) -> Any:
+    match value:
+        case str():
+            return mask(value)
+        case Mapping():
+            return {mask(str(name)): _mask(item, mask) for name, item in value.items()}
+        case list() | tuple():
+            return [_mask(item, mask) for item in value]
+        case _:
+            return value
+
+
+def build_mask(secrets: Iterable[str]) -> Mask:
+    """Return a mask for these secrets, without those of fewer than six characters, which occur in many other texts."""
+    known = sorted({secret for secret in secrets if len(secret) >= 6}, key=len, reverse=True)
+    if not known:
+        return lambda text: text
+    pattern = re.compile("|".join(re.escape(secret) for secret in known))
+    return lambda text: pattern.sub("***", text)
+
+
+def list_log_files(folder: Path) -> list[Path]:
+    """Return the files of an audit log, the oldest first; empty if the folder does not exist."""
+    try:
+        found = [(int(match[1]), path) for path in folder.iterdir() if (match := _FILE_NAME.fullmatch(path.name))]
+    except FileNotFoundError:
+        return []
+    return [path for _, path in sorted(found)]
+
+
+def build_next_path(folder: Path, previous: Path | None) -> Path:
+    """Return the path of the file after `previous`; the path of the first file if `previous` is None."""
+    match = _FILE_NAME.fullmatch(previous.name) if previous is not None else None
+    return folder / f"audit-{int(match[1]) + 1 if match else 1:06}.jsonl"

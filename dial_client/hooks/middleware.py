@@ -1,0 +1,399 @@
+"""Middleware: code of the embedding program around turns, model calls and tool calls.
+
+The first middleware of the list is the outermost one. Each method receives a request, and a `call_next` that continues
+with this request or a changed one. Methods that are not overridden are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+from dial_client.messages.errors import DialError, MiddlewareError, ProviderError
+from dial_client.messages.host_results import build_not_run_result
+from dial_client.messages.limits import Limits, StopReason
+from dial_client.messages.message import Failure, Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages.model import FinishReason, ModelInfo, ModelRequest
+from dial_client.messages.token_usage import Usage
+from dial_client.messages.turn_result import Turn
+from dial_client.runtime.logs import get_logger
+
+log = get_logger(__name__)
+
+RequestT = TypeVar("RequestT")
+ResultT = TypeVar("ResultT")
+CallNext = Callable[[RequestT], Awaitable[ResultT]]
+"""Passes a request to the next middleware, or after the last middleware to the client, and returns the result."""
+
+REFUSED = "refused_by_middleware"
+"""The code of the `ProviderError` of a model call that a middleware refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """A turn that is about to start."""
+
+    messages: tuple[Message, ...]
+    """The conversation, including its system messages."""
+    limits: Limits
+    system: str | None
+    """Instructions, used if the conversation does not start with a system message; None for no instructions."""
+    model: str
+    """The provider's name."""
+    turn_id: str
+    """The turn's id, unique among all turns."""
+    conversation_id: str = ""
+    """The id of the turn's conversation; empty if it has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    """The complete reply to one request to a model."""
+
+    message: Message
+    """The assistant's message, with its tool calls."""
+    finish: FinishReason = FinishReason.STOP
+    usage: Usage = field(default_factory=Usage)
+    info: ModelInfo | None = None
+    """The model that answered; None for a reply that a middleware wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A tool call that is about to be approved and made."""
+
+    request: ToolCallRequest
+    """The call as the model requested it."""
+    spec: ToolSpec | None
+    """The tool; None if no tool of this name is offered."""
+    turn_id: str = ""
+    """The turn that makes the call; empty for `DialClient.call`."""
+    conversation_id: str = ""
+    """The conversation of the turn; empty if it has none."""
+
+    @property
+    def name(self) -> str:
+        """The name under which the tool is offered to the model."""
+        return self.request.name
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The call's arguments: a JSON object."""
+        return self.request.arguments
+
+    @property
+    def server(self) -> str:
+        """The server's name in the configuration; ``functions`` for functions, empty for the host's own tools."""
+        return self.spec.server if self.spec is not None else ""
+
+    @property
+    def tool(self) -> str:
+        """The tool's name on its server."""
+        return self.spec.tool if self.spec is not None else self.name
+
+    def with_arguments(self, arguments: Mapping[str, Any]) -> ToolCall:
+        """Return the call with other arguments."""
+        return replace(self, request=replace(self.request, arguments=dict(arguments), unreadable=None))
+
+
+class Middleware:
+    """Code around turns, model calls and tool calls. A subclass overrides the methods it needs.
+
+    Each method returns the result of `call_next` or a result of its own, or calls `refuse`. If a method raises an
+    exception, a tool call fails, and the model reads the error; a model call or a turn ends with a `MiddlewareError`
+    that names the middleware's class. A `DialError` is raised unchanged.
+    """
+
+    async def around_turn(self, request: TurnRequest, call_next: CallNext[TurnRequest, Turn]) -> Turn:
+        """Run a turn and return it. `call_next` may be called at most once.
+
+        A changed result does not change the events or the stored messages. If `call_next` is not called, the messages
+        of the result become the turn's messages.
+        """
+        return await call_next(request)
+
+    async def around_model_call(
+        self, request: ModelRequest, call_next: CallNext[ModelRequest, ModelReply]
+    ) -> ModelReply:
+        """Send a request to the model and return the reply. Text that was already streamed cannot be withdrawn."""
+        return await call_next(request)
+
+    async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
+        """Make a tool call. Validation, approval and the audit log follow within `call_next`, with the call it gets."""
+        return await call_next(call)
+
+
+class _Refusal(Exception):
+    """Carries a reason from `refuse` to the chain."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def refuse(reason: str) -> NoReturn:
+    """Refuse the turn, model call or tool call that a middleware method wraps. The method ends here.
+
+    Args:
+        reason: A sentence. For a tool call it is the result that the model reads, for a turn it is the answer, for a
+            model call it is the text of the `ProviderError`.
+    """
+    raise _Refusal(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer(Generic[RequestT, ResultT]):
+    """One method of one middleware."""
+
+    name: str
+    call: Callable[[RequestT, CallNext[RequestT, ResultT]], Awaitable[ResultT]]
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestKind(Generic[RequestT, ResultT]):
+    """One kind of request (turn, model call or tool call): its types, and how it is refused."""
+
+    request_type: type[RequestT]
+    result_type: type[ResultT]
+    refuse: Callable[[str, RequestT, ResultT | None], ResultT]
+    """Returns the result of a refused request, or raises a `DialError`. The third argument is the result of the layer's
+    `call_next`; None if it has no result."""
+    runs_once: bool = False
+    """Whether `call_next` may be called only once."""
+
+    async def run(
+        self, layers: tuple[_Layer[RequestT, ResultT], ...], request: RequestT, end: CallNext[RequestT, ResultT]
+    ) -> ResultT:
+        """Return the result of the outermost layer.
+
+        Raises:
+            MiddlewareError: A layer raised an exception, or returned a value of the wrong type.
+        """
+        if not layers:
+            return await end(request)
+        layer, call_next = layers[0], _CallNext(self, layers[1:], end)
+        try:
+            result = await layer.call(request, call_next)
+        except _Refusal as refusal:
+            return self.refuse(refusal.reason, request, call_next.result)
+        except DialError:
+            raise
+        except Exception as error:
+            cause = _unwrap(error)  # a task group in the layer wraps the errors of inner layers
+            if isinstance(cause, _Refusal):
+                return self.refuse(cause.reason, request, call_next.result)
+            if cause is call_next.error or isinstance(cause, DialError):
+                raise cause from None
+            _log_failure(layer.name, error)
+            raise MiddlewareError(layer.name, f"raised {type(cause).__name__}") from error
+        if not isinstance(result, self.result_type):
+            problem = f"returned {type(result).__name__}, not a {self.result_type.__name__}"
+            raise MiddlewareError(layer.name, problem)
+        return result
+
+
+def _unwrap(error: Exception) -> Exception:
+    """Return the error inside nested groups of a single error each."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+@dataclass(slots=True)
+class _CallNext(Generic[RequestT, ResultT]):
+    """The `call_next` of one layer."""
+
+    kind: _RequestKind[RequestT, ResultT]
+    layers: tuple[_Layer[RequestT, ResultT], ...]
+    end: CallNext[RequestT, ResultT]
+    result: ResultT | None = None
+    """The last result; None before the first."""
+    error: Exception | None = None
+    """The last error raised by the inner layers or the client."""
+    is_begun: bool = False
+
+    async def __call__(self, request: RequestT) -> ResultT:
+        name = self.kind.request_type.__name__
+        if not isinstance(request, self.kind.request_type):
+            raise TypeError(f"call_next takes a {name}, not {type(request).__name__}")
+        if self.is_begun and self.kind.runs_once:
+            raise RuntimeError(f"call_next was called twice with a {name}")
+        self.is_begun = True
+        try:
+            self.result = await self.kind.run(self.layers, request, self.end)
+        except Exception as error:
+            self.error = error
+            raise
+        return self.result
+
+
+def _refuse_turn(reason: str, _request: TurnRequest, done: Turn | None) -> Turn:
+    message = Message.assistant(reason)
+    if done is not None:
+        return replace(done, message=message, stop_reason=StopReason.REFUSED, output=None)
+    return Turn(message, (message,), StopReason.REFUSED, depth=0, usage=Usage())
+
+
+def _refuse_model_call(reason: str, _request: ModelRequest, _reply: ModelReply | None) -> ModelReply:
+    raise ProviderError(reason, code=REFUSED)
+
+
+def _refuse_tool_call(reason: str, call: ToolCall, _result: ToolCallResult | None) -> ToolCallResult:
+    return build_not_run_result(call.request.id, reason, Failure.DENIED)
+
+
+_TURN = _RequestKind(TurnRequest, Turn, _refuse_turn, runs_once=True)
+_MODEL_CALL = _RequestKind(ModelRequest, ModelReply, _refuse_model_call)
+_TOOL_CALL = _RequestKind(ToolCall, ToolCallResult, _refuse_tool_call)
+
+_METHODS = ("around_turn", "around_model_call", "around_tool_call")
+
+
+class Instruments(Protocol):
+    """Measures turns, model calls and tool calls, without changing them."""
+
+    async def around_turn(self, request: TurnRequest, info: ModelInfo, call_next: CallNext[TurnRequest, Turn]) -> Turn:
+        """Measure a turn, including its middleware."""
+        ...
+
+    async def around_model_call(
+        self, request: ModelRequest, info: ModelInfo, call_next: CallNext[ModelRequest, ModelReply]
+    ) -> ModelReply:
+        """Measure a request to a model, excluding the middleware around it."""
+        ...
+
+    async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
+        """Measure a tool call, including its middleware."""
+        ...
+
+    def record_restart(self, server: str) -> None:
+        """Count a restart of a server."""
+        ...
+
+
+def _find_no_instruments() -> None:
+    """Return None: nothing is measured."""
+
+
+class MiddlewareChain:
+    """The middleware of a client: for each method, the layers that override it, the outermost first.
+
+    Args:
+        middleware: The middleware objects, the outermost first.
+        find_instruments: Returns the current `Instruments`; None if nothing is measured.
+
+    Raises:
+        TypeError: An object is not a `Middleware`, or has an ``around_…`` method that `Middleware` does not have.
+    """
+
+    def __init__(
+        self,
+        middleware: Iterable[Middleware] = (),
+        find_instruments: Callable[[], Instruments | None] = _find_no_instruments,
+    ) -> None:
+        if isinstance(middleware, Middleware):
+            raise TypeError(f"middleware takes a list: middleware=[{type(middleware).__name__}(…)]")
+        given: Any = middleware  # callers without a type checker may pass any type
+        if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+            raise TypeError(f"middleware takes a list of Middleware objects, not {type(given).__name__}")
+        members = [(_check(member), type(member)) for member in middleware]
+        self._turns = tuple(
+            _Layer(kind.__name__, member.around_turn)
+            for member, kind in members
+            if kind.around_turn is not Middleware.around_turn
+        )
+        self._model_calls = tuple(
+            _Layer(kind.__name__, member.around_model_call)
+            for member, kind in members
+            if kind.around_model_call is not Middleware.around_model_call
+        )
+        self._tool_calls = tuple(
+            _Layer(kind.__name__, member.around_tool_call)
+            for member, kind in members
+            if kind.around_tool_call is not Middleware.around_tool_call
+        )
+        self._find_instruments = find_instruments
+
+    @property
+    def wraps_turns(self) -> bool:
+        """True if turns are wrapped or measured; otherwise `run_turn` need not be called."""
+        return bool(self._turns) or self._find_instruments() is not None
+
+    @property
+    def wraps_model_calls(self) -> bool:
+        """True if model calls are wrapped or measured; otherwise `ask_model` need not be called."""
+        return bool(self._model_calls) or self._find_instruments() is not None
+
+    @property
+    def wraps_tool_calls(self) -> bool:
+        """True if tool calls are wrapped or measured; otherwise `call_tool` need not be called."""
+        return bool(self._tool_calls) or self._find_instruments() is not None
+
+    async def run_turn(self, request: TurnRequest, info: ModelInfo, end: CallNext[TurnRequest, Turn]) -> Turn:
+        """Run a turn through the layers; `info` describes its model.
+
+        Raises:
+            MiddlewareError: A layer failed.
+        """
+
+        async def run(request: TurnRequest) -> Turn:
+            return await _TURN.run(self._turns, request, end)
+
+        instruments = self._find_instruments()
+        return await run(request) if instruments is None else await instruments.around_turn(request, info, run)
+
+    async def ask_model(
+        self, request: ModelRequest, info: ModelInfo, end: CallNext[ModelRequest, ModelReply]
+    ) -> ModelReply:
+        """Send a request to the model through the layers; `info` describes the model.
+
+        Raises:
+            MiddlewareError: A layer failed.
+            ProviderError: A layer refused the request, or the request to the model failed.
+        """
+        instruments = self._find_instruments()
+
+        async def ask(request: ModelRequest) -> ModelReply:
+            return (
+                await end(request) if instruments is None else await instruments.around_model_call(request, info, end)
+            )
+
+        return await _MODEL_CALL.run(self._model_calls, request, ask)
+
+    async def call_tool(self, call: ToolCall, end: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
+        """Make a tool call through the layers. If a layer fails, the call fails."""
+
+        async def run(call: ToolCall) -> ToolCallResult:
+            try:
+                return await _TOOL_CALL.run(self._tool_calls, call, end)
+            except DialError as error:
+                problem = str(error).rstrip(".")
+                return ToolCallResult.failed(call.request.id, Failure.SERVER, f"The call failed: {problem}.")
+
+        instruments = self._find_instruments()
+        return await run(call) if instruments is None else await instruments.around_tool_call(call, run)
+
+
+def _check(member: Middleware) -> Middleware:
+    candidate: object = member  # callers without a type checker may pass anything
+    if isinstance(candidate, type):
+        raise TypeError(f"middleware takes objects, not classes: middleware=[{candidate.__name__}(…)]")
+    name = type(candidate).__name__
+    if not isinstance(candidate, Middleware):
+        raise TypeError(f"{name} is not a middleware: make it a subclass of Middleware")
+    for attribute in dir(candidate):
+        if attribute.startswith("around_") and attribute not in _METHODS:
+            from difflib import get_close_matches
+
+            nearest = get_close_matches(attribute, _METHODS, n=1, cutoff=0.0)[0]
+            raise TypeError(f"the middleware {name} has a method {attribute!r}: did you mean {nearest!r}?")
+    return member
+
+
+def _log_failure(name: str, error: Exception) -> None:
+    from traceback import extract_tb
+
+    frame = extract_tb(error.__traceback__)[-1]
+    place = f"{frame.filename}:{frame.lineno}"
+    log.warning("middleware_failed", middleware=name, error=type(error).__name__, place=place)

@@ -1,0 +1,171 @@
+"""The requests of servers and their answers: elicitation, sampling, roots; and the log messages of servers.
+
+Texts for users contain no invisible characters (`safe_text`), but may have any number of lines. Names and values that
+are sent back are unchanged: escape them before you show them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from dial_client.hooks.audit.call_audit import TurnAudit
+from dial_client.hooks.call_context import CallContext
+from dial_client.hooks.oauth_callbacks import Login
+from dial_client.messages.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Elicitation:
+    """A server's request for input from the user: a form to fill in, or a URL to open (MCP, "Elicitation")."""
+
+    server: str
+    """The server's name in the configuration; show it, so that the user knows which server asks."""
+    message: str
+    schema: Mapping[str, Any] | None = None
+    """The form: a flat JSON Schema with strings, numbers, booleans and enumerations. None for a URL."""
+    url: str | None = None
+    """The complete http or https URL; None for a form. Show it to the user in full; only the user may open it."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """The form's default values."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about the request, one line each: a form that asks for a secret, a URL that hides its destination."""
+    tools: tuple[str, ...] = ()
+    """The server's own names of the tools whose calls may need the answer; empty for a request outside of calls."""
+
+
+class ElicitationAction(StrEnum):
+    """The action of the user in response to an elicitation."""
+
+    ACCEPT = "accept"
+    """The user submitted the form, or agreed to open the URL."""
+    DECLINE = "decline"
+    """The user refused."""
+    CANCEL = "cancel"
+    """The user dismissed the request without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElicitationAnswer:
+    """The answer to an elicitation: ``ElicitationAnswer("accept", {"age": 7})``, ``ElicitationAnswer("decline")``.
+
+    Args:
+        action: The action of the user.
+        content: The fields of an accepted form. Missing fields get the form's defaults; a field that is None is left
+            out. Empty for a URL: its acceptance means that the user agreed to open it.
+
+    Raises:
+        ValueError: The action is not ``accept``, ``decline`` or ``cancel``.
+    """
+
+    action: ElicitationAction | str
+    content: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "action", ElicitationAction(self.action))
+
+
+Elicit = Callable[[Elicitation], Awaitable[ElicitationAnswer]]
+"""Asks the user. If it raises, the type of the error is logged, and the server's request fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRequest:
+    """A server's request for a model's reply (MCP, "Sampling"); deprecated in the protocol since 2026-07-28."""
+
+    server: str
+    """The server's name in the configuration."""
+    messages: tuple[Message, ...]
+    max_tokens: int
+    """The most tokens of the reply."""
+    system: str = ""
+    """The server's system prompt; empty for none."""
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    """Stop sequences, which end the reply."""
+    model_hints: tuple[str, ...] = ()
+    """The models that the server prefers, the best first: names or parts of names."""
+    tools: tuple[str, ...] = ()
+    """The server's own names of the tools whose calls may need the reply; empty for a request outside of calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingReply:
+    """A model's reply to a sampling request."""
+
+    text: str
+    model: str = "unknown"
+    """The model's name, which is sent to the server."""
+    stop_reason: str = "endTurn"
+    """``endTurn``, ``stopSequence`` or ``maxTokens``."""
+
+
+Sample = Callable[[SamplingRequest], Awaitable[SamplingReply | str | None]]
+"""Returns a model's reply; None refuses. If it raises, the type of the error is logged, and the request fails."""
+Sampler = Callable[[SamplingRequest, tuple[CallContext, ...]], Awaitable[SamplingReply | None]]
+"""Returns a model's reply for a request during these tool calls; None refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLog:
+    """A log message of a server, without terminal escapes; long messages are shortened."""
+
+    server: str
+    """The server's name in the configuration."""
+    level: str
+    """``debug``, ``info``, ``notice``, ``warning``, ``error``, ``critical``, ``alert`` or ``emergency``."""
+    text: str
+    logger: str = ""
+    """The name of the server's logger; empty for none."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the log message as JSON."""
+        return {"server": self.server, "level": self.level, "text": self.text, "logger": self.logger}
+
+
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+OnLog = Callable[[ServerLog], None]
+"""Receives each log message of a server. Errors that it raises are ignored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """The callbacks for servers' requests. A feature without a callback is not offered to any server."""
+
+    elicit: Elicit | None = None
+    """Asks the user for input that a server requests (elicitation)."""
+    sample: Sample | Literal["model"] | None = None
+    """Answers sampling requests. With ``"model"`` the client's own model answers requests during tool calls, each after
+    the approver's consent and within the `Limits` for sampling."""
+    roots: Iterable[str | os.PathLike[str]] = ()
+    """Folders, or file URIs, that servers may use; the ``roots`` of a server's entry replace them."""
+    on_log: OnLog | None = None
+    """Receives the log messages of the servers."""
+    log_level: str | None = None
+    """The lowest level of log messages to request from servers; by default ``info`` if `on_log` is set."""
+    login: Login | None = None
+    """Lets the user log in to a server that requires OAuth. Without this callback the user has to run
+    ``dial-chat servers login NAME`` first."""
+    apps: bool = False
+    """True if the program shows MCP Apps (`DialClient.apps`): servers are told, and `Turn.apps` has a turn's apps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFeatures:
+    """The features that this host offers to servers; a feature that is None or empty is not offered."""
+
+    elicit: Elicit | None = None
+    sample: Sampler | None = None
+    roots: tuple[str, ...] = ()
+    """Folders, or file URIs, that servers may use."""
+    on_log: OnLog | None = None
+    log_level: str | None = None
+    """The lowest level of log messages to request; None lets servers decide (on MCP 2026-07-28: no messages)."""
+    login: Login | None = None
+    apps: bool = False
+    """True if the client shows MCP Apps."""
+    audit: TurnAudit = TurnAudit()  # noqa: RUF009 - it has no state
+    """Records the decisions about servers' requests and tool calls."""

@@ -1,0 +1,49 @@
+"""Detects whether the program has set up OpenTelemetry. Imports none of its modules if the program has not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from dial_client.hooks.middleware import Instruments
+
+_API = ("opentelemetry.trace", "opentelemetry.metrics")
+"""The modules of the API, whose default providers record nothing."""
+
+
+class _InstrumentCache:
+    """The instruments for the providers that were found last."""
+
+    providers: tuple[object, ...] = ()
+    instruments: Instruments | None = None
+
+
+def find_instruments() -> Instruments | None:
+    """Return the instruments; None if the program has set up neither traces nor metrics."""
+    providers = tuple(_find_providers())
+    if not providers:
+        return None
+    if providers != _InstrumentCache.providers:
+        from dial_client.hooks.telemetry.instruments import OpenTelemetryInstruments
+
+        _InstrumentCache.instruments, _InstrumentCache.providers = OpenTelemetryInstruments(), providers
+    return _InstrumentCache.instruments
+
+
+def record_restart(server: str) -> None:
+    """Count a restart of a server, if the program has set up OpenTelemetry."""
+    if (instruments := find_instruments()) is not None:
+        instruments.record_restart(server)
+
+
+def _find_providers() -> Iterator[object]:
+    """Yield the providers that the program has set; their classes come from an SDK, not from the API."""
+    trace, metrics = (sys.modules.get(name) for name in _API)
+    if trace is not None:
+        provider = trace.get_tracer_provider()
+        if not type(provider).__module__.startswith(_API):
+            yield provider
+    if metrics is not None:
+        provider = metrics.get_meter_provider()
+        if not type(provider).__module__.startswith(_API):
+            yield provider

@@ -1,0 +1,221 @@
+"""Parses calls in syntaxes other than JSON: Python, tags around names and values, and Gemma's braces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from dial_client.providers.formats.json_calls import FoundCalls, JsonCall, decode
+from dial_client.schema.json_repair import LiteralParser, Unreadable
+from dial_client.schema.tool_arguments import parse_value
+
+MAX_LITERAL_CHARS = 16 * 1024
+"""The most characters of calls that are parsed value by value."""
+
+_NEXT_CALL = re.compile(r"[\s;]{0,16}+[^\W\d][\w.-]{0,127}+\(")
+
+CallReader = Callable[[str], FoundCalls]
+"""Returns the calls at the beginning of a text; raises `Unreadable` if there are none."""
+
+
+def parse_python(text: str) -> FoundCalls:
+    """Return the calls of ``[f(a=1), g()]``, or of lines with one call each; only keyword arguments are accepted.
+
+    Raises:
+        Unreadable: The text does not have this syntax.
+    """
+    if len(text) > MAX_LITERAL_CHARS:
+        raise Unreadable("too long")
+    source = LiteralParser(text)
+    bracketed = source.skip("[")
+    calls = [_parse_python_call(source)]
+    while (source.skip(",") and source.peek() != "]") or (not bracketed and _NEXT_CALL.match(text, source.position)):
+        calls.append(_parse_python_call(source))
+    if bracketed and not source.skip("]"):
+        raise Unreadable("the list has no end")
+    return FoundCalls(calls, text[source.position :])
+
+
+def _parse_python_call(source: LiteralParser) -> JsonCall:
+    source.skip(";")
+    name = source.parse_word()
+    if not name or not source.skip("("):
+        raise Unreadable("no call")
+    arguments: dict[str, object] = {}
+    while not source.skip(")"):
+        if arguments and not source.skip(","):
+            raise Unreadable("something is missing between two arguments")
+        if source.skip(")"):
+            break
+        key = source.parse_word()
+        if not key or key in arguments or not source.skip("="):
+            raise Unreadable("no keyword argument")
+        arguments[key] = source.parse_value()
+    return JsonCall(name, arguments)
+
+
+def parse_braces(quote: str, text: str) -> FoundCalls:
+    """Return the call in ``call:n{k:<escape>v<escape>}``, the syntax of FunctionGemma and Gemma 4 (with another quote).
+
+    Raises:
+        Unreadable: The text does not have this syntax.
+    """
+    if len(text) > MAX_LITERAL_CHARS:
+        raise Unreadable("too long")
+    source = LiteralParser(text, quote=quote)
+    if source.parse_word() != "call" or not source.skip(":") or not (name := source.parse_word()):
+        raise Unreadable("no call")
+    arguments = source.parse_value() if source.peek() == "{" else None
+    if not isinstance(arguments, dict):
+        raise Unreadable("no arguments")
+    return FoundCalls([JsonCall(name, arguments)], text[source.position :])
+
+
+class Tags:
+    """A syntax with tags around each value.
+
+    Args:
+        pattern: A regular expression for the tags. Its groups identify a tag: ``call`` matches the name of a call,
+            ``key`` the name of an argument, and ``typed`` is set for an argument whose value is JSON.
+        value_begin: The beginning of the tag before a value.
+        value_end: The tag after a value.
+    """
+
+    def __init__(self, pattern: str, value_begin: str, value_end: str) -> None:
+        self._tag = re.compile(rf"{pattern}|(?P<value>{value_end})")
+        self._value_begin = value_begin
+        self._value_end = value_end
+
+    def is_open(self, text: str) -> bool:
+        """Return True if a text ends within a value."""
+        return text.rfind(self._value_begin) > text.rfind(self._value_end)
+
+    def read(self, text: str, first: str | None = None) -> FoundCalls:
+        """Return the calls of a text. One line break before and after each value is removed.
+
+        Args:
+            text: The tags, with names and values between them.
+            first: The name of the first call, if no tag contains it.
+
+        Raises:
+            Unreadable: There are no calls, or a value has no end.
+        """
+        calls: list[JsonCall] = []
+        values: dict[str, Any] = {}
+        if first is not None:
+            calls.append(JsonCall(first, values, are_texts=True))
+        key: re.Match[str] | None = None
+        end = 0
+        for tag in self._tag.finditer(text):
+            groups, end = tag.groupdict(), tag.end()
+            if key is not None:
+                if groups.get("call") is not None:
+                    continue
+                value = text[key.end() : tag.start()].removeprefix("\n").removesuffix("\n")
+                values[key["key"].strip()] = _parse_json(value) if key.groupdict().get("typed") else value
+            elif groups.get("call") is not None:
+                values = {}
+                calls.append(JsonCall(tag["call"].strip(), values, are_texts=True))
+            key = tag if groups["key"] is not None else None
+        if key is not None or not calls:
+            raise Unreadable("a value without an end" if key else "no call")
+        return FoundCalls(calls, text[end:])
+
+
+def _parse_json(text: str) -> Any:
+    """Return the value of a JSON text; the text itself if it is not JSON."""
+    value = parse_value(text)
+    return text if value is None and text.strip() != "null" else value
+
+
+_NAME = r"[^<>\"'\n]{1,128}+"
+
+QWEN = Tags(rf"<function=(?P<call>{_NAME})>|<parameter=(?P<key>{_NAME})>|</function>", "<parameter=", "</parameter>")
+MINIMAX = Tags(
+    rf'<invoke name="(?P<call>{_NAME})">|<parameter name="(?P<key>{_NAME})">|</invoke>',
+    "<parameter name=",
+    "</parameter>",
+)
+DSML = Tags(
+    rf'<\uff5cDSML\uff5cinvoke name="(?P<call>{_NAME})">|</\uff5cDSML\uff5cinvoke>'
+    rf'|<\uff5cDSML\uff5cparameter name="(?P<key>{_NAME})"(?: string="(?:true|(?P<typed>false))")?>',
+    "<\uff5cDSML\uff5cparameter",
+    "</\uff5cDSML\uff5cparameter>",
+)
+GLM = Tags(rf"<arg_key>(?P<key>{_NAME})</arg_key>\s{{0,8}}+<arg_value>", "<arg_value>", "</arg_value>")
+
+
+def parse_glm(text: str) -> FoundCalls:
+    """Return the call in GLM's syntax: a name, then alternating ``<arg_key>`` and ``<arg_value>`` tags.
+
+    Raises:
+        Unreadable: The text does not have this syntax.
+    """
+    found = GLM.read(text, text.partition("<")[0].strip())
+    if text.count("<arg_key>") > text.count("<arg_value>"):
+        raise Unreadable("a key without a value")
+    return found if "<arg_key>" in text else FoundCalls([JsonCall(found.calls[0].name, None, are_texts=True)])
+
+
+_NAME_FIRST = re.compile(r"\s*+([\w.-]{1,128}+)(?:\[CALL_ID\][\w-]{0,64}+)?(?:\[ARGS\])?")
+_NUMBERED = re.compile(r":\d{1,9}\Z")
+
+
+def parse_name_first(text: str) -> FoundCalls:
+    """Return the call in ``name{…}`` or ``name[ARGS]{…}``, the syntax of Mistral's tokenizers since version 11.
+
+    Raises:
+        Unreadable: The text does not have this syntax.
+    """
+    found = _NAME_FIRST.match(text)
+    if found is None:
+        raise Unreadable("no name")
+    return parse_arguments(found.group(1), text[found.end() :])
+
+
+def parse_arguments(name: str, text: str) -> FoundCalls:
+    """Return the call of a tool with the arguments at the beginning of a text.
+
+    Raises:
+        Unreadable: There are no arguments.
+    """
+    decoded = decode(text)
+    if not isinstance(decoded.value, dict):
+        raise Unreadable("no arguments")
+    return FoundCalls([JsonCall(name.strip(), decoded.value)], decoded.rest)
+
+
+def parse_separated(separator: str, text: str) -> FoundCalls:
+    """Return the call in the syntax of Kimi and DeepSeek: a name, a separator and arguments.
+
+    Raises:
+        Unreadable: The text does not have this syntax.
+    """
+    name, found, rest = text.partition(separator)
+    if found and name.strip() == "function":
+        name, found, rest = rest.lstrip().partition("\n")
+    if not found:
+        raise Unreadable("no arguments")
+    return parse_arguments(_NUMBERED.sub("", name.strip()), rest)
+
+
+def parse_function_tag(text: str) -> FoundCalls:
+    """Return the calls after ``<function=``, in Qwen's tags or Llama's JSON.
+
+    Raises:
+        Unreadable: The text does not have this syntax.
+    """
+    name, found, rest = text.partition(">")
+    if found and rest.lstrip()[:1] == "{":
+        return parse_arguments(name, rest)
+    return QWEN.read(f"<function={text}")
+
+
+def parse_tags(opener: str, tags: Tags, text: str) -> FoundCalls:
+    """Return the calls of a text in tags, whose first tag is `opener`.
+
+    Raises:
+        Unreadable: The text does not have this syntax.
+    """
+    return tags.read(opener + text)

@@ -1,1 +1,0 @@
-"""Text from servers, models and files: made safe to print, and split into comparable words."""
