@@ -162,7 +162,7 @@ _MODULES = {
         "ServerStatus",
     ),
     "settings.config_types": (
-        "ModelSettings",
+        "ModelProfile",
         "OAuthGrant",
         "OAuthSettings",
         "ServerSettings",

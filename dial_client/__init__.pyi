@@ -122,7 +122,7 @@ from dial_client.servers.resources import ResourceContent as ResourceContent
 from dial_client.servers.resources import ResourceTemplate as ResourceTemplate
 from dial_client.servers.status import ServerState as ServerState
 from dial_client.servers.status import ServerStatus as ServerStatus
-from dial_client.settings.config_types import ModelSettings as ModelSettings
+from dial_client.settings.config_types import ModelProfile as ModelProfile
 from dial_client.settings.config_types import OAuthGrant as OAuthGrant
 from dial_client.settings.config_types import OAuthSettings as OAuthSettings
 from dial_client.settings.config_types import ServerSettings as ServerSettings
@@ -217,9 +217,9 @@ __all__ = [
     "Middleware",
     "MiddlewareError",
     "ModelInfo",
+    "ModelProfile",
     "ModelReply",
     "ModelRequest",
-    "ModelSettings",
     "NativeFormatHandler",
     "OAuthGrant",
     "OAuthSettings",

@@ -19,7 +19,7 @@ from dial_client.providers.recording_detection import is_recording
 from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import find_user_config
-from dial_client.settings.config_types import ModelSettings
+from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import Policy, load_policy
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 
@@ -76,7 +76,7 @@ def set_profiles(dial: DialClient, options: Options, settings: configuration.Set
     dial.model.set_profiles(build_profiles(options, settings), name, options.base_url)
 
 
-def build_profiles(options: Options, settings: configuration.Settings) -> Mapping[str, ModelSettings]:
+def build_profiles(options: Options, settings: configuration.Settings) -> Mapping[str, ModelProfile]:
     """Return the model profiles of a configuration. The client's model gets the fallback models in effect."""
     name = options.model or settings.default_model or ""
     if (profile := settings.models.get(name)) is None:

@@ -13,7 +13,7 @@ from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import DialError
 from dial_client.servers.status import ServerStatus
-from dial_client.settings.config_types import ModelSettings, Settings
+from dial_client.settings.config_types import ModelProfile, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ async def _switch_model(dial: DialClient, options: Options, settings: Settings) 
     set_profiles(dial, options, settings)
 
 
-def _list_models(options: Options, settings: Settings) -> list[tuple[str | None, ModelSettings | None]]:
+def _list_models(options: Options, settings: Settings) -> list[tuple[str | None, ModelProfile | None]]:
     """Return the names of the model and of its fallback models, each with its entry in ``models``."""
     name = options.model or settings.default_model
     fallbacks = options.fallback_model or settings.find_fallback_models(name)

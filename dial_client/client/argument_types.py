@@ -11,7 +11,7 @@ from typing import Any
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Provider, ToolFormatHandler
-from dial_client.settings.config_types import ModelSettings
+from dial_client.settings.config_types import ModelProfile
 
 _KINDS = {str: "a string", bool: "True or False"}
 """How errors name types that are not called to make a value."""
@@ -38,15 +38,15 @@ def check_models(models: Any) -> None:
     """Check that an argument is a mapping of names to model profiles; None is accepted.
 
     Raises:
-        TypeError: The argument is no mapping, or a profile is no `ModelSettings`.
+        TypeError: The argument is no mapping, or a profile is no `ModelProfile`.
     """
     if models is None:
         return
     if not isinstance(models, Mapping):
-        raise TypeError(f"models takes a mapping of names to ModelSettings, not {describe_type(models)}")
+        raise TypeError(f"models takes a mapping of names to ModelProfile, not {describe_type(models)}")
     for name, profile in models.items():
-        if not isinstance(profile, ModelSettings):
-            raise TypeError(f"model {name!r}: expected a ModelSettings, not {describe_type(profile)}")
+        if not isinstance(profile, ModelProfile):
+            raise TypeError(f"model {name!r}: expected a ModelProfile, not {describe_type(profile)}")
 
 
 def check_fallback_models(models: Any) -> None:

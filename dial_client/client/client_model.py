@@ -26,7 +26,7 @@ from dial_client.providers.formats import build_handler
 from dial_client.providers.formats.format_selection import ActiveFormat
 from dial_client.providers.recording_detection import is_recording
 from dial_client.runtime.logs import get_logger
-from dial_client.settings.config_types import ModelSettings
+from dial_client.settings.config_types import ModelProfile
 from dial_client.turns import prices
 from dial_client.turns.context_window import ContextWindow
 
@@ -44,7 +44,7 @@ class ModelSelection:
     """The options that select a client's model."""
 
     model: str | Provider | None
-    models: Mapping[str, ModelSettings] | None
+    models: Mapping[str, ModelProfile] | None
     """The model profiles that `model`, `status_model` and `fallback_models` may name."""
     base_url: str | None = None
     tool_format: ToolFormat | ToolFormatHandler | str | None = None
@@ -57,7 +57,7 @@ class ModelSelection:
     """If `model` is a provider: the name of the profile that it was opened from; empty for none."""
 
     @property
-    def profile(self) -> ModelSettings | None:
+    def profile(self) -> ModelProfile | None:
         """The profile that `model` names or was opened from; None for a model without a profile."""
         return (self.models or {}).get(self.model if isinstance(self.model, str) else self.profile_name)
 
@@ -162,7 +162,7 @@ class ClientModel:
         return prices.find_context_window(self.provider.info)
 
     @property
-    def profiles(self) -> Mapping[str, ModelSettings]:
+    def profiles(self) -> Mapping[str, ModelProfile]:
         """The model profiles that turns may choose; empty while the client is recorded."""
         return {} if self._is_fixed else self._selection.models or {}
 
@@ -214,7 +214,7 @@ class ClientModel:
         return variant
 
     def set_profiles(
-        self, models: Mapping[str, ModelSettings], name: str | None = None, base_url: str | None = None
+        self, models: Mapping[str, ModelProfile], name: str | None = None, base_url: str | None = None
     ) -> None:
         """Set the model profiles that the next turns may choose.
 

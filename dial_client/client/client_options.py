@@ -13,7 +13,7 @@ from dial_client.hooks.middleware import Middleware
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.limits import Limits
 from dial_client.messages.model import Provider, ToolFormat, ToolFormatHandler
-from dial_client.settings.config_types import ModelSettings
+from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import Policy
 from dial_client.tools.approval import Approver
 from dial_client.tools.function_definition import FunctionTool
@@ -62,7 +62,7 @@ class ModelOptions(TypedDict, total=False):
     tool_format: ToolFormat | ToolFormatHandler | str | None
     guidance: str | None
     base_url: str | None
-    models: Mapping[str, ModelSettings] | None
+    models: Mapping[str, ModelProfile] | None
     fallback_models: Sequence[str | Provider]
     status: Literal["template", "model"]
     status_model: str | Provider | None

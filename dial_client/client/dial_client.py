@@ -40,7 +40,7 @@ from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.settings import configuration
-from dial_client.settings.config_types import ModelSettings
+from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import Approver
 from dial_client.tools.executor import CallScope, ToolExecutor
@@ -137,7 +137,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         status: Literal["template", "model"] = "template",
         status_model: str | Provider | None = None,
         base_url: str | None = None,
-        models: Mapping[str, ModelSettings] | None = None,
+        models: Mapping[str, ModelProfile] | None = None,
         record: str | os.PathLike[str] | None = None,
         resource_tools: bool = False,
         tools: Sequence[Function | FunctionTool] = (),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from dial_client.messages.citations import Citation
 from dial_client.messages.message import FilePart, ImagePart, Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
@@ -80,6 +80,28 @@ class OutputFormat:
     schema: Mapping[str, Any]
     """A schema that every provider supports, with an object at the top level."""
     description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """How a model writes its replies. A setting that is None is that of the model's profile, else the endpoint's own.
+
+    A setting that the endpoint does not have is left out, with a note in `Completion.notes`.
+    """
+
+    temperature: float | None = None
+    """The sampling temperature."""
+    top_p: float | None = None
+    """The probability mass of the tokens to sample from (0 to 1)."""
+    seed: int | None = None
+    """The seed of the sampling."""
+    max_tokens: int | None = None
+    """The most tokens of each reply."""
+    thinking: Literal["none", "minimal", "low", "medium", "high", "max"] | None = None
+    """How much the model reasons before it answers."""
+    tool_choice: str | None = None
+    """``auto``, ``required``, ``none``, or the offered name of the only tool that the model may call in its first
+    reply of the turn."""
 
 
 @dataclass(frozen=True, slots=True)

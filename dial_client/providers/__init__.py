@@ -29,9 +29,9 @@ from dial_client.providers.http.endpoint import (
     parse_ollama_host,
 )
 from dial_client.providers.presets import CLOUDS, PRESETS, Preset, find_preset, find_preset_by_url
-from dial_client.settings.config_types import ModelSettings, Wire
+from dial_client.settings.config_types import ModelProfile, Wire
 
-_NO_MODELS: Mapping[str, ModelSettings] = MappingProxyType({})
+_NO_MODELS: Mapping[str, ModelProfile] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ _WIRES = {Wire.CHAT: _CHAT, Wire.RESPONSES: _OPENAI, Wire.MESSAGES: _ANTHROPIC}
 def open_provider(
     model: str,
     *,
-    models: Mapping[str, ModelSettings] = _NO_MODELS,
+    models: Mapping[str, ModelProfile] = _NO_MODELS,
     base_url: str | None = None,
     environ: Mapping[str, str] | None = None,
     on_progress: OnDownload | None = None,
@@ -99,7 +99,7 @@ def open_provider(
 def add_fallback_models(
     provider: Provider,
     fallback_models: Sequence[str | Provider],
-    models: Mapping[str, ModelSettings] = _NO_MODELS,
+    models: Mapping[str, ModelProfile] = _NO_MODELS,
     environ: Mapping[str, str] | None = None,
 ) -> Provider:
     """Return a provider that asks fallback models when `provider` cannot answer; `provider` itself without such models.
@@ -126,7 +126,7 @@ def add_fallback_models(
 
 def _open_model(
     model: str,
-    models: Mapping[str, ModelSettings],
+    models: Mapping[str, ModelProfile],
     base_url: str | None,
     environ: Mapping[str, str],
     on_progress: OnDownload | None = None,
@@ -143,12 +143,12 @@ def _open_model(
     if not model_id.strip():
         raise ConfigError(f"{model!r} has no model ID", hint=f"expected {prefix}:ID")
     if vendor is None:
-        return _open_cloud_model(prefix, model, ModelSettings(model, model=model_id.strip()), address, environ)
+        return _open_cloud_model(prefix, model, ModelProfile(model, model=model_id.strip()), address, environ)
     endpoint, profile = _build_endpoint(vendor, model, address, environ)
     return _choose_provider_class(vendor)(model_id.strip(), endpoint, profile)
 
 
-def _from_settings(settings: ModelSettings, address: str | None, environ: Mapping[str, str]) -> Provider:
+def _from_settings(settings: ModelProfile, address: str | None, environ: Mapping[str, str]) -> Provider:
     where = f"models.{settings.name}"
     if address is None and settings.base_url:
         address = normalize_url(settings.base_url, f"{where}.base_url")
@@ -168,7 +168,7 @@ def _from_settings(settings: ModelSettings, address: str | None, environ: Mappin
     )
 
 
-def _find_vendor(settings: ModelSettings, where: str) -> _Vendor:
+def _find_vendor(settings: ModelProfile, where: str) -> _Vendor:
     """Return the vendor of a profile, found by its preset if it names one, and else by its API."""
     if settings.preset is None:
         return _WIRES[Wire(settings.wire or Wire.CHAT)]
@@ -193,14 +193,14 @@ def _open_offline(prefix: str, name: str, address: str | None, on_progress: OnDo
 
 
 def _open_cloud_model(
-    cloud: str, where: str, settings: ModelSettings, address: str | None, environ: Mapping[str, str]
+    cloud: str, where: str, settings: ModelProfile, address: str | None, environ: Mapping[str, str]
 ) -> Provider:
     from dial_client.providers.cloud_models import open_cloud_model
 
     return open_cloud_model(cloud, where, settings, address, environ)
 
 
-def _choose_provider_class(vendor: _Vendor, settings: ModelSettings | None = None) -> Callable[..., Provider]:
+def _choose_provider_class(vendor: _Vendor, settings: ModelProfile | None = None) -> Callable[..., Provider]:
     if vendor.is_dial:
         from dial_client.providers.dial import DialProvider
 
@@ -223,7 +223,7 @@ def _build_endpoint(
     where: str,
     address: str | None,
     environ: Mapping[str, str],
-    settings: ModelSettings | None = None,
+    settings: ModelProfile | None = None,
 ) -> tuple[Endpoint, EndpointProfile]:
     """Return the endpoint with its headers, and its profile; errors name the setting `where`."""
     default_url = _find_default_url(vendor, environ)
@@ -263,7 +263,7 @@ def _find_key(
     url: str,
     default_url: str,
     environ: Mapping[str, str],
-    settings: ModelSettings | None,
+    settings: ModelProfile | None,
 ) -> tuple[str, str]:
     """Return the key for an address, and a hint for the user in case the key is refused."""
     if settings is not None and settings.api_key:
@@ -308,7 +308,7 @@ def _parse_custom_headers(text: str) -> dict[str, str]:
     return {name.strip().lower(): value.strip() for name, _, value in lines if name.strip() and value.strip()}
 
 
-def _build_unknown_model_error(model: str, models: Mapping[str, ModelSettings]) -> ConfigError:
+def _build_unknown_model_error(model: str, models: Mapping[str, ModelProfile]) -> ConfigError:
     prefix, colon, model_id = model.partition(":")
     vendors = {"claude": "anthropic", "gpt": "openai"}
     vendor = next((vendors[start] for start in vendors if model.startswith(start)), None)

@@ -25,7 +25,7 @@ from dial_client.providers.http.endpoint import Endpoint, is_same_origin, normal
 from dial_client.providers.http.sdk_transport import Sdk, SdkTransport, load_anthropic, load_openai
 from dial_client.providers.presets import PRESETS, UNKNOWN
 from dial_client.providers.vendor_clients import SdkMessagesProvider, choose_openai_class
-from dial_client.settings.config_types import ModelSettings, Wire
+from dial_client.settings.config_types import ModelProfile, Wire
 
 _AZURE_VERSION = "2025-04-01-preview"
 """The ``api-version`` of Azure OpenAI if ``OPENAI_API_VERSION`` is not set: the last version that is a date."""
@@ -110,7 +110,7 @@ _Client = tuple[Endpoint, Callable[[], Any]]
 
 
 def open_cloud_model(
-    cloud_name: str, where: str, settings: ModelSettings, address: str | None, environ: Mapping[str, str]
+    cloud_name: str, where: str, settings: ModelProfile, address: str | None, environ: Mapping[str, str]
 ) -> Provider:
     """Return the provider for a model of a cloud, without importing the vendor's SDK.
 
@@ -145,7 +145,7 @@ def open_cloud_model(
 
 
 def _find_access(
-    cloud_name: str, where: str, settings: ModelSettings, address: str | None, environ: Mapping[str, str]
+    cloud_name: str, where: str, settings: ModelProfile, address: str | None, environ: Mapping[str, str]
 ) -> _Access:
     """Return the address and the key; check that the packages are installed and the credentials fit the address."""
     cloud = _CLOUDS[cloud_name]

@@ -15,7 +15,7 @@ from dial_client.messages.model import ModelInfo
 from dial_client.messages.token_usage import Usage
 from dial_client.serve.http_responses import build_json_response
 from dial_client.serve.served_model import ServedModel
-from dial_client.settings.config_types import ModelSettings
+from dial_client.settings.config_types import ModelProfile
 from dial_client.turns.prices import compute_cost, find_context_window
 
 _MILLION = 1_000_000
@@ -45,7 +45,7 @@ class ModelRoutes:
         default = {"name": self._model.name, "profile": self._dial.model.profile_name or None}
         return build_json_response({"models": models, "default": default, "locked": self._locked})
 
-    def _describe(self, profile: ModelSettings) -> dict[str, Any]:
+    def _describe(self, profile: ModelProfile) -> dict[str, Any]:
         """Return the properties of a profile that are known without a request to it; unknown values are omitted."""
         model = profile.model or profile.name
         info = ModelInfo(profile.name, model, profile.base_url or "")

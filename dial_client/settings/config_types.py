@@ -125,7 +125,7 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSettings:
+class ModelProfile:
     """One profile of ``models``. The repr leaves out all values that may be secrets."""
 
     name: str
@@ -172,7 +172,7 @@ class Settings:
 
     servers: Mapping[str, ServerSettings] = field(default_factory=dict)
     """All servers in the order of the file, including disabled servers."""
-    models: Mapping[str, ModelSettings] = field(default_factory=dict)
+    models: Mapping[str, ModelProfile] = field(default_factory=dict)
     default_model: str | None = None
     """A key of `models`, or any other name of a model."""
     path: Path | None = None

@@ -4,7 +4,7 @@
       combine           reads the texts of one or several files
         read_profile    reads an entry of ``profiles``    -> `Profile`
         read_server     reads an entry of ``mcpServers`` -> `ServerSettings`
-        read_model      reads a profile of ``models``    -> `ModelSettings`
+        read_model      reads a profile of ``models``    -> `ModelProfile`
 
 No message and no repr shows a value, because it may be a secret. Messages name the key, and its place in the file.
 """
@@ -26,7 +26,7 @@ from dial_client.settings.config_locations import find_config
 from dial_client.settings.config_merge import merge_settings
 from dial_client.settings.config_outline import Outline
 from dial_client.settings.config_types import (
-    ModelSettings,
+    ModelProfile,
     Profile,
     Protocol,
     ServerSettings,
@@ -53,7 +53,7 @@ from dial_client.settings.variables import ReadFile, Variables, build_variables,
 __all__ = [
     "QUIRKS",
     "ConfigFile",
-    "ModelSettings",
+    "ModelProfile",
     "Protocol",
     "ServerSettings",
     "Settings",
@@ -203,7 +203,7 @@ class _Document:
             for name in self.servers
             if not any(name in document.servers for document in later)
         }
-        models: dict[str, ModelSettings] = {}
+        models: dict[str, ModelProfile] = {}
         warnings = [warning for server in servers.values() for warning in server.warnings]
         replaced = {name for document in later for name in document.models}
         for name, node in self.models.items():

@@ -1,4 +1,4 @@
-"""Reads a profile of ``models`` as `ModelSettings`: the keys, and the flags for differences between endpoints."""
+"""Reads a profile of ``models`` as `ModelProfile`: the keys, and the flags for differences between endpoints."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from dial_client.messages.model import ToolFormat
 from dial_client.runtime.similar_names import did_you_mean
-from dial_client.settings.config_types import ModelSettings, Wire
+from dial_client.settings.config_types import ModelProfile, Wire
 from dial_client.settings.config_values import COMMENTS, check_name, read_headers, read_line, read_object, read_url
 from dial_client.settings.jsonc import Node, build_choice_reader
 from dial_client.settings.variables import Variables
 
 
-def read_model(name: str, node: Node, variables: Variables) -> ModelSettings:
+def read_model(name: str, node: Node, variables: Variables) -> ModelProfile:
     """Read one profile; its variables are expanded.
 
     Raises:
@@ -27,7 +27,7 @@ def read_model(name: str, node: Node, variables: Variables) -> ModelSettings:
             raise child.build_error("unknown setting of a model", did_you_mean(key, MODEL_KEYS), at_name=True)
     values = {key: MODEL_KEYS[key](variables.expand(child)) for key, child in found.items()}
     quirks = {key: values.pop(key) for key in QUIRKS if key in values}
-    return ModelSettings(name, quirks=quirks, **({"model": name} | values))
+    return ModelProfile(name, quirks=quirks, **({"model": name} | values))
 
 
 def _read_tool_list(node: Node) -> tuple[str | dict[str, Any], ...]:

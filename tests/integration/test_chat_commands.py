@@ -24,7 +24,7 @@ from dial_client.messages.events import Event, StatusChanged
 from dial_client.messages.message import Message
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings import configuration
-from dial_client.settings.config_types import ModelSettings
+from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.configuration import Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.tools.approval import Approval
@@ -197,9 +197,7 @@ async def test_results_and_answers_are_shown_copied_and_saved(tmp_path: Path) ->
 
 async def test_the_model_its_instructions_and_its_format_change_between_questions(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(json.dumps(["From the other one."]))
-    settings = Settings(
-        models={"small": ModelSettings("small", base_url="http://127.0.0.1:9/v1", context_window=9_000)}
-    )
+    settings = Settings(models={"small": ModelProfile("small", base_url="http://127.0.0.1:9/v1", context_window=9_000)})
     async with chat("From the first.", settings=settings) as person:
         await person.ask("Who?")
         assert "Model: scripted" in await person.shows(f"/model scripted:{tmp_path / 'other.json'}")
@@ -297,7 +295,7 @@ async def test_the_configuration_is_read_again_and_unchanged_servers_keep_runnin
 
 
 async def test_the_context_window_of_a_profile_is_that_of_the_client() -> None:
-    settings = Settings(models={"small": ModelSettings("small", context_window=9_000)})
+    settings = Settings(models={"small": ModelProfile("small", context_window=9_000)})
     async with open_client(Options(model="small", audit=AuditMode.OFF), settings, ScriptedProvider([]), None) as dial:
         assert dial.model.window.tokens == 9_000
 

@@ -14,7 +14,7 @@ import pytest
 from dial_client import ConfigError, Provider, ProviderError
 from dial_client.messages.message import Message
 from dial_client.providers import open_provider
-from dial_client.settings.config_types import ModelSettings, Wire
+from dial_client.settings.config_types import ModelProfile, Wire
 from tests.support.aws_frames import frame_stream
 from tests.support.model_endpoint import (
     Answer,
@@ -58,7 +58,7 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def opened(
-    model: str, environ: Mapping[str, str], settings: ModelSettings | None = None, **options: Any
+    model: str, environ: Mapping[str, str], settings: ModelProfile | None = None, **options: Any
 ) -> AsyncIterator[Provider]:
     models = {settings.name: settings} if settings else {}
     provider = open_provider(model, environ=environ, models=models, **options)
@@ -69,7 +69,7 @@ async def opened(
 
 
 async def ask(
-    model: str, environ: Mapping[str, str], settings: ModelSettings | None = None, **options: Any
+    model: str, environ: Mapping[str, str], settings: ModelProfile | None = None, **options: Any
 ) -> ParsedReply:
     async with opened(model, environ, settings, **options) as provider:
         return await hear(provider, Message.user("Hello?"))
@@ -80,7 +80,7 @@ async def test_an_azure_key_is_sent_in_its_header(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
         environ = {"AZURE_OPENAI_ENDPOINT": endpoint.url, "AZURE_OPENAI_API_KEY": "key-1"}
         heard = await ask("azure:gpt-x", environ)
-        profile = ModelSettings("mine", wire=Wire.CHAT, preset="azure", model="gpt-x")
+        profile = ModelProfile("mine", wire=Wire.CHAT, preset="azure", model="gpt-x")
         await ask("mine", environ | {"OPENAI_API_VERSION": "v9"}, profile)
 
     first, second = endpoint.requests
@@ -160,7 +160,7 @@ async def test_a_bedrock_key_is_sent_as_a_bearer_token() -> None:
     with model_endpoint([IN_FRAMES]) as endpoint:
         environ = {"ANTHROPIC_BEDROCK_BASE_URL": endpoint.url, "AWS_BEARER_TOKEN_BEDROCK": "key-1", "AWS_REGION": "r"}
         assert (await ask("bedrock:m", environ)).text == "Hello"
-        settings = ModelSettings("mine", preset="bedrock", model="m", base_url=endpoint.url, api_key="key-2")
+        settings = ModelProfile("mine", preset="bedrock", model="m", base_url=endpoint.url, api_key="key-2")
         assert (await ask("mine", {"AWS_REGION": "r"}, settings)).text == "Hello"
 
     assert [request.headers["authorization"] for request in endpoint.requests] == ["Bearer key-1", "Bearer key-2"]

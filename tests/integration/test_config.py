@@ -13,7 +13,7 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import ToolFormat
 from dial_client.settings.configuration import (
     QUIRKS,
-    ModelSettings,
+    ModelProfile,
     Protocol,
     ServerSettings,
     Settings,
@@ -56,7 +56,7 @@ def test_the_example_of_the_contract_is_read() -> None:
             ),
             "old": ServerSettings("old", Transport.SSE, url="https://example.test/sse", enabled=False),
         },
-        models={"qwen": ModelSettings("qwen", Wire.CHAT, "http://127.0.0.1:11434/v1", "qwen3.5", "none")},
+        models={"qwen": ModelProfile("qwen", Wire.CHAT, "http://127.0.0.1:11434/v1", "qwen3.5", "none")},
         default_model="qwen",
         path=Path("servers.json"),
     )
@@ -183,11 +183,11 @@ def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
       "auto": {"tool_format": "auto", "wire": "${W:-responses}", "api_key": null}
     }}"""
     models = parse(text, environ={"H": "host", "K": "key"}).models
-    assert models["gpt-6"] == ModelSettings("gpt-6", model="gpt-6")
-    assert models["known"] == ModelSettings("known", model="known", preset="groq")
-    assert models["auto"] == ModelSettings("auto", Wire.RESPONSES, model="auto")
+    assert models["gpt-6"] == ModelProfile("gpt-6", model="gpt-6")
+    assert models["known"] == ModelProfile("known", model="known", preset="groq")
+    assert models["auto"] == ModelProfile("auto", Wire.RESPONSES, model="auto")
     quirks = dict(models["full"].quirks)
-    assert models["full"] == ModelSettings(
+    assert models["full"] == ModelProfile(
         "full", Wire.MESSAGES, "https://host/v1", "m-host", "key", ToolFormat.REACT, 0.0, 10, 4096, quirks
     )
     assert quirks == {

@@ -12,7 +12,7 @@ from dial_client.messages.message import Echo, ImagePart, Message, Role, TextPar
 from dial_client.messages.model import ToolFormat
 from dial_client.providers import open_provider
 from dial_client.providers.dial import DialProvider
-from dial_client.settings.config_types import ModelSettings, Wire
+from dial_client.settings.config_types import ModelProfile, Wire
 from tests.support.model_endpoint import Call, ModelEndpoint, Raw, Say, events, hear, model_endpoint, one_json, refuse
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ ALL = ["openaiChatCompletions", "openaiResponses", "anthropicMessages"]
 
 def dial(endpoint: ModelEndpoint, **settings: Any) -> DialProvider:
     fields = {"preset": "dial", "base_url": endpoint.url, "model": "m/1", "api_key": "k"} | settings
-    provider = open_provider("p", models={"p": ModelSettings("p", **fields)}, environ={})
+    provider = open_provider("p", models={"p": ModelProfile("p", **fields)}, environ={})
     assert isinstance(provider, DialProvider)
     return provider
 

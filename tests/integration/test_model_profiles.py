@@ -8,7 +8,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Message
-from dial_client.settings.config_types import ModelSettings
+from dial_client.settings.config_types import ModelProfile
 from tests.support.model_endpoint import Call, ModelEndpoint, Say, model_endpoint, one_json
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +29,7 @@ def dictionary(name: str = "lookup") -> MCPServer:
 
 
 def client(endpoint: ModelEndpoint, server: MCPServer, **settings: Any) -> DialClient:
-    profile = ModelSettings("p", **({"base_url": endpoint.url, "model": "m", "api_key": "k"} | settings))
+    profile = ModelProfile("p", **({"base_url": endpoint.url, "model": "m", "api_key": "k"} | settings))
     return DialClient({"dictionary": server}, "p", models={"p": profile})
 
 

@@ -18,7 +18,7 @@ from dial_client.messages.token_usage import Usage
 from dial_client.providers import open_provider
 from dial_client.providers.presets import PRESETS
 from dial_client.providers.tool_name_mapping import ToolNameMapping
-from dial_client.settings.config_types import ModelSettings, Wire
+from dial_client.settings.config_types import ModelProfile, Wire
 from tests.integration.test_schema_dialects import check_gemini, check_openai
 from tests.support.model_endpoint import (
     Answer,
@@ -348,7 +348,7 @@ async def test_a_turn_works_with_the_variations_of_the_endpoint(preset: str, str
     case = CASES[preset]
     answers = case.streamed if stream else case.whole
     with model_endpoint([*answers, Say("Noon.")], case.described) as endpoint:
-        settings = ModelSettings("p", base_url=endpoint.url, model="m", api_key="k", max_tokens=50, preset=preset)
+        settings = ModelProfile("p", base_url=endpoint.url, model="m", api_key="k", max_tokens=50, preset=preset)
         provider = open_provider("p", models={"p": settings}, environ={})
         question = [Message.system("Be kind"), *ELSEWHERE, Message.user("What time is it?")]
         first = await hear(provider, *question, tools=TOOLS, stream=stream)

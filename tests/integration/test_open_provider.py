@@ -21,7 +21,7 @@ from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.presets import PRESETS, UNKNOWN, find_preset_by_url
 from dial_client.providers.responses_api import ResponsesProvider
-from dial_client.settings.config_types import ModelSettings, Wire
+from dial_client.settings.config_types import ModelProfile, Wire
 
 OPENAI_KEY = {"OPENAI_API_KEY": "sk-openai"}
 ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "sk-anthropic"}
@@ -149,9 +149,9 @@ def test_the_address_of_ollama_is_parsed_like_ollama_does(host: str, expected: s
     assert endpoint_of(opened("ollama:qwen3.5", {"OLLAMA_HOST": host})).base_url == expected
 
 
-def settings(**changes: Any) -> dict[str, ModelSettings]:
+def settings(**changes: Any) -> dict[str, ModelProfile]:
     fields: dict[str, Any] = {"name": "mine", "wire": Wire.CHAT, "base_url": "https://other.test/v1", "model": "m"}
-    return {"mine": ModelSettings(**(fields | changes))}
+    return {"mine": ModelProfile(**(fields | changes))}
 
 
 def test_a_profile_has_its_own_address_key_and_model() -> None:

@@ -23,7 +23,7 @@ import sys
 
 import pytest
 
-from dial_client import ModelSettings
+from dial_client import ModelProfile
 from dial_client.testing import DialRecording, ScriptedProvider, assert_answered, assert_called, block_network, calls
 
 QUESTION = "Echo hello."
@@ -37,7 +37,7 @@ def offline():
 
 def client(dial_recording: DialRecording):
     servers = {"raw": {"command": sys.executable, "args": [SERVER]}}
-    model = ModelSettings("m", wire="chat", base_url=os.environ.get("MODEL_URL", ""), api_key=KEY, model="m")
+    model = ModelProfile("m", wire="chat", base_url=os.environ.get("MODEL_URL", ""), api_key=KEY, model="m")
     return dial_recording.client(servers, "m", models={"m": model}, system=f"The key is {KEY}.")
 
 

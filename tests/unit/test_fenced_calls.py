@@ -16,7 +16,7 @@ from dial_client.providers.formats import NativeFormatHandler
 from dial_client.providers.formats.stream_parser import read_reply
 from dial_client.providers.presets import PRESETS
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.settings.config_types import ModelSettings, Wire
+from dial_client.settings.config_types import ModelProfile, Wire
 from tests.support.fakes import unhurried
 from tests.support.model_calls import NOW, QUESTION, STOP, Exchange
 
@@ -136,7 +136,7 @@ def test_only_the_presets_of_local_servers_have_fenced_calls() -> None:
     [("ollama", {}, 1), ("vllm", {"fenced_calls": False}, 0), ("groq", {}, 0), ("groq", {"fenced_calls": True}, 1)],
 )
 def test_a_profile_decides_whether_fenced_calls_are_read(preset: str, quirks: dict[str, bool], expected: int) -> None:
-    settings = ModelSettings(name="m", model="m", preset=preset, quirks=quirks)
+    settings = ModelProfile(name="m", model="m", preset=preset, quirks=quirks)
     model = ClientModel(ModelSelection("m", {"m": settings}))
     assert len(read_reply(model.format.handler.reader([WRITE]), REPLY)[0]) == expected
 

@@ -11,7 +11,7 @@ from typing import Any
 from dial_client.cli.doctor.findings import Finding, Fix
 from dial_client.messages.errors import ConfigError
 from dial_client.settings import jsonc
-from dial_client.settings.config_types import ModelSettings, Profile, ServerSettings
+from dial_client.settings.config_types import ModelProfile, Profile, ServerSettings
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS
 from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.entry_warnings import (
@@ -51,7 +51,7 @@ class FileReading:
     path: str
     is_trusted: bool
     servers: dict[str, EntryReading] = field(default_factory=dict)
-    models: dict[str, ModelSettings] = field(default_factory=dict)
+    models: dict[str, ModelProfile] = field(default_factory=dict)
     profiles: dict[str, Profile] = field(default_factory=dict)
     default_model: str | None = None
     findings: list[Finding] = field(default_factory=list)

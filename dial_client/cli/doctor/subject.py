@@ -12,7 +12,7 @@ from typing import Any
 from dial_client.cli.doctor.config_entries import FileReading, read_file_leniently
 from dial_client.cli.doctor.server_run import MAX_SECONDS, ServerRun
 from dial_client.providers.presets import MODELS_OF_KEYS
-from dial_client.settings.config_types import ModelSettings, Profile, ServerSettings
+from dial_client.settings.config_types import ModelProfile, Profile, ServerSettings
 from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.jsonc import read
 from dial_client.settings.jsonc_editor import set_value
@@ -72,7 +72,7 @@ class Subject:
         }
 
     @property
-    def models(self) -> dict[str, ModelSettings]:
+    def models(self) -> dict[str, ModelProfile]:
         """The model profiles of all files in use."""
         return {
             name: model for reading in self.readings if reading.is_trusted for name, model in reading.models.items()
