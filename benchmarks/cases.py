@@ -278,7 +278,7 @@ class _Memory:
 async def _opened(url: str, servers: Servers) -> AsyncIterator[tuple[DialClient, ConversationManager]]:
     with TemporaryDirectory() as folder:
         async with (
-            DialClient(servers, "chat:x", base_url=url) as dial,
+            DialClient("chat:x", servers=servers, base_url=url) as dial,
             aclosing(SQLStore.sqlite(Path(folder, "conversations.db"))) as store,
         ):
             await store.open()

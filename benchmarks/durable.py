@@ -28,7 +28,7 @@ async def measured(database: str) -> tuple[list[float], list[float]]:
     server = MCPServer("noop")
     server.add_tool(lambda: "ok", name="noop", description="Does nothing.")
     store, plain, durable = SQLStore(database), [], []
-    async with DialClient({"noop": server}, ScriptedProvider(REPLIES * 2 * (TURNS + 1))) as dial:
+    async with DialClient(ScriptedProvider(REPLIES * 2 * (TURNS + 1)), servers={"noop": server}) as dial:
         manager = ConversationManager(dial, store)
         async with DurableTurns(dial, store, database.replace("talk.db", "turns.db")) as turns:
             for _ in range(TURNS + 1):

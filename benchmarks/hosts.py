@@ -97,7 +97,7 @@ def wrap_floor(host: floor.Floor) -> Host:
 async def open_client(url: str, servers: Servers, **options: Unpack[ClientOptions]) -> AsyncIterator[Host]:
     """Open this host with further options."""
     options["base_url"], options["limits"] = url, _ALL_TOOLS
-    async with DialClient(servers, "chat:x", **options) as dial:
+    async with DialClient("chat:x", servers=servers, **options) as dial:
         yield _Dial(dial)
 
 
@@ -115,5 +115,5 @@ async def open_dial_through_sdk(base_url: str, servers: Servers) -> AsyncIterato
 
     async with AsyncOpenAI(base_url=base_url, api_key="none") as client:
         provider = OpenAIProvider(client, "x", wire="chat")
-        async with DialClient(servers, provider, limits=_ALL_TOOLS) as dial:
+        async with DialClient(provider, servers=servers, limits=_ALL_TOOLS) as dial:
             yield _Dial(dial)

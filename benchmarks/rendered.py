@@ -61,7 +61,7 @@ class Rendered:
     @asynccontextmanager
     async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
         """Open the client that both sides use."""
-        async with DialClient({}, "chat:x", base_url=self.script.url(endpoint)) as dial:
+        async with DialClient("chat:x", base_url=self.script.url(endpoint)) as dial:
             yield {"floor": partial(self._sample, dial, _plain), "dial": partial(self._sample, dial, _rendered)}
 
     async def _sample(self, dial: DialClient, show_on: Callable[[], Callable[[Event], None]]) -> Sample:

@@ -248,7 +248,7 @@ async def soak(calls: int, seed: int) -> dict[str, Any]:
     started_at = time.monotonic()
     with servers() as (entries, webs):
         start = measure()
-        async with DialClient(entries, limits=Limits(tool_timeout=TOOL_TIMEOUT)) as dial:
+        async with DialClient(servers=entries, limits=Limits(tool_timeout=TOOL_TIMEOUT)) as dial:
             run = Soak(dial, webs, random.Random(seed))
             await run.run_calls(calls // 5)
             await run.wait_all_answer()

@@ -47,7 +47,7 @@ def real_servers(folder: Path) -> dict[str, Any]:
 async def connected(servers: dict[str, Any]) -> float:
     """Return the seconds until all servers are ready; closing is not measured."""
     started_at = time.perf_counter()
-    async with DialClient(servers) as dial:
+    async with DialClient(servers=servers) as dial:
         seconds = time.perf_counter() - started_at
         if {status.state for status in dial.servers.values()} != {ServerState.READY}:
             raise RuntimeError(f"not all are ready: {dial.notes}")

@@ -147,7 +147,7 @@ async def run_offer(
         RuntimeError: A tool is missing.
     """
     entries = {name: dict(entry) | {"enabledTools": sorted(offer.tools)} for name, entry in servers.items()}
-    async with DialClient(entries, model, tool_format=tool_format, limits=LIMITS) as dial:
+    async with DialClient(model, servers=entries, tool_format=tool_format, limits=LIMITS) as dial:
         for task in offer.tasks:
             started_at = time.monotonic()
             turn = await dial.run([Message.user(task.question)])

@@ -75,7 +75,9 @@ async def run_cases(
     """
     for offer in pack(cases, size):
         entries = {name: dict(entry) | {"enabledTools": sorted(offer.tools)} for name, entry in servers.items()}
-        async with DialClient(entries if offer.tools else {}, model, tool_format=tool_format, limits=LIMITS) as dial:
+        async with DialClient(
+            model, servers=entries if offer.tools else {}, tool_format=tool_format, limits=LIMITS
+        ) as dial:
             for case in offer.cases:
                 played = await _play(dial, case)
                 specs = {spec.name: spec for spec in dial.tools}

@@ -10,7 +10,7 @@ CITIES = ("Tokyo", "Berlin", "Lima", "Cairo")
 
 
 async def main() -> None:
-    async with DialClient({}, MODEL, system="Answer in one word.") as dial:
+    async with DialClient(MODEL, system="Answer in one word.") as dial:
         prompts = [f"Which country is {city} in?" for city in CITIES]
         results = await dial.map(prompts, concurrency=2, progress=True, limits=Limits(timeout=600))
     for city, result in zip(CITIES, results, strict=True):

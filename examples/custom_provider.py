@@ -32,7 +32,7 @@ def count_words(text: str) -> int:
 
 
 async def main() -> None:
-    async with DialClient({}, Parrot(), tools=[count_words]) as dial:
+    async with DialClient(Parrot(), tools=[count_words]) as dial:
         print(await dial.ask("Polly wants a cracker"))
 
 

@@ -23,7 +23,7 @@ class LoggedStore(MemoryStore):
 
 
 async def main() -> None:
-    async with DialClient({}, MODEL) as dial:
+    async with DialClient(MODEL) as dial:
         manager = ConversationManager(dial, LoggedStore())
         conversation = await manager.create("Greetings")
         print((await manager.chat(conversation.id, "Hello, I am Ada.")).text)

@@ -16,7 +16,7 @@ FOLDER = os.environ.get("DIAL_FOLDER", ".")
 async def main() -> None:
     store = SQLStore(f"sqlite:///{FOLDER}/conversations.db")
     async with (
-        DialClient(SERVERS, MODEL) as dial,
+        DialClient(MODEL, servers=SERVERS) as dial,
         DurableTurns(dial, store, f"sqlite:///{FOLDER}/workflows.db") as turns,
     ):
         conversation = await turns.manager.create("Tokyo")

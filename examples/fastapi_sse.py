@@ -23,7 +23,7 @@ class Chat(BaseModel):
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    async with DialClient(SERVERS, MODEL) as app.state.dial:  # one client for all requests
+    async with DialClient(MODEL, servers=SERVERS) as app.state.dial:  # one client for all requests
         yield
 
 

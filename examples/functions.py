@@ -27,7 +27,7 @@ async def order(article: str, count: Annotated[int, Field(ge=1, le=10)] = 1, *, 
 
 
 async def main() -> None:
-    async with DialClient({}, MODEL, tools=[order]) as dial:
+    async with DialClient(MODEL, tools=[order]) as dial:
         turn = await dial.run("Order the article tea, count 2.")
         for record in turn.tool_calls:
             print(record.tool, dict(record.call.arguments), record.result.content)

@@ -32,6 +32,6 @@ def find_customer(name: str) -> str:
     return f"{name}, ada@example.com, since 2019"
 
 
-dial = DialClient({}, MODEL, tools=[find_customer], middleware=[Budget(10), Redaction()])
+dial = DialClient(MODEL, tools=[find_customer], middleware=[Budget(10), Redaction()])
 turn = dial.run_sync("Since when is Ada a customer?")
 print(turn.tool_calls[0].result.content, turn.text, dial.ask_sync("And Bob?"), sep="\n")

@@ -10,7 +10,7 @@ SERVERS = {"time": {"command": "mcp-server-time", "args": ["--local-timezone", "
 
 
 async def main() -> None:
-    async with DialClient(SERVERS, MODEL) as dial:
+    async with DialClient(MODEL, servers=SERVERS) as dial:
         async for event in dial.stream("What time is it in Tokyo?"):
             match event:
                 case ToolCallStarted(call, server):

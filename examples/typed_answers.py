@@ -21,6 +21,6 @@ def read_invoice(name: str) -> str:
     return f"{name}: number 2026-117, total 119.00, due 2026-12-15"
 
 
-turn = DialClient({}, MODEL, tools=[read_invoice]).run_sync("What is in invoice a.pdf?", output_type=Invoice)
+turn = DialClient(MODEL, tools=[read_invoice]).run_sync("What is in invoice a.pdf?", output_type=Invoice)
 invoice = turn.output  # type checkers know that this is an Invoice
 print(invoice.number, invoice.due.isoformat(), f"{invoice.total:.2f}")

@@ -46,7 +46,7 @@ CREDENTIALS = {
 
 
 async def _ask_embedded_model() -> None:
-    async with DialClient({}, "local") as dial:
+    async with DialClient("local") as dial:
         turn = await dial.run("Write one sentence about the sea.")
     assert len(turn.text) > 10, turn.text
 
@@ -54,7 +54,7 @@ async def _ask_embedded_model() -> None:
 async def _ask_cloud(model: str, expected: str) -> None:
     os.environ |= CREDENTIALS
     try:
-        async with DialClient({}, model) as dial:
+        async with DialClient(model) as dial:
             await dial.run("Hello.")
     except ConfigError:
         raise
@@ -118,7 +118,7 @@ async def _run_durable_turn() -> None:
         store = SQLStore(f"sqlite:///{folder}/conversations.db")
         try:
             async with (
-                DialClient({}, ScriptedProvider(["Noon."])) as dial,
+                DialClient(ScriptedProvider(["Noon."])) as dial,
                 DurableTurns(dial, store, f"sqlite:///{folder}/workflows.db") as turns,
             ):
                 conversation = await turns.manager.create()
@@ -143,7 +143,7 @@ async def _call_demo_server() -> None:
         "time": {"command": "mcp-server-time"},
         "git": {"command": "mcp-server-git"},
     }
-    async with DialClient(servers, ScriptedProvider([call, "Noon."])) as dial:
+    async with DialClient(ScriptedProvider([call, "Noon."]), servers=servers) as dial:
         turn = await dial.run("What time is it in Tokyo?")
         assert {"get_current_time", "git_status"} <= {tool.name for tool in dial.tools}, dial.servers
     assert [record.result.success for record in turn.tool_calls] == [True], turn.tool_calls
@@ -153,7 +153,7 @@ async def _use_core() -> None:
     """Hold a conversation, and check that the error for each missing extra says how to install it."""
     with tempfile.TemporaryDirectory() as folder:
         store = SQLStore(f"sqlite:///{folder}/conversations.db")
-        async with DialClient({}, ScriptedProvider(["Hello."])) as dial:
+        async with DialClient(ScriptedProvider(["Hello."])) as dial:
             manager = ConversationManager(dial, store)
             assert (await manager.chat((await manager.create()).id, "Hello.")).text == "Hello."
         await store.aclose()

@@ -51,7 +51,7 @@ STAGES = {
     "a first answer": (
         "import asyncio\nfrom dial_client import DialClient, ScriptedProvider\n"
         "async def main():\n"
-        "    async with DialClient({}, ScriptedProvider(['Hello.'])) as dial:\n"
+        "    async with DialClient(ScriptedProvider(['Hello.'])) as dial:\n"
         "        await dial.run('Hello.')\n"
         "asyncio.run(main())"
     ),

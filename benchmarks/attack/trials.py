@@ -78,7 +78,7 @@ async def run_suite(suite: str, defense: Defense, choose: Choose) -> list[Trial]
         approver = Approver(control, person=defense.person)
         model = ObedientModel(control)
         entry = defense.entry(suite, control.address) | {"required": True}
-        async with DialClient({suite: entry}, model, approve=approver, limits=LIMITS) as dial:
+        async with DialClient(model, servers={suite: entry}, approve=approver, limits=LIMITS) as dial:
             pairs = choose(*await control.tasks())
             return [await _run(dial, control, model, approver, (suite, defense.name, *pair)) for pair in pairs]
 

@@ -37,8 +37,8 @@ async def open_client(
     profile = settings.models.get(name)
     audit = open_audit_log(options, settings)
     dial = DialClient(
-        {} if is_recording(provider) else settings.servers,
         provider,
+        servers={} if is_recording(provider) else settings.servers,
         tool_format=options.tool_format or (profile.tool_format if profile else None),
         limits=_build_limits(options),
         approve=_allow_all if options.yes else approve,

@@ -78,7 +78,7 @@ async def test_model(options: Options, name: str, *, as_json: bool) -> int:
     if not as_json:
         bill = ", which its endpoint may bill" if provider.info.url and name != "local" else ""
         print(f"{provider.info.name}: {len(_TRIALS)} short questions{bill}.")
-    async with DialClient({}, provider, tool_format=tool_format, limits=limits, tools=[get_temperature]) as dial:
+    async with DialClient(provider, tool_format=tool_format, limits=limits, tools=[get_temperature]) as dial:
         for trial_name, trial in _TRIALS.items():
             result = await _run(trial_name, trial, dial)
             results.append(result)

@@ -103,7 +103,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
         async with RedirectListener(port or await _find_registered_port(server)) as loopback:
             login = TerminalLogin(loopback, browser=browser)
             patient = replace(server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
-            async with DialClient({name: patient}, callbacks=Callbacks(login=login)) as dial:
+            async with DialClient(servers={name: patient}, callbacks=Callbacks(login=login)) as dial:
                 status = dial.servers[name]
     except LoginFailed as error:
         warn(str(error))

@@ -28,7 +28,8 @@ def check_model(model: Any) -> None:
     """
     if isinstance(model, str):
         return
-    check_members(model, Provider, "the name of a model, or a Provider")
+    hint = ": servers are given by name, DialClient(…, servers={…})" if isinstance(model, Mapping) else ""
+    check_members(model, Provider, "the name of a model, or a Provider", hint)
     if inspect.iscoroutinefunction(model.generate):
         name = type(model).__name__
         raise TypeError(f"{name}.generate returns its whole reply: it has to `yield` the deltas, a Completion last")

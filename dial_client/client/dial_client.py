@@ -66,10 +66,10 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
     only the errors in `dial_client.messages.errors`.
 
     Args:
-        servers: The servers by name: each an entry as in servers.json, a `ServerSettings`, or an in-process
-            ``mcp.server.MCPServer``.
         model: The model's name (``anthropic:claude-sonnet-5-5``, or a key of `models`), or a `Provider`; None for a
             client that only calls tools.
+        servers: The servers by name: each an entry as in servers.json, a `ServerSettings`, or an in-process
+            ``mcp.server.MCPServer``.
         tool_format: The format of tool calls, or a `ToolFormatHandler` of your own; by default the format in the
             model's profile, else the API's native one.
         limits: The limits of each turn.
@@ -119,11 +119,11 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
     prompts: Prompts
     """The prompts of all servers."""
 
-    def __init__(  # noqa: PLR0913 - the options of a host, all but two by name
+    def __init__(  # noqa: PLR0913 - the options of a host, all but one by name
         self,
-        servers: Mapping[str, Any] = MappingProxyType({}),
         model: str | Provider | None = None,
         *,
+        servers: Mapping[str, Any] = MappingProxyType({}),
         tool_format: ToolFormat | ToolFormatHandler | str | None = None,
         limits: Limits | None = None,
         approve: Approver | None = None,
@@ -206,7 +206,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         if isinstance(model, str):
             options.setdefault("fallback_models", settings.find_fallback_models(model))
         servers = {} if is_recording(model) else settings.servers
-        return cls(servers, model, **options)
+        return cls(model, servers=servers, **options)
 
     async def __aenter__(self) -> Self:
         """Start all servers concurrently, and wait until each is ready or has failed.

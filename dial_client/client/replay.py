@@ -31,7 +31,7 @@ _DECIDED_BY = "the recording"
 
 
 class Replay(NamedTuple):
-    """The parts of a client that replays a recording: ``DialClient(servers, provider, approve=approver)``."""
+    """The parts of a client that replays a recording: ``DialClient(provider, servers=servers, approve=approver)``."""
 
     provider: Provider
     servers: Mapping[str, RecordedServer]

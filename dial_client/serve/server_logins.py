@@ -185,6 +185,6 @@ class ServerLogins:
     async def _open(self, attempt: LoginAttempt) -> str:
         """Connect to the server with a separate client; return why that failed, or an empty string if it is ready."""
         server = replace(attempt.server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
-        async with DialClient({server.name: server}, callbacks=Callbacks(login=attempt)) as client:
+        async with DialClient(servers={server.name: server}, callbacks=Callbacks(login=attempt)) as client:
             status = client.servers[server.name]
         return "" if status.state is ServerState.READY else status.error or status.state.value

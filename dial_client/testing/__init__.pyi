@@ -6,3 +6,14 @@ from dial_client.testing.turn_assertions import assert_answered as assert_answer
 from dial_client.testing.turn_assertions import assert_called as assert_called
 from dial_client.testing.turn_assertions import assert_not_called as assert_not_called
 from dial_client.testing.turn_assertions import calls as calls
+
+__all__ = [
+    "DialRecording",
+    "NetworkBlocked",
+    "ScriptedProvider",
+    "assert_answered",
+    "assert_called",
+    "assert_not_called",
+    "block_network",
+    "calls",
+]

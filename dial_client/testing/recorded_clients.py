@@ -45,11 +45,12 @@ class DialRecording:
 
     def client(
         self,
-        servers: Mapping[str, Any] = MappingProxyType({}),
         model: str | Provider | None = None,
+        *,
+        servers: Mapping[str, Any] = MappingProxyType({}),
         **options: Unpack[ClientOptions],
     ) -> DialClient:
-        """Return a client. The arguments are those of `DialClient`; a replay ignores servers and model.
+        """Return a client. The arguments are those of `DialClient`; a replay ignores model and servers.
 
         Raises:
             ConfigError: There is no recording, or an argument is wrong.
@@ -57,7 +58,7 @@ class DialRecording:
         if not self._is_recorded:
             return self._replay(options)
         options["record"] = self._add_file()
-        return DialClient(servers, model, **options)
+        return DialClient(model, servers=servers, **options)
 
     def from_config(
         self,
@@ -114,7 +115,7 @@ class DialRecording:
         self._replayed.append((path, provider))
         for name in ("base_url", "models", "status_model", "cache_dir", "record"):
             options.pop(name, None)  # type: ignore[misc]  # each is a key of ClientOptions
-        return DialClient({}, provider, **options)
+        return DialClient(provider, **options)
 
 
 def _check_prompts(path: Path, provider: ScriptedProvider) -> None:

@@ -135,7 +135,7 @@ async def main(path: Path) -> int:
     if SCENARIO == "auth/enterprise-managed-authorization":
         it = servers["it"]
         servers = {"it": replace(it, oauth=OAuthSettings(auth=await identity_assertion_auth(it.url or "")))}
-    async with DialClient(servers, callbacks=Callbacks(elicit=agree, login=Person())) as dial:
+    async with DialClient(servers=servers, callbacks=Callbacks(elicit=agree, login=Person())) as dial:
         status = dial.servers["it"]
         good = status.state is ServerState.READY
         print(status.state, status.protocol_version, status.tools, status.error, file=sys.stderr)

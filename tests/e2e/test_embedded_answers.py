@@ -38,7 +38,7 @@ def two_servers(repository: Path) -> dict[str, Any]:
 
 @asynccontextmanager
 async def host(servers: dict[str, Any]) -> AsyncGenerator[DialClient, None]:
-    async with DialClient(servers, LocalProvider(), limits=UNHURRIED) as dial:
+    async with DialClient(LocalProvider(), servers=servers, limits=UNHURRIED) as dial:
         yield dial
 
 
@@ -85,7 +85,7 @@ async def test_an_answer_from_a_tool_result_has_its_type() -> None:
         """Return how many copies of a book are in stock."""
         return 7
 
-    async with DialClient({}, LocalProvider(), tools=[count_copies], limits=UNHURRIED) as dial:
+    async with DialClient(LocalProvider(), tools=[count_copies], limits=UNHURRIED) as dial:
         turn = await dial.run("How many copies of the book Dune are in stock?", output_type=Stock)
     assert turn.output == Stock("Dune", 7)
     assert [record.tool for record in turn.tool_calls] == ["count_copies"]

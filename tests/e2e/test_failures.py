@@ -304,7 +304,7 @@ async def test_a_turn_ends_as_documented_and_can_be_continued(row: Row, wire: Wi
     with model_endpoint([*row.answers, calls("still_there"), Say("It is.")]) as endpoint:
         provider = provider_of(endpoint, wire)
         servers = {name: build_server(server) for name, server in row.servers.items()}
-        async with DialClient({**servers, "other": OTHER}, provider, **row.options) as dial:
+        async with DialClient(provider, servers={**servers, "other": OTHER}, **row.options) as dial:
             conversation = [Message.user("Go on.")]
             turn = await ask(dial, conversation, stream=stream)
             assert isinstance(turn, Turn)
@@ -325,7 +325,7 @@ async def test_a_turn_ends_as_documented_and_can_be_continued(row: Row, wire: Wi
 async def test_an_incomplete_response_without_streaming_is_an_error_and_the_results_are_kept() -> None:
     half = Raw((b'{"choices": [{"message": {"content": "Half an ans',), cut=True)
     with model_endpoint([calls("echo", text="Hi"), half, Say("Here I am.")]) as endpoint:
-        async with DialClient({"awkward": AWKWARD}, provider_of(endpoint)) as dial:
+        async with DialClient(provider_of(endpoint), servers={"awkward": AWKWARD}) as dial:
             conversation = [Message.user("Go on.")]
             error = await ask(dial, conversation, stream=False)
             assert isinstance(error, ProviderError)
@@ -343,7 +343,7 @@ async def test_an_incomplete_response_without_streaming_is_an_error_and_the_resu
 async def test_cancelling_a_tool_call_notifies_the_server_and_leaves_no_process(stream: bool) -> None:
     """The library's part of Ctrl-C; tests/e2e/test_interrupts.py tests the program with the signal."""
     with model_endpoint([calls("never", "still_there"), Say("Here I am.")]) as endpoint:
-        async with DialClient({"awkward": AWKWARD, "other": OTHER}, provider_of(endpoint)) as dial:
+        async with DialClient(provider_of(endpoint), servers={"awkward": AWKWARD, "other": OTHER}) as dial:
             running = dial.start([Message.user("Go on.")], stream=stream)
             async for event in running.events():
                 if isinstance(event, ToolCallProgress):
@@ -381,7 +381,7 @@ async def test_the_default_timeouts_of_a_tool_and_of_a_start_are_one_minute() ->
     mute = MCPServer("mute", lifespan=boots, log_level="CRITICAL")
     model = ScriptedProvider([{"tool_calls": [{"name": "sleeps", "arguments": {}}]}, DONE])
     began = anyio.current_time()
-    async with DialClient({"slow": slow, "mute": mute}, model) as dial:
+    async with DialClient(model, servers={"slow": slow, "mute": mute}) as dial:
         started = anyio.current_time()
         turn = await dial.run([Message.user("Go on.")])
         ended = anyio.current_time()

@@ -29,7 +29,7 @@ SHOW = {"tool_calls": [{"name": "show_counter", "arguments": {"start": 3}}]}
 def client(*replies: Any, apps: bool = True, **options: Any) -> DialClient:
     """Return a client with the server of apps and a scripted model."""
     callbacks = Callbacks(apps=apps)
-    return DialClient({"apps": build()}, ScriptedProvider(list(replies)), callbacks=callbacks, **options)
+    return DialClient(ScriptedProvider(list(replies)), servers={"apps": build()}, callbacks=callbacks, **options)
 
 
 async def deny(*_: Any) -> Approval:

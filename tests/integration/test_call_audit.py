@@ -183,8 +183,8 @@ async def asked(
     entries = Entries()
     model = ScriptedProvider([call(tool), *replies])
     async with DialClient(
-        {"shop": questions.make()},
         model,
+        servers={"shop": questions.make()},
         audit=entries,
         callbacks=Callbacks(elicit=elicit, sample=sample),
         approval=ApprovalPolicy(allow=allow),

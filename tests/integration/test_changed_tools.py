@@ -77,11 +77,13 @@ async def test_pins_of_an_embedded_client_persist_if_a_folder_is_given(tmp_path:
     with anyio.fail_after(LONG):
         for tools, failure in (([tool()], None), ([EVIL], Failure.DENIED), ([tool()], None)):
             server.write_config(tools=tools)
-            async with DialClient({"it": server.entry()}, approval=ApprovalPolicy(tool_pins=tmp_path / "pins")) as dial:
+            async with DialClient(
+                servers={"it": server.entry()}, approval=ApprovalPolicy(tool_pins=tmp_path / "pins")
+            ) as dial:
                 result = await dial.call("echo", {})
                 assert result.failure is failure, extract_text(result.content)
         server.write_config(tools=[EVIL])
-        async with DialClient({"it": server.entry()}) as dial:
+        async with DialClient(servers={"it": server.entry()}) as dial:
             assert (await dial.call("echo", {})).success, "nothing is pinned unasked"
 
 
@@ -89,7 +91,9 @@ async def test_pins_of_an_embedded_client_persist_if_a_folder_is_given(tmp_path:
 async def test_the_error_for_the_model_names_the_changed_tool_and_its_server(tmp_path: Path) -> None:
     server = build_changing_server(tmp_path)
     with anyio.fail_after(LONG):
-        async with DialClient({"it": server.entry()}, approval=ApprovalPolicy(tool_pins=tmp_path / "pins")) as dial:
+        async with DialClient(
+            servers={"it": server.entry()}, approval=ApprovalPolicy(tool_pins=tmp_path / "pins")
+        ) as dial:
             await dial.call("echo", {})
             server.write_config(tools=[EVIL])
             await dial.restart_server("it")

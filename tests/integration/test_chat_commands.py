@@ -79,7 +79,7 @@ async def chat(
     servers = {"calc": Calculator().server}
     provider = ScriptedProvider([*replies])
     with anyio.fail_after(60):
-        async with DialClient(servers, provider, approve=approve, approval=ApprovalPolicy()) as dial:
+        async with DialClient(provider, servers=servers, approve=approve, approval=ApprovalPolicy()) as dial:
             manager = ConversationManager(dial, MemoryStore())
             yield Chat(ChatSession(dial, manager, Options(), settings or Settings(), screen), screen)
 
@@ -277,7 +277,7 @@ async def test_the_configuration_is_read_again_and_unchanged_servers_keep_runnin
     settings = configuration.load(file)
     screen = TypedScreen()
     with anyio.fail_after(90):
-        async with DialClient(settings.servers) as dial:
+        async with DialClient(servers=settings.servers) as dial:
             options = Options(config=file)
             session = ChatSession(dial, ConversationManager(dial, MemoryStore()), options, settings, screen)
             connections = dict(dial.tool_name_client_map)
@@ -301,7 +301,7 @@ async def test_the_context_window_of_a_profile_is_that_of_the_client() -> None:
 
 
 async def test_resume_without_a_terminal_names_the_list() -> None:
-    async with DialClient({}, ScriptedProvider([])) as dial:
+    async with DialClient(ScriptedProvider([])) as dial:
         options = Options(resume="", save=False)
         with pytest.raises(ConfigError, match="--no-save"):
             async with open_session(options, Settings(), dial, TypedScreen()):
@@ -314,7 +314,7 @@ async def test_the_error_for_an_unusable_database_names_the_option_no_save(
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setattr("platformdirs.user_data_path", lambda *_, **__: tmp_path / "file")
-    async with DialClient({}, ScriptedProvider([])) as dial:
+    async with DialClient(ScriptedProvider([])) as dial:
         with pytest.raises(ConfigError, match=r"cannot be kept here: .* \(--no-save answers without"):
             async with open_session(Options(), Settings(), dial, TypedScreen()):
                 pass

@@ -137,7 +137,7 @@ async def test_calls_of_one_round_run_concurrently_and_have_ordered_results() ->
 
     calls = [{"name": "meet", "arguments": {"number": n}} for n in (3, 1, 2)]
     model = ScriptedProvider([{"tool_calls": calls}, "Done."])
-    async with DialClient({"meeting": server}, model) as dial:
+    async with DialClient(model, servers={"meeting": server}) as dial:
         with anyio.fail_after(30):
             turn = await dial.run(ASK)
     assert [m.text for m in turn.messages[1:4]] == ["met 3", "met 1", "met 2"]
@@ -201,7 +201,7 @@ async def test_fifty_concurrent_turns_do_not_mix() -> None:
                     yield delta
 
     answers: dict[int, str] = {}
-    async with DialClient({"calc": calculator()}, Echo([])) as dial, anyio.create_task_group() as group:
+    async with DialClient(Echo([]), servers={"calc": calculator()}) as dial, anyio.create_task_group() as group:
 
         async def ask_number(number: int) -> None:
             answers[number] = (await dial.run([Message.user(str(number))])).text
@@ -214,7 +214,7 @@ async def test_fifty_concurrent_turns_do_not_mix() -> None:
 async def test_a_note_names_a_failed_server_and_other_servers_work() -> None:
     model = ScriptedProvider([ADD, "It is 42."])
     servers: dict[str, Any] = {"calc": calculator(), "gone": {"command": "no-such-program-anywhere"}}
-    async with DialClient(servers, model) as dial:
+    async with DialClient(model, servers=servers) as dial:
         turn = await dial.run(ASK)
         assert dial.servers["gone"].state is ServerState.FAILED
     assert turn.text == "It is 42."
@@ -224,12 +224,12 @@ async def test_a_note_names_a_failed_server_and_other_servers_work() -> None:
 async def test_a_required_server_that_does_not_start_is_an_error() -> None:
     servers = {"gone": {"command": "no-such-program-anywhere", "required": True}}
     with pytest.raises(ServerStartError, match="no-such-program-anywhere"):
-        async with DialClient(servers, ScriptedProvider([])):
+        async with DialClient(ScriptedProvider([]), servers=servers):
             raise AssertionError("it must not open")
 
 
 async def test_equally_named_tools_of_two_servers_get_the_server_as_prefix() -> None:
-    async with DialClient({"a": calculator(), "b": calculator()}, ScriptedProvider([])) as dial:
+    async with DialClient(ScriptedProvider([]), servers={"a": calculator(), "b": calculator()}) as dial:
         assert [tool.name for tool in dial.tools] == ["a__add", "a__fail", "b__add", "b__fail"]
         assert {name: c.name for name, c in dial.tool_name_client_map.items()} == {
             "a__add": "a",
@@ -256,7 +256,7 @@ async def test_a_client_can_be_closed_from_another_task_and_twice() -> None:
 
 
 async def test_a_client_without_a_model_still_calls_tools() -> None:
-    async with DialClient({"calc": calculator()}) as dial:
+    async with DialClient(servers={"calc": calculator()}) as dial:
         result = await dial.call("add", {"a": 1, "b": 2})
         assert result.content == "3"
         with pytest.raises(ConfigError, match="no model"):
@@ -297,7 +297,7 @@ async def test_a_new_tool_is_offered_in_the_next_round() -> None:
         return "learned"
 
     model = ScriptedProvider([call("learn"), "Done."])
-    async with DialClient({"calc": server}, model) as dial:
+    async with DialClient(model, servers={"calc": server}) as dial:
         await dial.run(ASK)
     assert [tool.name for tool in model.requests[0].tools] == ["add", "fail", "learn"]
 
@@ -321,7 +321,7 @@ async def test_a_configuration_without_a_model_is_an_error(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # only asyncio can cancel a single task
 async def test_a_client_is_closed_even_if_closing_is_cancelled() -> None:
-    dial = DialClient({"calculator": calculator()}, ScriptedProvider([{"text": "One", "hang": True}]))
+    dial = DialClient(ScriptedProvider([{"text": "One", "hang": True}]), servers={"calculator": calculator()})
     await dial.open()
     await dial.ready()
     turn = dial.start("Count!")

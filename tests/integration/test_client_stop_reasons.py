@@ -43,7 +43,7 @@ async def test_a_model_that_always_calls_tools_answers_at_max_depth() -> None:
                     yield delta
 
     model = Caller([])
-    async with DialClient({"calc": calculator()}, model, limits=Limits(max_depth=3, max_repeats=9)) as dial:
+    async with DialClient(model, servers={"calc": calculator()}, limits=Limits(max_depth=3, max_repeats=9)) as dial:
         turn = await dial.run(ASK)
     assert (turn.stop_reason, turn.depth, turn.text) == (StopReason.MAX_DEPTH, 3, "What I have: 42.")
     assert len(model.requests) == 5
@@ -118,7 +118,7 @@ async def test_leaving_a_stream_cancels_the_turn_and_its_tool_calls() -> None:
             cancelled.set()
 
     model = ScriptedProvider([call("wait")])
-    async with DialClient({"slow": server}, model) as dial:
+    async with DialClient(model, servers={"slow": server}) as dial:
         async with aclosing(dial.stream(ASK)) as events:
             async for event in events:
                 if isinstance(event, ToolCallStarted):

@@ -37,7 +37,7 @@ def maths() -> MCPServer:
 @asynccontextmanager
 async def opened(model: ScriptedProvider, **options: Any) -> AsyncIterator[DialClient]:
     with anyio.fail_after(30):
-        async with DialClient({"maths": maths()}, model, **options) as dial:
+        async with DialClient(model, servers={"maths": maths()}, **options) as dial:
             yield dial
 
 

@@ -56,7 +56,7 @@ async def test_a_question_is_answered_with_text() -> None:
 @pytest.mark.anyio
 async def test_results_of_many_prompts_are_in_order_and_a_failed_turn_is_an_error() -> None:
     model = Echoing()
-    async with DialClient({}, model) as dial:
+    async with DialClient(model) as dial:
         results = await dial.map(["a", "fail bb", Message.user("ccc"), [Message.user("x"), Message.user("dddd")]])
     assert [result.text if isinstance(result, Turn) else str(result) for result in results] == [
         "a!", "no answer to fail bb", "ccc!", "dddd!",
@@ -67,7 +67,7 @@ async def test_results_of_many_prompts_are_in_order_and_a_failed_turn_is_an_erro
 @pytest.mark.anyio
 async def test_concurrency_limits_the_turns_that_run_at_once() -> None:
     model = Echoing()
-    async with DialClient({}, model) as dial:
+    async with DialClient(model) as dial:
         results = await dial.map((f"{number}" for number in range(20)), concurrency=3)
     assert [result.text for result in results if isinstance(result, Turn)] == [f"{number}!" for number in range(20)]
     assert model.most_open == 3
@@ -75,7 +75,7 @@ async def test_concurrency_limits_the_turns_that_run_at_once() -> None:
 
 @pytest.mark.anyio
 async def test_an_empty_list_of_prompts_starts_no_turn() -> None:
-    async with DialClient({}, Echoing()) as dial:
+    async with DialClient(Echoing()) as dial:
         assert await dial.map([], progress=True) == []
 
 
@@ -101,7 +101,7 @@ async def test_limits_and_instructions_apply_to_each_of_many_turns() -> None:
 )
 async def test_invalid_prompts_start_no_turn(prompts: Any, options: Any, error: Any, problem: str) -> None:
     model = Echoing()
-    async with DialClient({}, model) as dial:
+    async with DialClient(model) as dial:
         with pytest.raises(error, match=problem):
             await dial.map(prompts, **options)
     assert model.requests == []
@@ -110,13 +110,13 @@ async def test_invalid_prompts_start_no_turn(prompts: Any, options: Any, error: 
 @pytest.mark.anyio
 async def test_mapping_with_a_closed_client_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="not open"):
-        await DialClient({}, Echoing()).map(["a"])
+        await DialClient(Echoing()).map(["a"])
 
 
 @pytest.mark.anyio
 async def test_cancelling_map_cancels_all_its_turns() -> None:
     model = ScriptedProvider([{"hang": True}], after="repeat")
-    async with DialClient({}, model) as dial:
+    async with DialClient(model) as dial:
         async with anyio.create_task_group() as group:
             group.start_soon(partial(dial.map, ["a", "b", "c"], concurrency=2))
             while len(model.requests) < 2:
@@ -130,7 +130,7 @@ async def test_cancelling_map_cancels_all_its_turns() -> None:
 async def test_a_progress_bar_shows_finished_and_failed_turns(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with DialClient({}, Echoing()) as dial:
+    async with DialClient(Echoing()) as dial:
         await dial.map(["a", "fail", "b"], progress=True)
     printed = capsys.readouterr()
     assert "3/3" in printed.err
@@ -140,7 +140,7 @@ async def test_a_progress_bar_shows_finished_and_failed_turns(
 
 def test_a_script_runs_several_turns_without_async() -> None:
     model = ScriptedProvider([ADD, "It is 42.", ADD, "Still 42.", "Bye."])
-    dial = DialClient({"calc": calculator()}, model)
+    dial = DialClient(model, servers={"calc": calculator()})
     turn = dial.run_sync("What is 17 + 25?")
     assert (turn.text, turn.tool_calls[0].result.content) == ("It is 42.", "42")
     assert dial.response_sync("And now?") == Message.assistant("Still 42.")
@@ -151,7 +151,7 @@ def test_a_script_runs_several_turns_without_async() -> None:
 
 def test_a_script_sends_two_requests_to_a_real_endpoint() -> None:
     with model_endpoint([Say("One."), Say("Two.")]) as endpoint:
-        dial = DialClient({}, "chat:m", base_url=f"{endpoint.url}/v1")
+        dial = DialClient("chat:m", base_url=f"{endpoint.url}/v1")
         assert [dial.ask_sync("Count."), dial.ask_sync("Go on.")] == ["One.", "Two."]
 
 
@@ -238,7 +238,7 @@ def test_a_worker_thread_of_another_event_loop_gets_an_error_with_a_hint() -> No
 
 def test_threads_that_use_a_closed_client_wait_for_each_other() -> None:
     model = ScriptedProvider(["Hello."], after="repeat")
-    dial = DialClient({"calc": calculator()}, model)
+    dial = DialClient(model, servers={"calc": calculator()})
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(dial.ask_sync, ["hello"] * 4)) == ["Hello."] * 4
     assert dial.servers["calc"].state == "stopped"
@@ -255,7 +255,7 @@ def test_ctrl_c_ends_a_turn_of_a_script_and_stops_the_servers() -> None:
         await anyio.sleep_forever()
         return ""
 
-    dial = DialClient({"slow": server}, ScriptedProvider([call("wait")]))
+    dial = DialClient(ScriptedProvider([call("wait")]), servers={"slow": server})
     # Programs that a shell starts in the background ignore the signal.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -46,7 +46,7 @@ async def test_changed_settings_apply_to_the_next_turn_in_every_process(store: C
         settings = {"system": "Be brief.", "disabled_tools": ["add"], "max_tokens": 50, "limits": {"max_depth": 2}}
         await manager.update_settings(made.id, settings)
         assert (await manager.view(made.id)).settings == settings
-    async with DialClient(servers, provider) as dial:
+    async with DialClient(provider, servers=servers) as dial:
         manager = ConversationManager(dial, store)
         await manager.chat(made.id, "2")
         await manager.update_settings(made.id, {"disabled_servers": ["calculator"]})
@@ -75,7 +75,7 @@ async def test_a_disabled_tool_is_not_run_even_if_the_model_calls_it(store: Conv
 
 async def test_locked_settings_are_refused_and_have_no_effect(store: ConversationStore) -> None:
     provider = ScriptedProvider(["One.", "Two."])
-    async with DialClient({}, provider) as dial:
+    async with DialClient(provider) as dial:
         made = await ConversationManager(dial, store).create()
         await ConversationManager(dial, store).update_settings(made.id, {"system": "Be rude.", "max_tokens": 9})
         locked = ConversationManager(dial, store, locked_settings=["system"])
@@ -92,7 +92,7 @@ async def test_a_conversation_uses_its_own_model_and_temperature(store: Conversa
             "main": ModelProfile("main", Wire.CHAT, main.url, "m", "key"),
             "spare": ModelProfile("spare", Wire.CHAT, spare.url, "s", "key"),
         }
-        async with DialClient({}, "main", models=models) as dial:
+        async with DialClient("main", models=models) as dial:
             manager = ConversationManager(dial, store)
             made = await manager.create()
             for settings in ({"model": "gone"}, {"model": "spare", "tool_format": "yaml"}):
@@ -118,7 +118,7 @@ async def test_a_conversation_with_a_removed_model_is_not_sent_to_another_model(
             "spare": ModelProfile("spare", Wire.CHAT, spare.url, "s", "key"),
         }
         own = {"model": "spare", "temperature": 0.5, "tool_format": "react", "system": "Be brief."}
-        async with DialClient({}, "main", models=models) as dial:
+        async with DialClient("main", models=models) as dial:
             manager = ConversationManager(dial, store)
             made = await manager.create()
             await manager.update_settings(made.id, own)
@@ -134,7 +134,7 @@ async def test_a_conversation_with_a_removed_model_is_not_sent_to_another_model(
             dial.model.set_profiles(models)
             await manager.update_settings(made.id, own)
             assert (await manager.chat(made.id, "Hello?")).notes == ()
-        async with DialClient({}, ScriptedProvider(["Unnamed."])) as dial:
+        async with DialClient(ScriptedProvider(["Unnamed."])) as dial:
             manager = ConversationManager(dial, store)
             await store.append(plain.id, [build_entry(EntryKind.SETTINGS, {"temperature": 0.5})])
             turn = await manager.chat(plain.id, "Hello?")
@@ -154,7 +154,7 @@ async def test_a_summary_is_written_by_the_model_of_the_conversation(store: Conv
             "main": ModelProfile("main", Wire.CHAT, main.url, "m", "key"),
             "spare": ModelProfile("spare", Wire.CHAT, spare.url, "s", "key", context_window=4_000),
         }
-        async with DialClient({}, "main", models=models) as dial:
+        async with DialClient("main", models=models) as dial:
             manager = ConversationManager(dial, store)
             made = await manager.create()
             await manager.update_settings(made.id, {"model": "spare"})
@@ -201,7 +201,7 @@ async def test_conversations_can_use_the_profiles_of_the_configuration(store: Co
 
 async def test_settings_of_conversations_apply_after_switching_the_model(store: ConversationStore) -> None:
     first, second = ScriptedProvider(["First."]), ScriptedProvider(["Second."])
-    async with DialClient({}, first) as dial:
+    async with DialClient(first) as dial:
         manager = ConversationManager(dial, store)
         made = await manager.create()
         await manager.update_settings(made.id, {"tool_format": "react"})

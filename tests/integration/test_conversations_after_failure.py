@@ -240,7 +240,7 @@ async def go_through(
     good = [] if expected else [FINE]
     with model_endpoint([*answers, *good, ADD, *answers, *good, FINE]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"idle_timeout": idle_timeout})
-        async with DialClient({"calculator": calculator()}, provider, limits=Limits(timeout=90)) as dial:
+        async with DialClient(provider, servers={"calculator": calculator()}, limits=Limits(timeout=90)) as dial:
             conversation = [Message.user("Hello?")]
             check(await ask(dial, conversation, stream=stream), expected)
             conversation.append(Message.user("What is 17 + 25?"))

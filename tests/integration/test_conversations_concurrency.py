@@ -160,7 +160,7 @@ async def test_a_waiting_request_fails_after_the_configured_time(store: Conversa
 
 def test_the_option_for_busy_conversations_has_two_values() -> None:
     with pytest.raises(ConfigError, match="sometimes"):
-        ConversationManager(DialClient({}, ScriptedProvider([])), MemoryStore(), when_busy="sometimes")  # type: ignore[arg-type]  # on purpose
+        ConversationManager(DialClient(ScriptedProvider([])), MemoryStore(), when_busy="sometimes")  # type: ignore[arg-type]  # on purpose
 
 
 async def test_a_request_waits_for_the_turn_of_another_program(store: ConversationStore) -> None:
@@ -232,7 +232,7 @@ async def test_deleting_by_another_program_stops_the_turn(store: ConversationSto
 
 
 async def test_a_request_that_cannot_start_does_not_block_the_conversation(store: ConversationStore) -> None:
-    closed = ConversationManager(DialClient({}, ScriptedProvider([])), store)
+    closed = ConversationManager(DialClient(ScriptedProvider([])), store)
     made = await closed.create()
     with pytest.raises(RuntimeError, match="not open"):
         await closed.chat(made.id, "a")

@@ -72,7 +72,7 @@ async def durable(
 ) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
     """Run one of several successive programs on the database of the folder."""
     store = kind(folder / "talk.db")
-    async with DialClient({}, ScriptedProvider(list(replies)), limits=limits) as dial:
+    async with DialClient(ScriptedProvider(list(replies)), limits=limits) as dial:
         database = default_database(store.where)
         async with DurableTurns(
             dial, store, database, timings=timings, is_stopping=is_stopping, when_busy=when_busy
@@ -170,7 +170,7 @@ async def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
     body = textwrap.indent(f"{example}\nreturn answer", "    ")
     exec(f"async def example(dial, store, conversation):\n{body}", names)
     store = SQLStore(tmp_path / "talk.db")
-    async with DialClient({}, ScriptedProvider(["Noon."])) as dial:
+    async with DialClient(ScriptedProvider(["Noon."])) as dial:
         answer = await names["example"](dial, store, await store.create())
     await store.aclose()
     assert answer == DurableResult("Noon.", "answered")
@@ -371,7 +371,7 @@ async def test_a_missing_conversation_is_reported_at_once(tmp_path: Path) -> Non
 
 
 async def test_a_database_that_cannot_be_used_is_reported_at_once(tmp_path: Path) -> None:
-    async with DialClient({}, ScriptedProvider([])) as dial:
+    async with DialClient(ScriptedProvider([])) as dial:
         store = SQLStore(tmp_path / "talk.db")
         with pytest.raises(ConfigError):
             await DurableTurns(dial, store, "mysql://nobody@127.0.0.1/turns").__aenter__()
@@ -382,7 +382,7 @@ async def test_a_database_that_cannot_be_used_is_reported_at_once(tmp_path: Path
 
 @pytest.mark.skipif(not SQLITE_IS_TOO_OLD, reason="the SQLite of this Python is new enough")
 async def test_an_unsupported_sqlite_version_is_reported_at_once(tmp_path: Path) -> None:
-    async with DialClient({}, ScriptedProvider([])) as dial:
+    async with DialClient(ScriptedProvider([])) as dial:
         store = SQLStore(tmp_path / "talk.db")
         with pytest.raises(ConfigError, match="need SQLite"):
             await DurableTurns(dial, store, f"sqlite:///{tmp_path / 'turns.db'}").__aenter__()

@@ -58,7 +58,7 @@ def pickled(mark: Path) -> str:
 @asynccontextmanager
 async def durable(store: SQLStore, *replies: object) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
     async with (
-        DialClient({}, ScriptedProvider(list(replies))) as dial,
+        DialClient(ScriptedProvider(list(replies))) as dial,
         DurableTurns(
             dial, store, default_database(store.where), timings=DurableTimings(recovery_interval=0.1, start_timeout=0.0)
         ) as turns,
@@ -254,7 +254,7 @@ async def test_a_workflow_that_is_resumed_while_it_starts_starts_one_turn(kind: 
         conversation = (await store.create()).id
         try:
             async with (
-                DialClient({}, ScriptedProvider(["Hello.", "Hello again."])) as dial,
+                DialClient(ScriptedProvider(["Hello.", "Hello again."])) as dial,
                 DurableTurns(dial, store, default_database(store.where)) as turns,
             ):
                 store.turn_id = build_turn_id(conversation, "resumed")

@@ -55,7 +55,7 @@ async def call(dial: DialClient, tool: str, **arguments: Any) -> ToolCallResult:
 @both_eras
 async def test_a_question_over_stdio_is_answered_in_both_eras(era: str) -> None:
     person = Person(ElicitationAnswer("accept", {"yes": False}))
-    async with DialClient({"shop": entry(era)}, callbacks=Callbacks(elicit=person)) as dial:
+    async with DialClient(servers={"shop": entry(era)}, callbacks=Callbacks(elicit=person)) as dial:
         assert dial.servers["shop"].protocol_version == ERAS[era]
         result = await call(dial, "returns")
     assert result.content == "action='accept' data=Sure(yes=False)"
@@ -69,7 +69,7 @@ async def test_a_question_over_stdio_is_answered_in_both_eras(era: str) -> None:
 async def test_decline_and_cancel_are_sent_to_the_server(era: str, action: str) -> None:
     tool = {"auto": "returns", "legacy": "many"}[era]
     async with DialClient(
-        {"shop": questions.make()}, callbacks=Callbacks(elicit=Person(ElicitationAnswer(action)))
+        servers={"shop": questions.make()}, callbacks=Callbacks(elicit=Person(ElicitationAnswer(action)))
     ) as dial:
         result = await call(dial, tool, **({"times": 1} if tool == "many" else {}))
         assert dial.servers["shop"].protocol_version == ERAS[era]
@@ -79,7 +79,7 @@ async def test_decline_and_cancel_are_sent_to_the_server(era: str, action: str) 
 
 async def test_a_server_that_sends_elicitation_requests_is_reconnected_with_the_older_protocol() -> None:
     person = Person(ElicitationAnswer("accept", {"gift": "yes please"}), ElicitationAnswer("accept", {"gift": True}))
-    async with DialClient({"shop": entry()}, callbacks=Callbacks(elicit=person)) as dial:
+    async with DialClient(servers={"shop": entry()}, callbacks=Callbacks(elicit=person)) as dial:
         assert dial.servers["shop"].protocol_version == "2026-07-28"
         refused = await call(dial, "pushes")
         after = dial.servers["shop"]
@@ -102,7 +102,9 @@ async def test_a_server_that_sends_elicitation_requests_is_reconnected_with_the_
 
 async def test_a_server_that_cannot_be_reconnected_keeps_its_protocol(tmp_path: Path) -> None:
     person = Person(ACCEPT)
-    async with DialClient({"shop": entry("auto", tmp_path / "started")}, callbacks=Callbacks(elicit=person)) as dial:
+    async with DialClient(
+        servers={"shop": entry("auto", tmp_path / "started")}, callbacks=Callbacks(elicit=person)
+    ) as dial:
         refused = await call(dial, "pushes")
         assert (await call(dial, "returns")).success
         again = await call(dial, "pushes")
@@ -128,7 +130,7 @@ async def test_reconnecting_does_not_interrupt_running_calls() -> None:
         return ElicitationAnswer("decline")
 
     async with (
-        DialClient({"shop": slow}, callbacks=Callbacks(elicit=person)) as dial,
+        DialClient(servers={"shop": slow}, callbacks=Callbacks(elicit=person)) as dial,
         anyio.create_task_group() as group,
     ):
 
@@ -147,7 +149,7 @@ async def test_reconnecting_does_not_interrupt_running_calls() -> None:
 
 @pytest.mark.parametrize("protocol", ["2026-07-28"])
 async def test_a_server_with_a_configured_protocol_is_not_reconnected(protocol: str) -> None:
-    async with DialClient({"shop": entry(protocol)}, callbacks=Callbacks(elicit=Person(ACCEPT))) as dial:
+    async with DialClient(servers={"shop": entry(protocol)}, callbacks=Callbacks(elicit=Person(ACCEPT))) as dial:
         result = await call(dial, "pushes")
         assert dial.servers["shop"].protocol_version == protocol
     assert "no back-channel" in str(result.error)
@@ -156,7 +158,7 @@ async def test_a_server_with_a_configured_protocol_is_not_reconnected(protocol: 
 @both_eras
 @pytest.mark.parametrize("tool", ["pushes", "returns"])
 async def test_without_a_callback_the_call_fails_and_the_server_keeps_working(era: str, tool: str) -> None:
-    async with DialClient({"shop": entry(era)}) as dial:
+    async with DialClient(servers={"shop": entry(era)}) as dial:
         result = await call(dial, tool)
         assert (await call(dial, "plain")).content == "plain"
         assert dial.servers["shop"].protocol_version == ERAS[era]
@@ -167,7 +169,7 @@ async def test_without_a_callback_the_call_fails_and_the_server_keeps_working(er
 
 async def test_an_answer_is_converted_to_the_schema_and_omitted_fields_stay_omitted() -> None:
     person = Person(ElicitationAnswer("accept", {"count": None, "gift": "true", "colour": "g"}))
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
+    async with DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "pushes")
     assert result.content == "accept {'name': 'Ada', 'gift': True, 'colour': 'g'}"
     assert person.asked[0].defaults == {"name": "Ada", "count": 1}
@@ -186,7 +188,7 @@ async def test_an_answer_is_converted_to_the_schema_and_omitted_fields_stay_omit
 )
 @pytest.mark.parametrize("tool", ["pushes", "orders"])
 async def test_an_invalid_answer_fails_only_its_call_without_details(tool: str, answer: Any) -> None:
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=Person(answer))) as dial:
+    async with DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(elicit=Person(answer))) as dial:
         result = await call(dial, tool)
         assert (await call(dial, "plain")).content == "plain"
         assert dial.servers["shop"].restarts == 0
@@ -200,7 +202,7 @@ async def test_an_invalid_answer_fails_only_its_call_without_details(tool: str, 
 
 async def test_answers_per_call_are_limited() -> None:
     person = Person(ACCEPT)
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
+    async with DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "many", times=100)
         assert len(person.asked) == server_requests.MAX_REQUESTS
         again = await call(dial, "many", times=1)
@@ -215,7 +217,7 @@ async def test_the_answering_time_of_the_user_does_not_count_towards_timeouts() 
         return ACCEPT
 
     async with DialClient(
-        {"shop": questions.make()}, callbacks=Callbacks(elicit=slow), limits=Limits(timeout=20, tool_timeout=5)
+        servers={"shop": questions.make()}, callbacks=Callbacks(elicit=slow), limits=Limits(timeout=20, tool_timeout=5)
     ) as dial:
         returned = await dial.call("returns", {})
         pushed = await dial.call("many", {"times": 2})
@@ -236,7 +238,7 @@ async def test_a_cancelled_call_cancels_its_elicitation() -> None:
         return ACCEPT
 
     async with (
-        DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=never)) as dial,
+        DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(elicit=never)) as dial,
         anyio.create_task_group() as group,
     ):
         group.start_soon(dial.call, "many", {"times": 1})
@@ -250,7 +252,7 @@ async def test_a_cancelled_call_cancels_its_elicitation() -> None:
 
 async def test_the_full_url_is_shown_and_only_the_action_is_sent() -> None:
     person = Person(ACCEPT)
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
+    async with DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "page")
     assert result.content == "accept"
     [question] = person.asked
@@ -274,7 +276,7 @@ async def test_the_full_url_is_shown_and_only_the_action_is_sent() -> None:
 )
 async def test_an_invalid_or_deceptive_url_is_declined_without_asking(url: str) -> None:
     person = Person(ACCEPT)
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
+    async with DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "page", url=url)
     assert result.content == "decline"
     assert person.asked == []
@@ -295,7 +297,7 @@ async def test_an_invalid_or_deceptive_url_is_declined_without_asking(url: str) 
 )
 async def test_a_misleading_url_has_a_warning(url: str, warning: str) -> None:
     person = Person(ElicitationAnswer("decline"))
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
+    async with DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         assert (await call(dial, "page", url=url)).content == "decline"
     assert warning in " ".join(person.asked[0].warnings)
 
@@ -308,7 +310,7 @@ async def switch_to_legacy(dial: DialClient) -> None:
 
 async def test_a_call_that_requires_a_url_is_repeated_after_the_user_accepted() -> None:
     person = Person(ACCEPT)
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
+    async with DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         await switch_to_legacy(dial)
         result = await call(dial, "behind_a_page")
     assert result.content == "welcome"
@@ -320,7 +322,9 @@ async def test_a_call_that_requires_a_url_is_repeated_after_the_user_accepted() 
 async def test_the_repeated_call_waits_for_the_completion_notification_or_a_timeout(tell: bool) -> None:
     person = Person(ACCEPT)
     limits = Limits(timeout=20, tool_timeout=5)
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person), limits=limits) as dial:
+    async with DialClient(
+        servers={"shop": questions.make()}, callbacks=Callbacks(elicit=person), limits=limits
+    ) as dial:
         await dial.call("many", {"times": 1})
         began = anyio.current_time()
         result = await dial.call("behind_a_page", {"visits": 2, "tell": tell})
@@ -332,7 +336,7 @@ async def test_the_repeated_call_waits_for_the_completion_notification_or_a_time
 
 async def test_a_call_whose_url_is_declined_fails_with_an_error() -> None:
     person = Person(ACCEPT, ElicitationAnswer("decline"))
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
+    async with DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         await switch_to_legacy(dial)
         result = await call(dial, "behind_a_page")
     assert result.error == "The call failed: the user has to open a URL first, but did not agree to open it"

@@ -72,7 +72,7 @@ def list_types(request: Recorded) -> list[Any]:
 async def test_many_tools_are_deferred_to_the_tool_search_of_the_endpoint(wire: Wire) -> None:
     with model_endpoint([calling(wire), Say("Done.")]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"tool_search": True})
-        async with DialClient({"library": library()}, provider) as dial:
+        async with DialClient(provider, servers={"library": library()}) as dial:
             turn = await dial.run(ASK)
 
     assert (turn.text, [call.result.content for call in turn.tool_calls]) == ("Done.", ["did it"])
@@ -89,7 +89,7 @@ async def test_many_tools_are_deferred_to_the_tool_search_of_the_endpoint(wire: 
 async def test_few_tools_are_not_deferred(wire: Wire) -> None:
     with model_endpoint([Say("Done.")]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"tool_search": True})
-        async with DialClient({"library": library(3)}, provider) as dial:
+        async with DialClient(provider, servers={"library": library(3)}) as dial:
             await dial.run(ASK)
     assert offered(endpoint.requests[0]) == {"thing_0": False, "thing_1": False, "thing_2": False}
 
@@ -102,7 +102,7 @@ async def test_an_endpoint_that_refuses_tool_search_gets_the_search_tool_of_the_
     answers: list[Answer] = [refuse(400, words), Say("", (Call("search_tools", {"query": "thing_42"}),)), Say("Done.")]
     with model_endpoint(answers) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"tool_search": True})
-        async with DialClient({"library": library()}, provider) as dial:
+        async with DialClient(provider, servers={"library": library()}) as dial:
             turn = await dial.run(ASK)
 
     assert turn.text == "Done."
@@ -120,7 +120,7 @@ async def test_tools_of_a_pinned_server_and_previously_called_tools_are_not_defe
     ]
     with model_endpoint([Say("Done.")]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES, quirks={"tool_search": True})
-        async with DialClient({"library": library()}, provider) as dial:
+        async with DialClient(provider, servers={"library": library()}) as dial:
             await dial.run([*ASK, *history, *ASK])
     shown = [name for name, deferred in offered(endpoint.requests[0]).items() if not deferred]
     assert shown == ["thing_7", "tool_search_tool_bm25"]

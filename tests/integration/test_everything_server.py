@@ -24,7 +24,7 @@ BLOBS = "demo://resource/dynamic/blob/{resourceId}"
 
 async def test_every_resource_and_template_can_be_read() -> None:
     with anyio.fail_after(100):
-        async with DialClient(SERVERS) as dial:
+        async with DialClient(servers=SERVERS) as dial:
             listed = await dial.resources.list()
             documents = [(await dial.resources.read("it", resource.uri))[0] for resource in listed]
             templates = await dial.resources.templates()
@@ -51,7 +51,7 @@ async def test_every_resource_and_template_can_be_read() -> None:
 
 async def test_every_prompt_can_be_completed_and_sent() -> None:
     with anyio.fail_after(100):
-        async with DialClient(SERVERS) as dial:
+        async with DialClient(servers=SERVERS) as dial:
             prompts = {prompt.name: prompt for prompt in await dial.prompts.list()}
             departments = await dial.prompts.complete("it", "completable-prompt", "department", "S")
             people = await dial.prompts.complete("it", "completable-prompt", "name", "", {"department": "Sales"})
@@ -85,6 +85,6 @@ async def test_every_prompt_can_be_completed_and_sent() -> None:
 async def test_updates_of_subscribed_resources_are_reported() -> None:
     uri = TEXTS.format(resourceId=1)
     with anyio.fail_after(100):
-        async with DialClient(SERVERS) as dial, dial.resources.subscribe("it", uri) as changes:
+        async with DialClient(servers=SERVERS) as dial, dial.resources.subscribe("it", uri) as changes:
             await dial.call("toggle-subscriber-updates", {})
             assert await anext(changes) == uri

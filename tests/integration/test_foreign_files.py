@@ -86,7 +86,7 @@ async def test_an_invalid_recorded_result_is_a_failed_call(result: dict[str, Any
     tool = {"server": "it", "tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
     replies = {"replies": [{"tool_calls": [{"name": "echo", "arguments": {}}]}, "Done."]}
     file = recording(tmp_path, tool, replies, {"called": CALLED, "result": result})
-    async with DialClient({}, ScriptedProvider.from_file(file)) as dial:
+    async with DialClient(ScriptedProvider.from_file(file)) as dial:
         turn = await dial.run([Message.user("Echo!")])
     assert turn.text == "Done."
     assert [record.result.success for record in turn.tool_calls] == [False]
@@ -95,7 +95,7 @@ async def test_an_invalid_recorded_result_is_a_failed_call(result: dict[str, Any
 @pytest.mark.anyio
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
 async def test_an_import_of_any_content_is_a_conversation_or_an_error(message: str) -> None:
-    async with DialClient({}, ScriptedProvider(["Hello."] * 3)) as dial:
+    async with DialClient(ScriptedProvider(["Hello."] * 3)) as dial:
         manager = ConversationManager(dial, MemoryStore())
         for text in (message, f"[{message}]", f'{{"messages": [{message}], "title": 7}}'):
             try:

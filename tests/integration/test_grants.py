@@ -180,6 +180,8 @@ async def test_a_client_stores_grants_in_the_given_folder(tmp_path: Path) -> Non
     person = Person("always")
     for _ in range(2):
         model = ScriptedProvider([calls("echo"), "Done."])
-        async with DialClient({"it": raw()}, model, approve=person, approval=ApprovalPolicy(grants=tmp_path)) as dial:
+        async with DialClient(
+            model, servers={"it": raw()}, approve=person, approval=ApprovalPolicy(grants=tmp_path)
+        ) as dial:
             assert (await dial.run([Message.user("go on")])).tool_calls[0].result.success
     assert [name for name, _ in person.asked] == ["it/echo"]

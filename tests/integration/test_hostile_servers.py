@@ -60,7 +60,7 @@ async def check_contained_and_named(row: Row, bad: Mapping[str, Any]) -> None:
     hurts = [{"name": f"hurt_{era}", "arguments": {}} for era in bad]
     replies = [{"tool_calls": [*hurts, ADD]}, {"tool_calls": [ADD]}, "Done."]
     with anyio.fail_after(LONG):
-        async with DialClient({**bad, "good": entry("well", "old")}, ScriptedProvider(replies)) as dial:
+        async with DialClient(ScriptedProvider(replies), servers={**bad, "good": entry("well", "old")}) as dial:
             turn = await dial.run([Message.user("Go on.")])
             servers, notes = dial.servers, (*dial.notes, *turn.notes)
     assert (turn.text, turn.stop_reason) == ("Done.", StopReason.ANSWERED)
@@ -111,7 +111,7 @@ URLS = ["answers_beyond_the_limit", "sends_a_bomb", "streams_an_event_beyond_the
 async def main():
     rows = [entry(does, "new") for does in STDIO] + [url_entry(sys.argv[1], Row(does), "new") for does in URLS]
     for row in rows:
-        async with DialClient({"bad": row}) as dial:
+        async with DialClient(servers={"bad": row}) as dial:
             await dial.call("hurt_new", {})
     status = pathlib.Path("/proc/self/status")
     if status.exists():  # on Linux ru_maxrss starts at the peak of the parent process

@@ -42,7 +42,7 @@ def printer() -> MCPServer:
 
 async def previewed(endpoint: ModelEndpoint, wire: Wire, **settings: Any) -> Turn:
     provider = provider_of(endpoint, wire, **settings)
-    async with DialClient({"printer": printer()}, provider) as dial:
+    async with DialClient(provider, servers={"printer": printer()}) as dial:
         return await dial.run([Message.user("Show me")])
 
 
@@ -105,7 +105,7 @@ async def test_the_turn_has_the_complete_documents() -> None:
     document = {"type": "file", "data": PDF, "mime_type": "application/pdf", "name": "report.pdf"}
     with model_endpoint(ANSWERS * 2) as endpoint:
         turn = await previewed(endpoint, Wire.RESPONSES)
-        async with DialClient({"printer": printer()}, provider_of(endpoint, Wire.RESPONSES)) as dial:
+        async with DialClient(provider_of(endpoint, Wire.RESPONSES), servers={"printer": printer()}) as dial:
             streamed = [event async for event in dial.stream_response([Message.user("Show me")])]
 
     assert json.loads(json.dumps(turn.to_dict()))["tool_calls"][0]["content"][2] == document
@@ -121,7 +121,7 @@ async def test_documents_are_stored_with_the_conversation_and_sent_again_unchang
             provider = provider_of(endpoint, Wire.RESPONSES)
             async with (
                 aclosing(SQLStore.sqlite(tmp_path / "kept.db")) as store,
-                DialClient({"printer": printer()}, provider) as dial,
+                DialClient(provider, servers={"printer": printer()}) as dial,
             ):
                 manager = ConversationManager(dial, store)
                 conversation = conversation or await manager.create()

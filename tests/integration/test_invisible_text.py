@@ -160,7 +160,7 @@ async def test_invisible_characters_are_removed_from_elicitations_with_a_warning
                 yield delta
 
     model = Listening([{"tool_calls": [{"name": "ask", "arguments": {}}]}, "Done."])
-    async with DialClient({"asking": asking}, model, callbacks=Callbacks(elicit=elicit)) as dial:
+    async with DialClient(model, servers={"asking": asking}, callbacks=Callbacks(elicit=elicit)) as dial:
         events = [event async for event in dial.stream([Message.user("Go")])]
     [question] = asked
     assert question.message == "Q\nabc"

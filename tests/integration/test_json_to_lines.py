@@ -89,7 +89,9 @@ ANSWER = '{"Thought": "Done.", "Final Answer": "It said \\"hi\\"."}'
 async def test_a_text_format_works_with_an_endpoint_that_supports_only_json_schema(stream: bool) -> None:
     with model_endpoint([Say(CALL, pieces=7), Say(ANSWER, pieces=7)]) as endpoint:
         profile = ModelProfile("box", Wire.CHAT, endpoint.url, quirks={"constrain": "response_format"})
-        async with DialClient({"raw": entry("Server")}, "box", models={"box": profile}, tool_format="react") as dial:
+        async with DialClient(
+            "box", servers={"raw": entry("Server")}, models={"box": profile}, tool_format="react"
+        ) as dial:
             if stream:
                 events = [event async for event in dial.stream([Message.user("?")])]
                 turn = events[-1].turn  # type: ignore[union-attr]  # the last one is Finished

@@ -51,7 +51,7 @@ def say(what):
     print(json.dumps(what), flush=True)
 
 async def main(file, conversation_id):
-    async with DialClient({"calculator": server}, Model()) as dial:
+    async with DialClient(Model(), servers={"calculator": server}) as dial:
         manager = ConversationManager(dial, SQLStore.sqlite(file), lease=0.5)
         for n in range(1000):
             async for event in manager.stream_chat(conversation_id, f"question {n}"):

@@ -83,14 +83,14 @@ class Scene:
 
     async def read(self) -> Conversation:
         """Return the conversation as read by a program without a turn."""
-        async with DialClient({}, ScriptedProvider([])) as dial:
+        async with DialClient(ScriptedProvider([])) as dial:
             return await ConversationManager(dial, self.store).get(self.conversation)
 
     async def continue_conversation(self) -> tuple[Message, ...]:
         """Run another turn, and return the messages of its model request."""
         model = ScriptedProvider(["Where were we?"])
         with anyio.fail_after(60):
-            async with DialClient({"counting": server(str(self.folder / "ran"))}, model) as dial:
+            async with DialClient(model, servers={"counting": server(str(self.folder / "ran"))}) as dial:
                 manager = ConversationManager(dial, self.store, lease=LEASE)
                 assert (await manager.chat(self.conversation, "Are you there?")).text == "Where were we?"
         [request] = model.requests

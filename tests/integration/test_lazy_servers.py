@@ -28,7 +28,7 @@ def server(tmp_path: Path) -> ChangingServer:
 
 
 def client(server: ChangingServer, model: Any = None, **options: Any) -> DialClient:
-    return DialClient({"it": server.entry(lazy=True)}, model, cache_dir=server.folder / "memory", **options)
+    return DialClient(model, servers={"it": server.entry(lazy=True)}, cache_dir=server.folder / "memory", **options)
 
 
 async def fill_cache(server: ChangingServer) -> None:
@@ -167,7 +167,7 @@ async def test_a_sleeping_server_is_not_started_on_closing(server: ChangingServe
 
 async def test_without_a_cache_a_lazy_server_is_started_like_an_eager_server(server: ChangingServer) -> None:
     await fill_cache(server)
-    async with DialClient({"it": server.entry(lazy=True)}) as dial:
+    async with DialClient(servers={"it": server.entry(lazy=True)}) as dial:
         assert dial.servers["it"].state is ServerState.READY
 
 

@@ -23,14 +23,14 @@ FIRST = TextPart(
 
 
 async def test_a_mentioned_resource_is_attached_and_marked_as_foreign() -> None:
-    async with DialClient({"books": library()}) as dial:
+    async with DialClient(servers={"books": library()}) as dial:
         attached = await dial.attach("What is in @books:book://1?")
     assert attached.message == Message(Role.USER, (TextPart("What is in @books:book://1?"), FIRST))
     assert attached.notes == ()
 
 
 async def test_images_and_documents_are_attached_and_other_files_are_described() -> None:
-    async with DialClient({"books": library()}) as dial:
+    async with DialClient(servers={"books": library()}) as dial:
         attached = await dial.attach("@books:book://cover @books:book://paper @books:book://sound, @books:book://all")
     _, image, paper, sound, first, second = tuple(attached.message.content)
     assert image == ImagePart(PNG, "image/png")
@@ -56,7 +56,7 @@ async def test_images_and_documents_are_attached_and_other_files_are_described()
 )
 async def test_email_addresses_and_names_are_not_mentions(text: str) -> None:
     it = Library()
-    async with DialClient({"books": library(it)}) as dial:
+    async with DialClient(servers={"books": library(it)}) as dial:
         attached = await dial.attach(text)
     assert attached.message == Message.user(text)
     assert attached.notes == ()
@@ -74,7 +74,7 @@ async def test_email_addresses_and_names_are_not_mentions(text: str) -> None:
     ],
 )
 async def test_surrounding_punctuation_is_not_part_of_a_mention(text: str) -> None:
-    async with DialClient({"books": library()}) as dial:
+    async with DialClient(servers={"books": library()}) as dial:
         attached = await dial.attach(text)
     assert attached.message.content == (TextPart(text), FIRST)
 
@@ -82,7 +82,7 @@ async def test_surrounding_punctuation_is_not_part_of_a_mention(text: str) -> No
 async def test_a_listed_uri_may_have_spaces_and_the_longest_match_is_used() -> None:
     it = Library()
     it.texts = {"book://a": "A", "book://a b": "AB", "book://a.": "dot"}
-    async with DialClient({"my books": library(it), "my": library()}) as dial:
+    async with DialClient(servers={"my books": library(it), "my": library()}) as dial:
         texts = [(await dial.attach(f"x @my books:{uri} y")).message.text for uri in it.texts]
     assert ["\nA\n" in texts[0], "\nAB\n" in texts[1], "\ndot\n" in texts[2]] == [True] * 3
 
@@ -100,14 +100,14 @@ async def test_a_listed_uri_may_have_spaces_and_the_longest_match_is_used() -> N
     ],
 )
 async def test_a_mention_that_cannot_be_attached_stays_in_the_text_with_a_note(text: str, note: str) -> None:
-    async with DialClient({"books": library(), "gone": raw("ExitsAtOnce")}) as dial:
+    async with DialClient(servers={"books": library(), "gone": raw("ExitsAtOnce")}) as dial:
         attached = await dial.attach(f"See {text} now")
     assert attached.message == Message.user(f"See {text} now")
     assert [attached_note[: len(note)] for attached_note in attached.notes] == [note]
 
 
 async def test_the_number_of_attached_resources_is_limited() -> None:
-    async with DialClient({"books": library()}) as dial:
+    async with DialClient(servers={"books": library()}) as dial:
         attached = await dial.attach(" ".join(f"@books:book://shelf/{number}" for number in range(99)))
     assert len(attached.message.content) == 1 + MAX_ATTACHED
     assert attached.notes == (f"only the first {MAX_ATTACHED} resources are attached",)
@@ -134,7 +134,7 @@ class ReadsOn:
 
 async def test_a_long_resource_is_shortened_and_the_model_can_read_the_rest() -> None:
     model = ReadsOn()
-    async with DialClient({"books": library()}, model, limits=Limits(max_result_chars=1000)) as dial:
+    async with DialClient(model, servers={"books": library()}, limits=Limits(max_result_chars=1000)) as dial:
         message = (await dial.attach("@books:book://long")).message
         turn = await dial.run([message])
     text = message.text
@@ -147,6 +147,6 @@ async def test_a_long_resource_is_shortened_and_the_model_can_read_the_rest() ->
 
 
 async def test_an_attached_resource_is_stored_and_read_back() -> None:
-    async with DialClient({"books": library()}) as dial:
+    async with DialClient(servers={"books": library()}) as dial:
         message = (await dial.attach("@books:book://1 @books:book://cover")).message
     assert Message.from_dict(json.loads(json.dumps(message.to_dict()))) == message

@@ -26,7 +26,7 @@ async def test_a_turn_continues_with_the_fallback_model_of_another_api() -> None
             "main": ModelProfile("main", Wire.MESSAGES, a.url, "m", "key-a", fallback_models=("spare",)),
             "spare": ModelProfile("spare", Wire.CHAT, f"{b.url}/v1", "n", "key-b"),
         }
-        async with DialClient({}, "main", models=models, tools=[double]) as dial:
+        async with DialClient("main", models=models, tools=[double]) as dial:
             turn = await dial.run("What is 2 * 4?")
     assert turn.text == "It is 8."
     [note] = turn.notes

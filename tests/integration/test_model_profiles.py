@@ -30,7 +30,7 @@ def dictionary(name: str = "lookup") -> MCPServer:
 
 def client(endpoint: ModelEndpoint, server: MCPServer, **settings: Any) -> DialClient:
     profile = ModelProfile("p", **({"base_url": endpoint.url, "model": "m", "api_key": "k"} | settings))
-    return DialClient({"dictionary": server}, "p", models={"p": profile})
+    return DialClient("p", servers={"dictionary": server}, models={"p": profile})
 
 
 async def test_a_profile_can_select_tool_calls_as_text() -> None:

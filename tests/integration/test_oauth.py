@@ -39,11 +39,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def client(server: Guarded, login: Login | None = None, limits: Limits | None = None, **oauth: Any) -> DialClient:
     entry = {"url": server.url} | ({"oauth": oauth} if oauth else {})
-    return DialClient({"docs": entry}, callbacks=Callbacks(login=login), limits=limits)
+    return DialClient(servers={"docs": entry}, callbacks=Callbacks(login=login), limits=limits)
 
 
 async def test_a_server_that_needs_a_login_fails_with_a_hint_and_other_servers_run(server: Guarded) -> None:
-    async with DialClient({"my docs": {"url": server.url}, "good": raw("Server")}) as dial:
+    async with DialClient(servers={"my docs": {"url": server.url}, "good": raw("Server")}) as dial:
         status = dial.servers["my docs"]
         assert status.state is ServerState.FAILED
         assert status.error == "it needs a login: run `dial-chat servers login 'my docs'`"
@@ -59,7 +59,7 @@ async def test_a_login_that_never_completes_does_not_delay_other_servers(server:
             raise AssertionError
 
     servers = {"docs": {"url": server.url, "startupTimeout": 0.5}, "good": raw("Server")}
-    async with DialClient(servers, callbacks=Callbacks(login=Gone())) as dial:
+    async with DialClient(servers=servers, callbacks=Callbacks(login=Gone())) as dial:
         assert "not ready within 0.5 seconds" in (dial.servers["docs"].error or "")
         assert (await dial.call("echo", {"text": "hi"})).success
 
@@ -232,7 +232,7 @@ async def test_an_embedding_program_may_supply_its_own_authentication(server: Gu
     server.tokens["mine"] = set()
     for token, error in (("mine", None), ("other", "HTTP 401 (Unauthorized)"), ("", "its login failed (KeyError)")):
         entry = {"url": server.url, "auth": Signing(token)}
-        async with DialClient({"docs": entry, "good": raw("Server")}) as dial:
+        async with DialClient(servers={"docs": entry, "good": raw("Server")}) as dial:
             assert (error is None) == (dial.servers["docs"].state is ServerState.READY)
             assert (error or "") in (dial.servers["docs"].error or "")
             assert dial.servers["good"].state is ServerState.READY
@@ -251,9 +251,9 @@ class Signing(httpx2.Auth):
 
 async def test_a_server_with_the_sse_transport_can_require_a_login(server: Guarded) -> None:
     entry, person = {"url": server.url, "type": "sse"}, Person()
-    async with DialClient({"docs": entry}) as dial:
+    async with DialClient(servers={"docs": entry}) as dial:
         assert "it needs a login: run" in (dial.servers["docs"].error or "")
-    async with DialClient({"docs": entry}, callbacks=Callbacks(login=person)) as dial:
+    async with DialClient(servers={"docs": entry}, callbacks=Callbacks(login=person)) as dial:
         assert "HTTP 404" in (dial.servers["docs"].error or "")  # after the login: the server has no SSE stream
     assert len(person.asked) == 1
 
@@ -291,7 +291,7 @@ async def test_no_secret_is_in_logs_errors_or_recordings(
     servers: dict[str, Any] = {"docs": entry}
     async with AsyncExitStack() as stack:
         dial = await stack.enter_async_context(
-            DialClient(servers, callbacks=Callbacks(login=Person()), record=recording)
+            DialClient(servers=servers, callbacks=Callbacks(login=Person()), record=recording)
         )
         server.answers["/token"] = (400, '{"error": "invalid_grant", "error_description": "{body}"}')
         server.tokens.clear()

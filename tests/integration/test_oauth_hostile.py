@@ -148,7 +148,7 @@ async def test_a_misdirected_login_ends_with_an_error(server: Guarded, odd: Odd,
     with guarded() as attacker:
         odd(server, attacker)
         async with DialClient(
-            {"docs": {"url": server.url}, "good": raw("Server")}, callbacks=Callbacks(login=person)
+            servers={"docs": {"url": server.url}, "good": raw("Server")}, callbacks=Callbacks(login=person)
         ) as dial:
             status = dial.servers["docs"]
             assert (await dial.call("echo", {"text": "hi"})).success
@@ -163,7 +163,7 @@ async def test_a_misdirected_login_ends_with_an_error(server: Guarded, odd: Odd,
 async def test_the_number_of_requests_for_more_scopes_is_limited(server: Guarded) -> None:
     person = Person()
     server.endless = lambda count: f"more-{count}"
-    async with DialClient({"docs": {"url": server.url}}, callbacks=Callbacks(login=person)) as dial:
+    async with DialClient(servers={"docs": {"url": server.url}}, callbacks=Callbacks(login=person)) as dial:
         errors = [(await dial.call("admin", {})).error or "" for _ in range(10)]
         assert all("requires more scopes again and again" in error for error in errors)
         assert (await dial.call("echo", {})).success
@@ -175,7 +175,7 @@ async def test_the_user_can_trust_another_origin(server: Guarded) -> None:
         server.metadata = {"token_endpoint": f"{attacker.base}/token"}
         attacker.codes, attacker.tokens = server.codes, server.tokens
         entry = {"url": server.url, "oauth": {"trustedOrigins": [attacker.base]}}
-        async with DialClient({"docs": entry}, callbacks=Callbacks(login=Person())) as dial:
+        async with DialClient(servers={"docs": entry}, callbacks=Callbacks(login=Person())) as dial:
             assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error
 
 

@@ -55,7 +55,7 @@ def test_patterns_of_an_entry_are_checked_against_its_own_tools() -> None:
 
 @pytest.mark.anyio
 async def test_warnings_about_patterns_are_notes_of_the_client() -> None:
-    async with DialClient({"it": raw()}, approval=ApprovalPolicy(allow=["echo"], deny=["it__echo"])) as dial:
+    async with DialClient(servers={"it": raw()}, approval=ApprovalPolicy(allow=["echo"], deny=["it__echo"])) as dial:
         warnings = dial.notes
     assert warnings == (
         "--allow 'echo' allows nothing: a pattern is SERVER/TOOL, such as 'it/echo'",

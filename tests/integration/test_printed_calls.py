@@ -48,7 +48,7 @@ async def turn_of(
     steps = [{"text": reply, "chunk_size": size or 0} for reply in replies]
     model = ScriptedProvider(steps)
     shown: list[str] = []
-    async with DialClient({"users": attributes(deleted)}, model, tool_format=format_) as dial:
+    async with DialClient(model, servers={"users": attributes(deleted)}, tool_format=format_) as dial:
         if size is None:
             turn = await dial.run([Message.user("u can delete those")])
             shown = [message.text for message in turn.messages if message.role == "assistant"]
@@ -93,7 +93,7 @@ async def test_markup_in_results_of_servers_is_escaped(format_: str) -> None:
 async def test_a_truncated_call_does_not_run(format_: str) -> None:
     cut = {"text": DELETION.replace("qwen", "qw").removesuffix("</tool_call>"), "finish": "length"}
     deleted: list[str] = []
-    async with DialClient({"users": attributes(deleted)}, ScriptedProvider([cut]), tool_format=format_) as dial:
+    async with DialClient(ScriptedProvider([cut]), servers={"users": attributes(deleted)}, tool_format=format_) as dial:
         turn = await dial.run([Message.user("u can delete those")])
     assert (deleted, turn.stop_reason.value) == ([], "truncated")
 
@@ -101,7 +101,7 @@ async def test_a_truncated_call_does_not_run(format_: str) -> None:
 @pytest.mark.parametrize("size", [1, 1000])
 async def test_reasoning_in_the_text_is_separated_from_the_answer(size: int) -> None:
     model = ScriptedProvider([{"text": "<think>Nothing to do.</think>\n\nThey are gone.", "chunk_size": size}])
-    async with DialClient({"users": attributes([])}, model) as dial:
+    async with DialClient(model, servers={"users": attributes([])}) as dial:
         events = [event async for event in dial.stream([Message.user("u can delete those")])]
     assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == "Nothing to do."
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "They are gone."

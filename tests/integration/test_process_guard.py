@@ -26,7 +26,8 @@ from dial_client.servers.transports.process_guard import guard
 from tests.support.servers.launch import raw
 
 async def main():
-    async with DialClient({"stubborn": raw("Stubborn"), "launcher": raw("LeavesChild"), "polite": raw()}) as dial:
+    servers = {"stubborn": raw("Stubborn"), "launcher": raw("LeavesChild"), "polite": raw()}
+    async with DialClient(servers=servers) as dial:
         pids = [(await dial.call(name, {})).content for name in ("stubborn__echo", "launcher__echo")]
         print(*pids, guard.pid, flush=True)
         await anyio.sleep(100)

@@ -100,7 +100,7 @@ ENDLESS = [
 
 async def turn_of(replies: list[Any], limits: Limits, *, stream: bool, **options: Any) -> tuple[Turn, ScriptedProvider]:
     model = ScriptedProvider(replies)
-    async with DialClient({"tools": tools()}, model, limits=limits, **options) as dial:
+    async with DialClient(model, servers={"tools": tools()}, limits=limits, **options) as dial:
         if not stream:
             return await dial.run(ASK), model
         events = [event async for event in dial.stream(ASK)]

@@ -69,7 +69,7 @@ async def test_an_added_prompt_is_listed(way: str) -> None:
 
 
 async def test_missing_prompts_arguments_and_servers_are_errors() -> None:
-    async with DialClient({"books": library(), "gone": raw("ExitsAtOnce"), "bare": raw()}) as dial:
+    async with DialClient(servers={"books": library(), "gone": raw("ExitsAtOnce"), "bare": raw()}) as dial:
         with pytest.raises(ServerError, match="there is no prompt dance"):
             await dial.prompts.get("books", "dance")
         with pytest.raises(ServerError, match="the argument name is missing"):
@@ -88,7 +88,7 @@ async def test_completions_have_a_timeout() -> None:
         async def complete(self, *asked: object) -> Any:  # noqa: ARG002
             await anyio.sleep_forever()
 
-    async with DialClient({"books": library(Slow())}) as dial:
+    async with DialClient(servers={"books": library(Slow())}) as dial:
         with pytest.raises(ServerError, match="no answer within 10 seconds"):
             await dial.prompts.complete("books", "greet", "name")
 
@@ -107,6 +107,6 @@ async def test_only_safe_icons_are_kept() -> None:
     async def prompts(context: object, params: object) -> wire.ListPromptsResult:
         return wire.ListPromptsResult(prompts=[wire.Prompt(name="it", icons=given)])
 
-    async with DialClient({"it": Server("it", on_list_prompts=prompts)}) as dial:
+    async with DialClient(servers={"it": Server("it", on_list_prompts=prompts)}) as dial:
         [prompt] = await dial.prompts.list()
     assert prompt.icons == (Icon("https://x.test/a.png", "image/png", ("48x48",)), *[Icon("data:,x")] * 7)

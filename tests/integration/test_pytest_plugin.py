@@ -38,7 +38,7 @@ def offline():
 def client(dial_recording: DialRecording):
     servers = {"raw": {"command": sys.executable, "args": [SERVER]}}
     model = ModelProfile("m", wire="chat", base_url=os.environ.get("MODEL_URL", ""), api_key=KEY, model="m")
-    return dial_recording.client(servers, "m", models={"m": model}, system=f"The key is {KEY}.")
+    return dial_recording.client("m", servers=servers, models={"m": model}, system=f"The key is {KEY}.")
 
 
 @MARK

@@ -65,7 +65,9 @@ async def test_every_tool_of_server_everything_returns_its_expected_result(tmp_p
     entry = {EVERYTHING: SERVERS[EVERYTHING]}
     results: dict[str, ToolCallResult] = {}
     with anyio.fail_after(LONG):
-        async with DialClient(entry, callbacks=Callbacks(elicit=elicit, sample=sample, roots=[str(tmp_path)])) as dial:
+        async with DialClient(
+            servers=entry, callbacks=Callbacks(elicit=elicit, sample=sample, roots=[str(tmp_path)])
+        ) as dial:
             await until(lambda: "get-roots-list" in dial.tool_name_client_map)
             assert sorted(tool.name for tool in dial.tools) == sorted(TOOL_RESULTS)
             for name, (given, _) in TOOL_RESULTS.items():
@@ -99,7 +101,7 @@ async def test_a_killed_server_fails_only_its_running_call(tmp_path: Path) -> No
     }
     servers = real_servers(tmp_path)
     with anyio.fail_after(LONG + LONG):
-        async with DialClient(servers) as dial:
+        async with DialClient(servers=servers) as dial:
             assert {status.state for status in dial.servers.values()} == {ServerState.READY}, dial.notes
             for killed in servers:
                 results = await all_called(dial, {name: calls[name] for name in servers}, killed)

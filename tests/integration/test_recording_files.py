@@ -33,7 +33,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 async def played(path: Path, servers: Mapping[str, Any] | None = None, **options: Any) -> Turn:
-    async with DialClient(servers or {}, f"scripted:{path}", **options) as dial:
+    async with DialClient(f"scripted:{path}", servers=servers or {}, **options) as dial:
         return await dial.run(QUESTION)
 
 
@@ -52,7 +52,7 @@ async def test_a_recording_contains_no_secret(tmp_path: Path) -> None:
     server = entry("ShowsItself", env={"MY_TOKEN": token})
     with model_endpoint([Say(f"Your key is {key}.", (Call("echo"),)), Say("Bye.")]) as endpoint:
         profile = ModelProfile("m", wire=Wire.CHAT, base_url=endpoint.url, model="m", api_key=key)
-        async with DialClient({"raw": server}, "m", models={"m": profile}, record=file) as dial:
+        async with DialClient("m", servers={"raw": server}, models={"m": profile}, record=file) as dial:
             turn = await dial.run([Message.user(f"Is {key} my key?")])
     written = file.read_text(encoding="utf-8")
 
@@ -65,11 +65,11 @@ async def test_a_recording_contains_no_secret(tmp_path: Path) -> None:
 async def test_long_texts_are_truncated_with_a_mark(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     call = ToolCallRequest("c", "big", {"size": 5_000_000})
-    async with DialClient({"sdk": SDK}, Model(calling(call), saying("Much.")), record=file) as dial:
+    async with DialClient(Model(calling(call), saying("Much.")), servers={"sdk": SDK}, record=file) as dial:
         await dial.run(QUESTION)
     with model_endpoint([Say("x" * 5_000_000)]) as endpoint:
         profile = ModelProfile("m", wire=Wire.CHAT, base_url=endpoint.url, model="m")
-        async with DialClient({}, "m", models={"m": profile}, record=tmp_path / "long.json") as dial:
+        async with DialClient("m", models={"m": profile}, record=tmp_path / "long.json") as dial:
             await dial.start(QUESTION, stream_events=False).result()
 
     [call_line] = [line for line in lines_of(file) if "called" in line]
@@ -81,7 +81,7 @@ async def test_long_texts_are_truncated_with_a_mark(tmp_path: Path) -> None:
 async def test_each_message_is_recorded_once(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     model = Model(calling(ToolCallRequest("c", "echo", {})), saying("Done."))
-    async with DialClient({"raw": entry("Server")}, model, record=file, system="Be brief.") as dial:
+    async with DialClient(model, servers={"raw": entry("Server")}, record=file, system="Be brief.") as dial:
         await dial.run(QUESTION)
     head, server, first, call, second = lines_of(file)
 
@@ -126,7 +126,7 @@ async def test_a_turn_continues_if_its_recording_fails(tmp_path: Path) -> None:
     for _ in range(5000):
         echo = [echo]
     model = Model([TextChunk("Hi"), Completion(FinishReason.STOP, echo=echo)], saying("Hello"))
-    async with DialClient({}, model, record=file) as dial:
+    async with DialClient(model, record=file) as dial:
         texts = [(await dial.run(QUESTION)).text for _ in range(2)]
 
     assert texts == ["Hi", "Hello"]
@@ -137,14 +137,14 @@ async def test_only_an_existing_recording_is_overwritten(tmp_path: Path) -> None
     file, config = tmp_path / "r.json", tmp_path / "servers.json"
     config.write_text("{}")
     for _ in range(2):
-        async with DialClient({}, Model(saying("Hi")), record=file) as dial:
+        async with DialClient(Model(saying("Hi")), record=file) as dial:
             await dial.run(QUESTION)
     with pytest.raises(ConfigError, match="exists already, and is not a recording"):
-        await DialClient({}, Model(), record=config).open()
+        await DialClient(Model(), record=config).open()
     with pytest.raises(ConfigError, match="cannot be written"):
-        await DialClient({}, Model(), record=tmp_path / "nowhere" / "r.json").open()
+        await DialClient(Model(), record=tmp_path / "nowhere" / "r.json").open()
     with pytest.raises(ConfigError, match="cannot be recorded"):
-        DialClient({}, f"scripted:{file}", record=tmp_path / "again.json")
+        DialClient(f"scripted:{file}", record=tmp_path / "again.json")
 
     assert len(lines_of(file)) == 2
     assert config.read_text() == "{}"

@@ -45,7 +45,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 async def played(path: Path, servers: Mapping[str, Any] | None = None, **options: Any) -> Turn:
-    async with DialClient(servers or {}, f"scripted:{path}", **options) as dial:
+    async with DialClient(f"scripted:{path}", servers=servers or {}, **options) as dial:
         return await dial.run(QUESTION)
 
 
@@ -75,7 +75,7 @@ async def test_a_replay_without_servers_returns_the_recorded_turn(wire: Wire, st
     servers = {"sdk": SDK, "odd": entry("BadAnswers"), "not": entry("Refuses")}
     with model_endpoint(replies) as endpoint:
         profile = ModelProfile("m", wire=wire, base_url=endpoint.url, model="m")
-        async with DialClient(servers, "m", models={"m": profile}, record=file) as dial:
+        async with DialClient("m", servers=servers, models={"m": profile}, record=file) as dial:
             recorded = await dial.start(QUESTION, stream=stream, stream_events=False).result()
     words = ["--no-save", "--output", "json", "-m", f"scripted:{file}", "Hello?"]
     ran = dial_chat(empty, *words, *([] if stream else ["--no-stream"]))
@@ -105,11 +105,11 @@ async def test_a_provider_without_a_model_api_is_recorded_by_its_replies(tmp_pat
         [TextChunk("It"), Completion(FinishReason.LENGTH, Usage(3, 4), {"signature": "x"}, ("odd",))],
         [TextChunk("Half"), busy],
     )
-    async with DialClient({"it": entry("Server")}, model, record=file) as dial:
+    async with DialClient(model, servers={"it": entry("Server")}, record=file) as dial:
         turn = await dial.run(QUESTION)
         with pytest.raises(ProviderError):
             await dial.run(QUESTION)
-    async with DialClient({}, f"scripted:{file}") as dial:
+    async with DialClient(f"scripted:{file}") as dial:
         assert without_times(await dial.run(QUESTION)) == without_times(turn)
         with pytest.raises(ProviderError, match="busy") as caught:
             await dial.run(QUESTION)
@@ -140,16 +140,16 @@ async def test_a_failed_reply_fails_in_the_replay(answer: Raw, tmp_path: Path) -
     file = tmp_path / "r.json"
     with model_endpoint([answer]) as endpoint:
         profile = ModelProfile("m", wire=Wire.CHAT, base_url=endpoint.url, model="m")
-        recorded = await outcome(DialClient({}, "m", models={"m": profile}, record=file))
+        recorded = await outcome(DialClient("m", models={"m": profile}, record=file))
 
-    assert await outcome(DialClient({}, f"scripted:{file}")) == recorded
+    assert await outcome(DialClient(f"scripted:{file}")) == recorded
 
 
 async def test_a_paused_reply_is_continued_in_the_replay(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     with model_endpoint([Say("One", finish="pause_turn"), Say("two")]) as endpoint:
         profile = ModelProfile("m", wire=Wire.MESSAGES, base_url=endpoint.url, model="m")
-        async with DialClient({}, "m", models={"m": profile}, record=file) as dial:
+        async with DialClient("m", models={"m": profile}, record=file) as dial:
             recorded = await dial.run(QUESTION)
 
     assert without_times(await played(file)) == without_times(recorded)
@@ -159,7 +159,7 @@ async def test_a_paused_reply_is_continued_in_the_replay(tmp_path: Path) -> None
 async def test_a_server_exit_during_a_call_has_the_same_error_in_the_replay(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     model = Model(calling(ToolCallRequest("c", "echo", {})), saying("It died."))
-    async with DialClient({"frail": entry("DiesInCall")}, model, record=file) as dial:
+    async with DialClient(model, servers={"frail": entry("DiesInCall")}, record=file) as dial:
         recorded = await dial.run(QUESTION)
     turn = await played(file)
 
@@ -171,7 +171,7 @@ async def test_a_call_that_timed_out_times_out_in_the_replay(tmp_path: Path) -> 
     file = tmp_path / "r.json"
     short = Limits(tool_timeout=0.2)
     model = Model(calling(ToolCallRequest("c", "echo", {})), saying("It is slow."))
-    async with DialClient({"slow": entry("NeverAnswers")}, model, record=file, limits=short) as dial:
+    async with DialClient(model, servers={"slow": entry("NeverAnswers")}, record=file, limits=short) as dial:
         recorded = await dial.run(QUESTION)
 
     assert "no result within" in str(recorded.tool_calls[0].result.content)
@@ -184,7 +184,7 @@ async def test_a_denied_call_is_denied_in_the_replay(tmp_path: Path) -> None:
 
     file = tmp_path / "r.json"
     model = Model(calling(ToolCallRequest("c", "echo", {})), saying("Pity."))
-    async with DialClient({"raw": entry("Server")}, model, record=file, approve=approve) as dial:
+    async with DialClient(model, servers={"raw": entry("Server")}, record=file, approve=approve) as dial:
         recorded = await dial.run(QUESTION)
     ran = dial_chat(tmp_path, "--no-save", "--output", "json", "-m", f"scripted:{file}", "Hello?")
 
@@ -199,11 +199,11 @@ async def test_a_recording_is_loaded_as_a_provider_servers_and_an_approver(tmp_p
     file = tmp_path / "r.json"
     calls = calling(ToolCallRequest("c", "echo", {}), ToolCallRequest("d", "echo", {"n": 1}))
     async with DialClient(
-        {"raw": entry("Server")}, Model(calls, saying("Done.")), record=file, approve=approve
+        Model(calls, saying("Done.")), servers={"raw": entry("Server")}, record=file, approve=approve
     ) as dial:
         recorded = await dial.run(QUESTION)
     provider, servers, approver = load_recording(file)
-    async with DialClient(servers, provider, approve=approver) as dial:
+    async with DialClient(provider, servers=servers, approve=approver) as dial:
         turn = await dial.run(QUESTION)
 
     assert without_times(turn) == without_times(recorded)
@@ -220,7 +220,7 @@ async def test_a_recording_has_the_flags_of_a_dial_deployment(tmp_path: Path) ->
     quirks = {"reasoning_in": ["thoughts"]}
     with model_endpoint([Say("Hello")], refuse(404, "not described")) as endpoint:
         profile = ModelProfile("m", preset="dial", base_url=endpoint.url, model="m", quirks=quirks)
-        async with DialClient({}, "m", models={"m": profile}, record=tmp_path / "r.json") as dial:
+        async with DialClient("m", models={"m": profile}, record=tmp_path / "r.json") as dial:
             await dial.run(QUESTION)
 
     assert lines_of(tmp_path / "r.json")[0]["flags"] == quirks
@@ -235,7 +235,7 @@ async def test_recorded_results_are_replayed_in_order_and_unrecorded_calls_are_e
     file.write_text(
         "\n".join(json.dumps(line) for line in [*head, *({"called": called, "result": r} for r in results)])
     )
-    async with DialClient({}, f"scripted:{file}") as dial:
+    async with DialClient(f"scripted:{file}") as dial:
         answers = [await dial.call("roll", {"n": n}) for n in (6, 6, 6, 7)]
 
     assert [result.content for result in answers[:2]] == ["one", "two"]
@@ -246,10 +246,10 @@ async def test_recorded_results_are_replayed_in_order_and_unrecorded_calls_are_e
 
 async def test_a_replay_offers_the_recorded_tools(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
-    async with DialClient({"sdk": SDK | {"disabledTools": ["slow"]}}, Model(saying("Hi")), record=file) as dial:
+    async with DialClient(Model(saying("Hi")), servers={"sdk": SDK | {"disabledTools": ["slow"]}}, record=file) as dial:
         await dial.run(QUESTION)
         offered = dial.tools
-    async with DialClient({}, f"scripted:{file}") as dial:
+    async with DialClient(f"scripted:{file}") as dial:
         assert dial.tools == offered
         assert "slow" not in {tool.name for tool in dial.tools}
 
@@ -272,7 +272,7 @@ async def test_a_server_object_replaces_the_recorded_server_of_the_same_name(tmp
     call = ToolCallRequest("c", "echo", {})
     two = {"one": entry("Server"), "two": entry("Server")}
     model = Model(calling(replace(call, name="one__echo"), replace(call, id="d", name="two__echo")), saying("Done."))
-    async with DialClient(two, model, record=file) as dial:
+    async with DialClient(model, servers=two, record=file) as dial:
         recorded = await dial.run(QUESTION)
     turn = await played(file, {"one": entry("BadText")})
 
@@ -283,7 +283,7 @@ async def test_a_server_object_replaces_the_recorded_server_of_the_same_name(tmp
 async def test_a_replay_uses_the_recorded_tool_format(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     model = Model(saying('Thought: go\nAction: echo\nAction Input: {"a": 1}'), saying("Final Answer: done"))
-    async with DialClient({"raw": entry("Server")}, model, tool_format="react", record=file) as dial:
+    async with DialClient(model, servers={"raw": entry("Server")}, tool_format="react", record=file) as dial:
         recorded = await dial.run(QUESTION)
     turn = await played(file)
 

@@ -26,7 +26,7 @@ async def turn_of(*replies: Any, servers: dict[str, Any] | None = None, **option
     """Run a turn; return the turn and the names of the tools that its last round offered."""
     model = ScriptedProvider([*replies, "Done."])
     options = {"resource_tools": True} | options
-    async with DialClient(servers or {"books": library()}, model, **options) as dial:
+    async with DialClient(model, servers=servers or {"books": library()}, **options) as dial:
         turn = await dial.run([Message.user("What is there to read?")])
     return turn, [tool.name for tool in model.requests[-1].tools]
 
@@ -148,7 +148,7 @@ async def test_annotations_icons_and_output_schema_of_a_tool_are_kept() -> None:
     async def listed(*asked: object) -> ListToolsResult:
         return ListToolsResult(tools=tools)
 
-    async with DialClient({"it": Server("it", on_list_tools=listed)}) as dial:
+    async with DialClient(servers={"it": Server("it", on_list_tools=listed)}) as dial:
         cut, plain = dial.tools
     assert (cut.title, cut.destructive, cut.open_world, cut.idempotent, cut.read_only) == (
         "Cut it",

@@ -32,7 +32,7 @@ async def books(way: str = "modern", **options: Any) -> AsyncIterator[DialClient
     """Open a client with the server of books, reached in one of the ways of `EVERY_WAY`, and other servers."""
     protocol = {"legacy": Protocol.LEGACY, "pinned": Protocol.MODERN}.get(way, Protocol.AUTO)
     target = library() if way == "here" else python_script("library.py", "stdio", protocol=protocol)
-    async with DialClient({"books": target, **options}) as dial:
+    async with DialClient(servers={"books": target, **options}) as dial:
         yield dial
 
 
@@ -76,7 +76,7 @@ async def test_a_server_with_a_configured_protocol_is_queried_without_known_capa
 
 @pytest.mark.parametrize("bare", [raw, lambda: raw("Server", protocol=Protocol.MODERN), lambda: Server("bare")])
 async def test_a_server_without_resources_or_prompts_has_empty_lists(bare: Callable[[], Any]) -> None:
-    async with DialClient({"bare": bare()}) as dial:
+    async with DialClient(servers={"bare": bare()}) as dial:
         assert await dial.resources.list("bare") == ()
         assert await dial.resources.templates("bare") == ()
         assert await dial.prompts.list("bare") == ()
@@ -84,7 +84,7 @@ async def test_a_server_without_resources_or_prompts_has_empty_lists(bare: Calla
 
 @pytest.mark.parametrize(("era", "version"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")])
 async def test_malformed_entries_of_a_list_are_left_out(era: str, version: str) -> None:
-    async with DialClient({"odd": script("odd_lists.py", era)}) as dial:
+    async with DialClient(servers={"odd": script("odd_lists.py", era)}) as dial:
         assert dial.servers["odd"].protocol_version == version
         assert [resource.name for resource in await dial.resources.list("odd")] == ["good"]
         assert [resource.name for resource in await dial.resources.templates("odd")] == ["good"]
@@ -124,7 +124,7 @@ async def test_a_list_is_read_once_and_again_when_it_has_changed(way: str) -> No
 async def test_a_list_without_change_notifications_expires_soon() -> None:
     it = Library()
     quiet = Server("quiet", on_list_resources=it.list_resources)
-    async with DialClient({"books": quiet}) as dial:
+    async with DialClient(servers={"books": quiet}) as dial:
         for _ in range(2):
             await dial.resources.list()
         read_once = len(it.requests)
@@ -145,7 +145,7 @@ async def test_a_replaced_server_has_its_own_list() -> None:
 
 
 async def test_a_client_that_is_not_open_has_no_resources() -> None:
-    dial = DialClient({"books": library()})
+    dial = DialClient(servers={"books": library()})
     assert await dial.resources.list() == ()
     with pytest.raises(ServerGone, match="it is still starting"):
         await dial.prompts.get("books", "greet")
@@ -210,7 +210,7 @@ async def test_variables_of_a_template_are_completed(way: str) -> None:
 
 
 async def test_a_server_without_completions_returns_no_completions() -> None:
-    async with DialClient({"bare": raw()}) as dial:
+    async with DialClient(servers={"bare": raw()}) as dial:
         assert await dial.resources.complete("bare", TEMPLATE, "shelf", "s") == ()
         assert await dial.prompts.complete("bare", "greet", "name", "A") == ()
 
@@ -247,7 +247,7 @@ async def test_a_change_below_a_subscribed_uri_is_reported_with_its_own_uri(way:
 @pytest.mark.parametrize("protocol", [Protocol.AUTO, Protocol.LEGACY])
 async def test_an_argument_that_a_tool_declares_as_a_header_is_also_sent_as_a_header(protocol: Protocol) -> None:
     with web_server("library.py", "http") as url:
-        async with DialClient({"books": web(f"{url}/mcp", protocol=protocol)}) as dial:
+        async with DialClient(servers={"books": web(f"{url}/mcp", protocol=protocol)}) as dial:
             result = await dial.call("region", {"region": "us-west1"})
     assert result.content == f"us-west1, {'us-west1' if protocol is Protocol.AUTO else None}"
 
@@ -257,7 +257,7 @@ async def test_an_argument_that_a_tool_declares_as_a_header_is_also_sent_as_a_he
 @pytest.mark.parametrize("protocol", [Protocol.AUTO, Protocol.LEGACY])
 async def test_resources_and_subscriptions_work_over_http(protocol: Protocol) -> None:
     with web_server("library.py", "http") as url, anyio.fail_after(PATIENCE):
-        async with DialClient({"books": web(f"{url}/mcp", protocol=protocol)}) as dial:
+        async with DialClient(servers={"books": web(f"{url}/mcp", protocol=protocol)}) as dial:
             assert [resource.uri for resource in await dial.resources.list()] == LISTED
             async with dial.resources.subscribe("books", "book://1") as changes:
                 await write(dial, "book://1")
@@ -292,7 +292,7 @@ async def test_a_subscription_survives_a_restart_and_reports_a_possible_change(w
 
 
 async def test_a_refused_or_unsupported_subscription_is_an_error() -> None:
-    async with DialClient({"bare": raw(), "modern": Server("bare"), "gone": raw("ExitsAtOnce")}) as dial:
+    async with DialClient(servers={"bare": raw(), "modern": Server("bare"), "gone": raw("ExitsAtOnce")}) as dial:
         for server in ("bare", "modern"):
             with pytest.raises(ServerError, match="it announces no changes of 'book://1'"):
                 async with dial.resources.subscribe(server, "book://1"):
@@ -303,7 +303,7 @@ async def test_a_refused_or_unsupported_subscription_is_an_error() -> None:
 
 
 async def test_a_subscription_ends_with_its_server() -> None:
-    dial = DialClient({"books": library()})
+    dial = DialClient(servers={"books": library()})
     async with dial:
         subscription = await dial.resources.subscribe("books", "book://1").__aenter__()
     with pytest.raises(ServerGone, match="it was stopped"):
@@ -326,7 +326,7 @@ async def test_subscriptions_and_pending_changes_are_bounded(monkeypatch: pytest
 async def test_the_name_of_a_resource_is_sanitized_and_its_uri_is_unchanged() -> None:
     it = Library()
     it.texts = {"book://\x1b[2J": "text"}
-    async with DialClient({"books": Server("it", on_list_resources=it.list_resources)}) as dial:
+    async with DialClient(servers={"books": Server("it", on_list_resources=it.list_resources)}) as dial:
         first = (await dial.resources.list())[0]
     assert first.uri == "book://\x1b[2J"
     assert first.name == ""

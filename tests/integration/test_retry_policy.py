@@ -216,7 +216,7 @@ async def test_retries_of_a_busy_endpoint_are_reported_and_logged(
 async def test_a_wait_for_a_busy_endpoint_is_shown_as_the_status() -> None:
     with model_endpoint([refuse(429, headers={"retry-after": "29.1"})]) as endpoint:
         async with (
-            DialClient({}, provider_of(endpoint)) as dial,
+            DialClient(provider_of(endpoint)) as dial,
             aclosing(dial.stream([Message.user("Hi")])) as events,
         ):
             received = [await anext(events) for _ in range(3)]
@@ -234,7 +234,7 @@ async def test_a_long_wait_is_reported_and_so_is_its_end(monkeypatch: pytest.Mon
     for least in (retry_policy.MIN_REPORTED_WAIT, 0.0):
         monkeypatch.setattr(retry_policy, "MIN_REPORTED_WAIT", least)
         with model_endpoint([refuse(429, headers=SOON), Say("Hi")]) as endpoint:
-            async with DialClient({}, provider_of(endpoint)) as dial:
+            async with DialClient(provider_of(endpoint)) as dial:
                 events = [event async for event in dial.stream([Message.user("Hi")])]
         delays.append([event.text for event in events if isinstance(event, StatusChanged)])
 
@@ -340,7 +340,7 @@ async def test_a_delay_beyond_the_remaining_time_is_an_error_at_once() -> None:
 async def test_a_delay_beyond_the_timeout_of_the_turn_is_an_error_at_once(stream: bool) -> None:
     answers: list[Answer] = [refuse(429, headers={"retry-after": "30"})]
     with model_endpoint(answers) as endpoint:
-        async with DialClient({}, provider_of(endpoint), limits=Limits(timeout=20)) as dial:
+        async with DialClient(provider_of(endpoint), limits=Limits(timeout=20)) as dial:
             with pytest.raises(ProviderError) as caught:
                 if stream:
                     async for _ in dial.stream([Message.user("Hi")]):
@@ -355,7 +355,7 @@ async def test_a_delay_beyond_the_timeout_of_the_turn_is_an_error_at_once(stream
 @pytest.mark.anyio
 async def test_a_turn_can_be_cancelled_during_a_delay() -> None:
     with model_endpoint([refuse(429, headers={"retry-after": "30"}), Say("Hi")]) as endpoint:
-        async with DialClient({}, provider_of(endpoint)) as dial:
+        async with DialClient(provider_of(endpoint)) as dial:
             running = dial.start([Message.user("Hi")], stream_events=False)
             assert await to_thread.run_sync(endpoint.asked.wait, LONG)
             running.cancel()

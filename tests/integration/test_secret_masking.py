@@ -47,7 +47,7 @@ async def test_no_secret_reaches_the_model_the_program_or_a_recording(tmp_path: 
     recording = tmp_path / "recorded.json"
     servers = {"it": leaking(LEAK=SECRET, TOKEN=SECRET)}
     async with DialClient(
-        servers, model, callbacks=Callbacks(on_log=logs.append, log_level="debug"), record=recording
+        model, servers=servers, callbacks=Callbacks(on_log=logs.append, log_level="debug"), record=recording
     ) as dial:
         shown: list[Any] = [event async for event in dial.stream([Message.user("go on")])]
         shown += [dial.servers["it"], dial.tools, dial.notes, await dial.call("leak", {})]
@@ -107,7 +107,7 @@ async def test_the_token_of_a_login_is_masked(tmp_path: Path, monkeypatch: pytes
     redirect_user_data(tmp_path, monkeypatch)
     with guarded() as server:
         server.says_token = True
-        async with DialClient({"docs": {"url": server.url}}, callbacks=Callbacks(login=Person())) as dial:
+        async with DialClient(servers={"docs": {"url": server.url}}, callbacks=Callbacks(login=Person())) as dial:
             assert (await dial.call("echo", {})).content == "your token is [secret of docs]"
 
 

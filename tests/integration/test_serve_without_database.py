@@ -184,7 +184,7 @@ async def test_an_event_that_cannot_be_serialized_ends_only_the_streams_of_its_t
 async def test_a_turn_that_starts_during_shutdown_is_cancelled() -> None:
     turns = TurnRegistry()
     with anyio.fail_after(LONG):
-        async with DialClient({}, ScriptedProvider([{"hang": True}])) as dial:
+        async with DialClient(ScriptedProvider([{"hang": True}])) as dial:
             with turns.reserve():
                 await turns.end(0.0)
                 turn = dial.start([Message.user("Hi")], stream_events=False)

@@ -210,7 +210,7 @@ def test_unchanged_values_are_not_written_again(tmp_path: Path) -> None:
 async def era_of(server: ServerSettings, folder: Path | None) -> str | None:
     """Start a server with the cache of a folder, and return the negotiated protocol version."""
     with anyio.fail_after(LONG):
-        async with DialClient({"it": server}, cache_dir=folder or False) as dial:
+        async with DialClient(servers={"it": server}, cache_dir=folder or False) as dial:
             assert dial.servers["it"].state is ServerState.READY, dial.servers["it"].error
             assert dial.servers["it"].restarts == 0
             return dial.servers["it"].protocol_version
@@ -267,6 +267,6 @@ async def test_a_cached_server_that_no_longer_starts_is_failed(tmp_path: Path) -
     server = build_changing_server(tmp_path)
     await era_of(server.entry(), tmp_path / "memory")
     server.write_config(dies=True)
-    async with DialClient({"it": server.entry()}, cache_dir=tmp_path / "memory") as dial:
+    async with DialClient(servers={"it": server.entry()}, cache_dir=tmp_path / "memory") as dial:
         assert dial.servers["it"].state is ServerState.FAILED
         assert "no license" in (dial.servers["it"].error or "")

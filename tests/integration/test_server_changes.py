@@ -62,7 +62,7 @@ def read_results(turn: Turn) -> list[str]:
 
 
 async def test_an_added_server_is_ready_and_its_tools_are_offered() -> None:
-    async with DialClient({"a": says("a")}) as dial:
+    async with DialClient(servers={"a": says("a")}) as dial:
         status = await dial.add_server("b", says("b", "later"))
         assert (status.state, status.tools) == (ServerState.READY, ("later",))
         assert list(dial.servers) == ["a", "b"]
@@ -73,7 +73,7 @@ async def test_an_added_server_is_ready_and_its_tools_are_offered() -> None:
 
 async def test_tools_of_a_server_added_during_a_turn_are_offered_in_the_next_round() -> None:
     model = Model()
-    async with DialClient({"a": says("a")}, model) as dial:
+    async with DialClient(model, servers={"a": says("a")}) as dial:
         added = meanwhile(lambda: dial.add_server("b", says("b", "later")), call("now"))
         model.replies = [added, call("later"), ANSWER]
         turn = await run(dial)
@@ -87,7 +87,7 @@ async def test_a_turn_starts_without_starting_servers_and_offers_their_tools_lat
 ) -> None:
     slow = raw("WaitsForOthers", "--folder", str(tmp_path), "--count", "2")
     model = Model()
-    dial = DialClient({"a": says("a"), "slow": slow}, model)
+    dial = DialClient(model, servers={"a": says("a"), "slow": slow})
     await dial.open()
     try:
 
@@ -116,7 +116,7 @@ async def test_a_turn_starts_without_starting_servers_and_offers_their_tools_lat
 async def test_an_added_server_that_does_not_start_has_an_error_and_can_be_restarted(tmp_path: Path) -> None:
     server = build_changing_server(tmp_path, dies=True)
     with anyio.fail_after(LONG):
-        async with DialClient({}) as dial:
+        async with DialClient() as dial:
             status = await dial.add_server("it", server.entry())
             assert status.state is ServerState.FAILED
             assert "no license" in (status.error or "")
@@ -135,7 +135,7 @@ async def test_a_server_is_listed_while_it_is_replaced() -> None:
             listed.add(tuple(dial.servers))
             await anyio.lowlevel.checkpoint()
 
-    async with DialClient({"a": says("a"), "b": says("b")}) as dial, anyio.create_task_group() as group:
+    async with DialClient(servers={"a": says("a"), "b": says("b")}) as dial, anyio.create_task_group() as group:
         group.start_soon(watch)
         status = await dial.replace_server("a", says("c", "later"))
         group.cancel_scope.cancel()
@@ -144,7 +144,7 @@ async def test_a_server_is_listed_while_it_is_replaced() -> None:
 
 
 async def test_invalid_changes_of_servers_are_errors() -> None:
-    async with DialClient({"a": says("a")}) as dial:
+    async with DialClient(servers={"a": says("a")}) as dial:
         for attempt, words in (
             (dial.add_server("a", says("b")), "already"),
             (dial.add_server("b", {"comand": "x"}), "command"),
@@ -159,7 +159,7 @@ async def test_invalid_changes_of_servers_are_errors() -> None:
 
 
 async def test_cancelling_add_server_removes_the_server() -> None:
-    async with DialClient({}) as dial:
+    async with DialClient() as dial:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
                 group.start_soon(dial.add_server, "slow", raw("Hangs"))
@@ -169,7 +169,7 @@ async def test_cancelling_add_server_removes_the_server() -> None:
 
 
 async def test_the_client_can_be_closed_while_a_server_is_being_added() -> None:
-    dial = DialClient({})
+    dial = DialClient()
     await dial.open()
     with anyio.fail_after(LONG):
         async with anyio.create_task_group() as group:
@@ -185,7 +185,7 @@ async def test_the_client_can_be_closed_while_a_server_is_being_added() -> None:
 async def test_running_calls_of_a_removed_server_return_failed_results(tmp_path: Path) -> None:
     results: list[str] = []
     with anyio.fail_after(LONG):
-        async with DialClient({"it": raw("NeverAnswers", "--log", tmp_path / "log")}) as dial:
+        async with DialClient(servers={"it": raw("NeverAnswers", "--log", tmp_path / "log")}) as dial:
 
             async def calls() -> None:
                 result = await dial.call("echo", {})
@@ -202,7 +202,7 @@ async def test_running_calls_of_a_removed_server_return_failed_results(tmp_path:
 
 async def test_the_process_of_a_removed_server_ends() -> None:
     with anyio.fail_after(LONG):
-        async with DialClient({"it": raw("ShowsItself")}) as dial:
+        async with DialClient(servers={"it": raw("ShowsItself")}) as dial:
             pid = json.loads(extract_text((await dial.call("echo", {})).content))["pid"]
             assert is_alive(pid)
             await dial.remove_server("it")
@@ -211,7 +211,7 @@ async def test_the_process_of_a_removed_server_ends() -> None:
 
 async def test_a_turn_continues_without_a_removed_server_with_a_note() -> None:
     model = Model()
-    async with DialClient({"a": says("a"), "b": says("b", "later")}, model) as dial:
+    async with DialClient(model, servers={"a": says("a"), "b": says("b", "later")}) as dial:
         model.replies = [meanwhile(lambda: dial.remove_server("b"), call("later")), call("now"), ANSWER]
         turn = await run(dial)
     assert [done.result.failure for done in turn.tool_calls] == [Failure.UNKNOWN_TOOL, None]
@@ -221,7 +221,7 @@ async def test_a_turn_continues_without_a_removed_server_with_a_note() -> None:
 async def test_observers_are_notified_of_added_and_removed_servers() -> None:
     model = Model()
     with anyio.fail_after(LONG):
-        async with DialClient({}, model) as dial:
+        async with DialClient(model) as dial:
 
             async def come_and_go() -> None:
                 await dial.add_server("b", says("b"))
@@ -238,7 +238,7 @@ async def test_observers_are_notified_of_added_and_removed_servers() -> None:
 
 async def test_a_tool_name_that_changes_during_a_turn_still_calls_the_same_tool() -> None:
     model = Model()
-    async with DialClient({"a": says("a")}, model) as dial:
+    async with DialClient(model, servers={"a": says("a")}) as dial:
         model.replies = [meanwhile(lambda: dial.add_server("b", says("b")), call("now")), call("b__now"), call("now")]
         model.replies.append(ANSWER)
         turn = await run(dial)
@@ -248,7 +248,7 @@ async def test_a_tool_name_that_changes_during_a_turn_still_calls_the_same_tool(
 
 async def test_a_tool_name_that_moves_to_another_server_during_a_turn_is_not_called() -> None:
     model = Model()
-    async with DialClient({"a": says("a")}, model) as dial:
+    async with DialClient(model, servers={"a": says("a")}) as dial:
 
         async def swap() -> None:
             await dial.remove_server("a")
@@ -270,7 +270,7 @@ async def refuse(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext
 async def test_approvals_of_an_added_servers_entry_apply_until_it_is_removed(tmp_path: Path) -> None:
     server = build_changing_server(tmp_path)
     with anyio.fail_after(LONG):
-        async with DialClient({}, approve=refuse) as dial:
+        async with DialClient(approve=refuse) as dial:
             await dial.add_server("it", server.entry(auto_approve=("echo",)))
             assert (await dial.call("echo", {})).success
             await dial.remove_server("it")
@@ -285,7 +285,7 @@ async def test_a_session_grant_ends_when_its_server_is_removed() -> None:
         asked.append(context.server)
         return Approval("session")
 
-    async with DialClient({"a": says("a")}, approve=approve) as dial:
+    async with DialClient(servers={"a": says("a")}, approve=approve) as dial:
         for _ in range(2):
             await dial.call("now", {})
         await dial.restart_server("a")
@@ -300,7 +300,7 @@ async def test_a_session_grant_ends_when_its_server_is_removed() -> None:
 async def test_the_secrets_of_an_added_server_are_not_recorded(tmp_path: Path) -> None:
     entry = replace(raw("ShowsItself"), env={"API_TOKEN": "very-secret-token"})
     model = Model()
-    async with DialClient({}, model, record=tmp_path / "rec.jsonl") as dial:
+    async with DialClient(model, record=tmp_path / "rec.jsonl") as dial:
         model.replies = [meanwhile(lambda: dial.add_server("it", entry), call("nothing")), call("echo"), ANSWER]
         turn = await run(dial)
     assert '"API_TOKEN": "[secret of it]"' in read_results(turn)[1]
@@ -313,7 +313,7 @@ async def test_the_secrets_of_an_added_server_are_not_recorded(tmp_path: Path) -
 async def test_a_restart_starts_a_new_process_and_offers_its_current_tools(tmp_path: Path) -> None:
     server = build_changing_server(tmp_path)
     with anyio.fail_after(LONG):
-        async with DialClient({"it": server.entry(), "a": says("a")}) as dial:
+        async with DialClient(servers={"it": server.entry(), "a": says("a")}) as dial:
             server.write_config(tools=[tool("new")])
             status = await dial.restart_server("it")
             assert (status.state, status.tools, status.restarts) == (ServerState.READY, ("new",), 0)
@@ -324,7 +324,7 @@ async def test_a_restart_starts_a_new_process_and_offers_its_current_tools(tmp_p
 
 async def test_a_server_may_be_removed_while_it_is_restarted(tmp_path: Path) -> None:
     with anyio.fail_after(LONG):
-        async with DialClient({"it": raw("Stubborn")}) as dial, anyio.create_task_group() as group:
+        async with DialClient(servers={"it": raw("Stubborn")}) as dial, anyio.create_task_group() as group:
             group.start_soon(dial.restart_server, "it")
             await anyio.wait_all_tasks_blocked()
             await dial.remove_server("it")

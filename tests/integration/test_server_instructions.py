@@ -40,7 +40,7 @@ def server(name: str, instructions: str | None, tool: bool = True) -> MCPServer:
 async def read_instructions(servers: dict[str, Any], *messages: Message, **options: Any) -> list[Instruction]:
     """Return the instructions of the request to the model."""
     model = Model(DONE)
-    async with DialClient(servers, model, **options) as dial:
+    async with DialClient(model, servers=servers, **options) as dial:
         turn = await dial.run([*messages, Message.user("Go.")])
     assert [message.text for message in turn.messages] == ["Done."]
     return list(model.requests[0].instructions)

@@ -72,7 +72,7 @@ async def test_the_sample_callback_answers_sampling_requests(tool: str, answer: 
         asked.append(request)
         return answer
 
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(sample=sample)) as dial:
+    async with DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(sample=sample)) as dial:
         result = await called(dial, tool)
         assert dial.servers["shop"].protocol_version == ("2025-11-25" if tool == "samples" else "2026-07-28")
     assert "A word." in result
@@ -85,7 +85,7 @@ async def test_the_sample_callback_answers_sampling_requests(tool: str, answer: 
 @pushed_or_not
 async def test_sampling_is_refused_by_default(tool: str) -> None:
     model = Model()
-    async with DialClient({"shop": questions.make()}, model) as dial:
+    async with DialClient(model, servers={"shop": questions.make()}) as dial:
         answer = await called(dial, tool)
         assert await called(dial, "plain") == "plain"
     assert answer == "The call failed: it asks for a model's reply, and sampling is not enabled"
@@ -99,7 +99,7 @@ async def test_a_refusal_or_failure_of_the_callback_is_an_error_of_the_request_o
             raise answer
         return answer
 
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(sample=sample)) as dial:
+    async with DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(sample=sample)) as dial:
         result = await called(dial, "samples")
         assert await called(dial, "plain") == "plain"
     assert result == str([REFUSED if answer is None else "The host could not answer"])
@@ -107,7 +107,7 @@ async def test_a_refusal_or_failure_of_the_callback_is_an_error_of_the_request_o
 
 async def test_the_clients_model_answers_and_the_turn_counts_its_tokens() -> None:
     model = Model(calls("samples_too"), says("A word."), says("Done."))
-    async with DialClient({"shop": questions.make()}, model, callbacks=Callbacks(sample="model")) as dial:
+    async with DialClient(model, servers={"shop": questions.make()}, callbacks=Callbacks(sample="model")) as dial:
         turn = await dial.run([Message.user("Go.")])
     assert turn.stop_reason is StopReason.ANSWERED
     assert turn.tool_calls[0].result.content == "A word."
@@ -123,7 +123,7 @@ async def test_the_clients_model_answers_and_the_turn_counts_its_tokens() -> Non
 async def test_sampling_has_a_budget_of_requests_and_tokens(limits: Limits, answered: int) -> None:
     model = Model(*[says("A word.", 12)] * 8)
     async with DialClient(
-        {"shop": questions.make()}, model, callbacks=Callbacks(sample="model"), limits=limits
+        model, servers={"shop": questions.make()}, callbacks=Callbacks(sample="model"), limits=limits
     ) as dial:
         answer = await called(dial, "samples", times=5)
         assert answer == str(["A word."] * answered + [REFUSED] * (5 - answered))
@@ -144,8 +144,8 @@ async def test_sampling_needs_an_approval_that_shows_the_whole_request(decision:
 
     servers = {"shop": questions.make()}
     async with DialClient(
-        servers,
         model,
+        servers=servers,
         callbacks=Callbacks(sample="model"),
         approve=approve,
         approval=ApprovalPolicy(allow=["shop/samples"]),
@@ -161,7 +161,7 @@ async def test_sampling_needs_an_approval_that_shows_the_whole_request(decision:
 
 def test_sampling_by_the_clients_model_requires_a_model() -> None:
     with pytest.raises(ConfigError, match="needs a model"):
-        DialClient({}, callbacks=Callbacks(sample="model"))
+        DialClient(callbacks=Callbacks(sample="model"))
 
 
 # Roots
@@ -169,14 +169,14 @@ def test_sampling_by_the_clients_model_requires_a_model() -> None:
 
 async def test_a_server_gets_its_configured_roots(tmp_path: Path) -> None:
     async with DialClient(
-        {"shop": questions.make()}, callbacks=Callbacks(roots=[tmp_path, "file:///srv/data"])
+        servers={"shop": questions.make()}, callbacks=Callbacks(roots=[tmp_path, "file:///srv/data"])
     ) as dial:
         answer = await called(dial, "roots")
     assert answer == f"{tmp_path.name}={tmp_path.as_uri()} data=file:///srv/data"
 
 
 async def test_no_root_is_sent_without_a_request() -> None:
-    async with DialClient({"shop": questions.make()}) as dial:
+    async with DialClient(servers={"shop": questions.make()}) as dial:
         answer = await called(dial, "roots")
     assert answer == "The call failed: it asks which folders it may use, and no roots are configured"
 
@@ -187,7 +187,7 @@ async def test_the_roots_of_an_entry_replace_those_of_the_client(tmp_path: Path,
     settings = configuration.parse(
         json.dumps({"mcpServers": {"shop": {**shop, "protocol": protocol}}}), folder=tmp_path
     )
-    async with DialClient(settings.servers, callbacks=Callbacks(roots=["/elsewhere"])) as dial:
+    async with DialClient(servers=settings.servers, callbacks=Callbacks(roots=["/elsewhere"])) as dial:
         answer = await called(dial, "roots")
     assert answer == f"here={(tmp_path / 'here').as_uri()}"
 
@@ -199,7 +199,7 @@ async def test_the_roots_of_an_entry_replace_those_of_the_client(tmp_path: Path,
 async def test_log_messages_are_sanitized_and_passed_on_and_the_last_are_kept(protocol: str) -> None:
     heard: list[ServerLog] = []
     shop = python_server(HERE / "questions.py", protocol=protocol)
-    async with DialClient({"shop": shop}, callbacks=Callbacks(on_log=heard.append)) as dial:
+    async with DialClient(servers={"shop": shop}, callbacks=Callbacks(on_log=heard.append)) as dial:
         assert await called(dial, "logs", times=150) == "logged"
         with anyio.fail_after(LONG):
             while len(heard) < 150:  # noqa: ASYNC110 - they come behind the result
@@ -213,14 +213,14 @@ async def test_a_failing_log_callback_has_no_effect() -> None:
     def broken(message: ServerLog) -> None:
         raise RuntimeError("no")
 
-    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(on_log=broken)) as dial:
+    async with DialClient(servers={"shop": questions.make()}, callbacks=Callbacks(on_log=broken)) as dial:
         assert await called(dial, "logs") == "logged"
         assert await called(dial, "plain") == "plain"
 
 
 def test_an_unknown_log_level_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="unknown log level 'loud'"):
-        DialClient({}, callbacks=Callbacks(log_level="loud"))
+        DialClient(callbacks=Callbacks(log_level="loud"))
 
 
 # Fields and methods for other clients
@@ -236,7 +236,7 @@ async def test_unknown_extensions_and_metadata_are_ignored() -> None:
 
     server = Server("shop", on_list_tools=list_tools, on_call_tool=call_tool)
     server.extensions = {"io.modelcontextprotocol/ui": {}, "test.example/unheard-of": {"a": 1}}
-    async with DialClient({"shop": server}) as dial:
+    async with DialClient(servers={"shop": server}) as dial:
         assert await called(dial, "look") == "seen"
         assert dial.servers["shop"].notes == ()
 
@@ -261,7 +261,7 @@ async def test_every_request_of_server_everything_is_answered(everything: dict[s
         return f"{request.server} said {request.messages[-1].text}"
 
     async with DialClient(
-        everything, callbacks=Callbacks(elicit=elicit, sample=sample, roots=[tmp_path], on_log=heard.append)
+        servers=everything, callbacks=Callbacks(elicit=elicit, sample=sample, roots=[tmp_path], on_log=heard.append)
     ) as dial:
         assert tmp_path.as_uri() in await called(dial, "get-roots-list")
         assert "everything said" in await called(dial, "trigger-sampling-request", prompt="Hi", maxTokens=10)

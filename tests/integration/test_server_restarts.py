@@ -178,7 +178,7 @@ async def test_tools_of_a_restarted_server_are_offered_in_the_next_round(
     servers = {"it": {"command": sys.executable, "args": [*args, "--folder", str(tmp_path)]}}
     call = {"tool_calls": [{"name": "echo", "arguments": {}}]}
     again = {"tool_calls": [{"name": "tool2", "arguments": {"a": 1}}]}
-    async with DialClient(servers, ScriptedProvider([call, again, "Done."])) as dial:
+    async with DialClient(ScriptedProvider([call, again, "Done."]), servers=servers) as dial:
         turn = await dial.run([Message.user("Go on.")])
         assert dial.servers["it"].restarts == 1
     assert [note for note in turn.notes if "'it' died and was restarted: the server ended by SIGKILL" in note]

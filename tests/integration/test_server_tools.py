@@ -146,7 +146,7 @@ async def test_searches_and_citations_of_the_messages_api_are_shown_and_sent_bac
     answer = events(*message_stream(), done=False) if stream else one_json(MESSAGE)
     with model_endpoint([answer, one_json(MESSAGE)]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES, quirks={"server_tools": ["web_search", {"type": "own"}]})
-        async with DialClient({}, model=provider) as dial:
+        async with DialClient(provider) as dial:
             turn_events = [event async for event in dial.stream([Message.user("How tall?")])]
             assert isinstance(turn_events[-1], Finished)
             turn = turn_events[-1].turn
@@ -177,7 +177,7 @@ async def test_searches_images_and_commentary_of_the_responses_api_are_shown(str
     answer = events(*response_stream(), done=False) if stream else one_json(RESPONSE)
     with model_endpoint([answer, one_json(RESPONSE)]) as endpoint:
         provider = provider_of(endpoint, Wire.RESPONSES, quirks={"server_tools": ["web_search", "code_execution"]})
-        async with DialClient({}, model=provider) as dial:
+        async with DialClient(provider) as dial:
             turn_events = [event async for event in dial.stream([Message.user("How tall?")])]
             assert isinstance(turn_events[-1], Finished)
             turn = turn_events[-1].turn
@@ -276,7 +276,7 @@ async def test_citations_of_different_chat_endpoints_are_read(
     whole: dict[str, Any], expected: list[tuple[str, str, str, str | None]], stream: bool
 ) -> None:
     with model_endpoint([events(*as_stream(whole)) if stream else one_json(whole)]) as endpoint:
-        async with DialClient({}, model=provider_of(endpoint)) as dial:
+        async with DialClient(provider_of(endpoint)) as dial:
             turn = await dial.run([Message.user("Which colour?")])
     found = [
         (cited.source, cited.title, cited.url, None if cited.end is None else turn.text[cited.start : cited.end])
@@ -301,7 +301,7 @@ async def test_content_of_an_unexpected_type_becomes_text_a_part_or_a_note(
 ) -> None:
     answer = one_json({"choices": [{"message": {"role": "assistant", **message}, "finish_reason": "stop"}]})
     with model_endpoint([answer]) as endpoint:
-        async with DialClient({}, model=provider_of(endpoint)) as dial:
+        async with DialClient(provider_of(endpoint)) as dial:
             turn = await dial.run([Message.user("Well?")])
     assert turn.message.content == content
     assert turn.stop_reason is StopReason.ANSWERED
@@ -312,7 +312,7 @@ async def test_content_of_an_unexpected_type_becomes_text_a_part_or_a_note(
 async def test_a_search_without_a_content_block_stop_is_shown() -> None:
     stream = [event for event in message_stream() if event["type"] != "content_block_stop"]
     with model_endpoint([events(*stream, done=False)]) as endpoint:
-        async with DialClient({}, model=provider_of(endpoint, Wire.MESSAGES)) as dial:
+        async with DialClient(provider_of(endpoint, Wire.MESSAGES)) as dial:
             turn = await dial.run([Message.user("How tall?")])
     [record] = turn.tool_calls
     assert (record.call.arguments, record.result.success) == ({"query": "tower"}, True)
@@ -324,7 +324,7 @@ async def test_failed_searches_and_searches_without_a_result_are_failed_calls() 
     pending = SEARCH | {"id": "srv2"}
     body = MESSAGE | {"content": [SEARCH, failed, pending, {"type": "text", "text": "Sorry."}]}
     with model_endpoint([one_json(body)]) as endpoint:
-        async with DialClient({}, model=provider_of(endpoint, Wire.MESSAGES)) as dial:
+        async with DialClient(provider_of(endpoint, Wire.MESSAGES)) as dial:
             turn = await dial.run([Message.user("How tall?")])
     assert turn.text == "Sorry."
     assert [record.result.error for record in turn.tool_calls] == ["max_uses_exceeded", "the endpoint sent no result"]
@@ -360,6 +360,6 @@ async def test_a_reply_rebuilt_by_middleware_stays_untrusted() -> None:
 
     with model_endpoint([one_json(MESSAGE)]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES, quirks={"server_tools": ["web_search"]})
-        async with DialClient({}, model=provider, middleware=[RebuildReply()]) as dial:
+        async with DialClient(provider, middleware=[RebuildReply()]) as dial:
             turn = await dial.run("How tall?")
     assert turn.message.taint == "127.0.0.1/web_search"

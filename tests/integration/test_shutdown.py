@@ -44,7 +44,7 @@ async def pid_of(dial: DialClient) -> int:
 async def test_breaking_out_of_a_stream_closes_the_models_connection(tmp_path: Path) -> None:
     with model_endpoint([Raw(BEGUN, hang=True)]) as endpoint:
         async with nothing_left():
-            async with DialClient(servers(tmp_path / "log"), "chat:x", base_url=f"{endpoint.url}/v1") as dial:
+            async with DialClient("chat:x", servers=servers(tmp_path / "log"), base_url=f"{endpoint.url}/v1") as dial:
                 pid = await pid_of(dial)
                 async with aclosing(dial.stream(ASK)) as stream:
                     async for event in stream:
@@ -56,7 +56,7 @@ async def test_breaking_out_of_a_stream_closes_the_models_connection(tmp_path: P
 
 async def test_a_break_without_aclosing_closes_the_models_connection(tmp_path: Path) -> None:
     with model_endpoint([Raw(BEGUN, hang=True)]) as endpoint:
-        async with nothing_left(), DialClient({}, "chat:x", base_url=f"{endpoint.url}/v1") as dial:
+        async with nothing_left(), DialClient("chat:x", base_url=f"{endpoint.url}/v1") as dial:
             async for event in dial.stream(ASK):
                 if isinstance(event, TextDelta):
                     break
@@ -67,7 +67,7 @@ async def test_a_break_without_aclosing_closes_the_models_connection(tmp_path: P
 
 async def test_cancelling_the_task_closes_the_models_connection() -> None:
     with model_endpoint([Raw((), hang=True)]) as endpoint:
-        async with nothing_left(), DialClient({}, "chat:x", base_url=f"{endpoint.url}/v1") as dial:
+        async with nothing_left(), DialClient("chat:x", base_url=f"{endpoint.url}/v1") as dial:
             task = asyncio.create_task(dial.run(ASK))
             await until(endpoint.asked.is_set)
             task.cancel()
@@ -81,7 +81,7 @@ async def test_cancelling_the_task_in_a_call_tells_the_server(tmp_path: Path) ->
     log = tmp_path / "log"
     with model_endpoint([Say(calls=(Call("echo"),))]) as endpoint:
         async with nothing_left():
-            client = DialClient(servers(log, "NeverAnswers"), "chat:x", base_url=f"{endpoint.url}/v1")
+            client = DialClient("chat:x", servers=servers(log, "NeverAnswers"), base_url=f"{endpoint.url}/v1")
             async with client as dial:
                 started = anyio.Event()
 

@@ -59,7 +59,7 @@ def host_instructions(request: ModelRequest) -> str:
 
 async def test_tools_of_a_slow_server_are_offered_in_the_next_round_of_the_turn(tmp_path: Path) -> None:
     model = Model()
-    dial = DialClient({"a": ready_server(), "slow": held_back(tmp_path)}, model, startup_patience=0.2)
+    dial = DialClient(model, servers={"a": ready_server(), "slow": held_back(tmp_path)}, startup_patience=0.2)
     await dial.open()
     try:
 
@@ -83,7 +83,7 @@ async def test_tools_of_a_slow_server_are_offered_in_the_next_round_of_the_turn(
 @virtual_time
 async def test_a_hanging_server_delays_only_the_first_answer_by_the_patience() -> None:
     model = Model(ANSWER, ANSWER)
-    dial = DialClient({"hangs": hanging_server()}, model)
+    dial = DialClient(model, servers={"hangs": hanging_server()})
     await dial.open()
     try:
         began = anyio.current_time()
@@ -97,7 +97,7 @@ async def test_a_hanging_server_delays_only_the_first_answer_by_the_patience() -
 
 @virtual_time
 async def test_a_message_names_the_servers_that_start_slowly(capsys: pytest.CaptureFixture[str]) -> None:
-    dial = DialClient({"hangs": hanging_server(), "a": ready_server()}, Model())
+    dial = DialClient(Model(), servers={"hangs": hanging_server(), "a": ready_server()})
     await dial.open()
     try:
         await announce_servers(dial)
@@ -114,12 +114,12 @@ async def test_cached_tools_are_offered_during_the_start_and_a_call_waits_for_th
     folder.mkdir()
     (folder / "other").touch()
     with anyio.fail_after(LONG):
-        async with DialClient({"slow": held_back(folder)}, cache_dir=cache):
+        async with DialClient(servers={"slow": held_back(folder)}, cache_dir=cache):
             pass
     for file in folder.iterdir():
         file.unlink()
     model = Model()
-    dial = DialClient({"slow": held_back(folder)}, model, cache_dir=cache, startup_patience=0.2)
+    dial = DialClient(model, servers={"slow": held_back(folder)}, cache_dir=cache, startup_patience=0.2)
     await dial.open()
     try:
         states: list[ServerState] = []
@@ -143,7 +143,7 @@ async def test_cached_tools_are_offered_during_the_start_and_a_call_waits_for_th
 async def test_a_turn_always_waits_for_a_required_server(tmp_path: Path) -> None:
     model = Model(ANSWER)
     settings = held_back(tmp_path, required=True)
-    dial = DialClient({"a": ready_server(), "slow": settings}, model, startup_patience=0.01)
+    dial = DialClient(model, servers={"a": ready_server(), "slow": settings}, startup_patience=0.01)
     await dial.open()
     try:
         turn = dial.start("Go")
@@ -168,7 +168,7 @@ async def test_a_turn_without_tools_waits_for_a_download_and_names_it(tmp_path: 
     program.chmod(0o755)
     model = Model(ANSWER)
     fetched = replace(settings, command=str(program), args=("mcp-server-fetch", *settings.args))
-    dial = DialClient({"it": fetched}, model, startup_patience=0.1)
+    dial = DialClient(model, servers={"it": fetched}, startup_patience=0.1)
     await dial.open()
     try:
         turn = dial.start("Go")

@@ -111,7 +111,7 @@ async def test_a_turn_shows_the_template_until_the_sentence_is_complete() -> Non
     words = Billed([{"text": "Looking up the weather in Paris", "usage": {"input_tokens": 9}}])
     statuses: list[str] = []
     turn = None
-    async with DialClient({"weather": server}, model, status="model", status_model=words) as dial:
+    async with DialClient(model, servers={"weather": server}, status="model", status_model=words) as dial:
         async for event in dial.stream([Message.user("Weather?")]):
             if isinstance(event, StatusChanged):
                 statuses.append(event.text)
@@ -128,4 +128,4 @@ async def test_a_turn_shows_the_template_until_the_sentence_is_complete() -> Non
 
 def test_an_unknown_kind_of_status_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="status"):
-        DialClient({}, ScriptedProvider([]), status="poem")  # type: ignore[arg-type]  # what is tested
+        DialClient(ScriptedProvider([]), status="poem")  # type: ignore[arg-type]  # what is tested

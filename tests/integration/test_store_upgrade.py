@@ -98,7 +98,7 @@ async def test_conversations_of_the_previous_release_are_read_and_get_versions(
     async with place(kind, tmp_path) as where:
         await make_earlier_database(kind, where)
         store = SQLStore(where)
-        async with DialClient({}, ScriptedProvider(["In the north.", "One, two.", "Three."])) as dial:
+        async with DialClient(ScriptedProvider(["In the north.", "One, two.", "Three."])) as dial:
             manager = ConversationManager(dial, store)
             counts = {summary.id: summary.message_count for summary in await manager.list()}
             assert counts == {"plain": 4, "undone": 5, "killed": 1}

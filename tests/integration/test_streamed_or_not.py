@@ -43,7 +43,7 @@ async def outcome(case: Case, *, stream: bool) -> dict[str, Any]:
     ran: list[tuple[str, dict[str, Any]]] = []
     result: dict[str, Any] = {}
     shown = ""
-    async with DialClient({"it": server(ran)}, provider, limits=case.limits) as dial:
+    async with DialClient(provider, servers={"it": server(ran)}, limits=case.limits) as dial:
         try:
             async for event in dial.start([Message.user("Hello?")], stream=stream).events():
                 match event:

@@ -106,7 +106,7 @@ async def ask(
 ) -> tuple[Turn[Any], list[Recorded], list[Any]]:
     options = {name: settings.pop(name) for name in ("tools", "tool_format") if name in settings}
     with model_endpoint(replies) as endpoint:
-        async with DialClient({}, provider_of(endpoint, wire, **settings), **options) as dial:
+        async with DialClient(provider_of(endpoint, wire, **settings), **options) as dial:
             if not stream:
                 return await dial.run("Which?", output_type=output_type), endpoint.requests, []
             events = [event async for event in dial.stream("Which?", output_type=output_type)]
@@ -281,7 +281,7 @@ async def test_a_parameter_refused_for_all_schemas_is_not_sent_again(words: str,
     call = Say(calls=(Call("final_answer", {"result": 3}),))
     replies: list[Answer] = [refuse(400, words), call, call if is_learned else Say('{"result": 4}')]
     with model_endpoint(replies) as endpoint:
-        async with DialClient({}, provider_of(endpoint, quirks=NATIVE)) as dial:
+        async with DialClient(provider_of(endpoint, quirks=NATIVE)) as dial:
             await dial.run("Which?", output_type=int)
             await dial.run("Which?", output_type=int)
     assert ("response_format" in endpoint.requests[2].json) is not is_learned
@@ -315,7 +315,7 @@ async def test_a_fallback_model_gets_the_schema_in_its_own_form(*, is_native: bo
     with model_endpoint([refuse(404, "there is no such model")]) as first, model_endpoint([answer]) as second:
         main = provider_of(first, quirks=NATIVE)
         fallback = provider_of(second, Wire.MESSAGES, quirks=NATIVE if is_native else {})
-        async with DialClient({}, main, fallback_models=[fallback]) as dial:
+        async with DialClient(main, fallback_models=[fallback]) as dial:
             turn = await dial.run("Which?", output_type=int)
     assert turn.output == 3
     assert ("output_config" in second.requests[0].json) is is_native
@@ -363,7 +363,7 @@ async def test_an_answer_through_a_renamed_tool_is_streamed() -> None:
     reply = Say(calls=(Call("fa", {"result": [1, 2, 3]}),), pieces=20)
     with model_endpoint([reply]) as endpoint:
         provider = provider_of(endpoint, quirks={"tool_name_re": "[a-z]{1,20}"})
-        async with DialClient({}, provider) as dial:
+        async with DialClient(provider) as dial:
             endpoint.answer_to = lambda request: replace(
                 reply, calls=(Call(request.json["tools"][0]["function"]["name"], {"result": [1, 2, 3]}),)
             )

@@ -64,7 +64,7 @@ async def test_without_text_the_model_gets_the_structured_content_and_the_remark
 
 async def test_a_result_of_a_real_server_that_does_not_fit_is_used() -> None:
     model = ScriptedProvider([{"tool_calls": [{"name": "echo", "arguments": {}}]}, "Done."])
-    async with DialClient({"raw": entry("BrokenOutput")}, model) as dial:
+    async with DialClient(model, servers={"raw": entry("BrokenOutput")}) as dial:
         turn = await dial.run([Message.user("go on")])
     [record] = turn.tool_calls
     assert record.result.success

@@ -52,13 +52,13 @@ async def test_completions_of_a_line(
 ) -> None:
     monkeypatch.chdir(tmp_path_factory.mktemp("empty"))
     servers = {"books": library(), "bookshop": library(), "gone": raw("ExitsAtOnce"), "bare": raw()}
-    async with DialClient(servers) as dial:
+    async with DialClient(servers=servers) as dial:
         assert await completed_lines(dial, text) == lines
 
 
 async def test_unsafe_resource_names_are_not_completed() -> None:
     it = Library()
     it.texts = {"book://\x1b[2J": "", "book://a\nb": "", "book://good": ""}
-    async with DialClient({"books": library(it)}) as dial:
+    async with DialClient(servers={"books": library(it)}) as dial:
         assert await completed_lines(dial, "@books:book://g") == ["@books:book://good"]
         assert not [line for line in await completed_lines(dial, "@books:") if "\x1b" in line or "\n" in line]

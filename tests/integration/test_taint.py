@@ -52,7 +52,9 @@ async def turn_of(
     resource_tools = options.pop("resource_tools", False)
     approval = ApprovalPolicy(**options)
     model = ScriptedProvider([*replies, "Done."])
-    async with DialClient(servers, model, approve=approve, approval=approval, resource_tools=resource_tools) as dial:
+    async with DialClient(
+        model, servers=servers, approve=approve, approval=approval, resource_tools=resource_tools
+    ) as dial:
         return await dial.run([*history, Message.user("go on")])
 
 
@@ -125,7 +127,7 @@ async def test_a_session_approval_after_taint_applies_only_to_the_same_call(answ
 async def test_a_session_approval_after_taint_does_not_apply_to_untainted_conversations(answer: str) -> None:
     person = Person(answer, "deny")
     model = ScriptedProvider([calls(READ), calls(SEND, to="x"), "Done.", calls(SEND, to="y"), "Done."])
-    async with DialClient({"web": WEB, "mail": raw()}, model, approve=person) as dial:
+    async with DialClient(model, servers={"web": WEB, "mail": raw()}, approve=person) as dial:
         assert outcomes(await dial.run([Message.user("go on")])) == [None, None]
         assert outcomes(await dial.run([Message.user("go on")])) == [Failure.DENIED]
     assert person.asked == [("mail/echo", {"to": "x"}), ("mail/echo", {"to": "y"})]
@@ -247,7 +249,7 @@ async def test_policy_rules_apply_to_resources_read_by_the_model(uri: str) -> No
 
 async def test_attachments_and_prompts_of_an_untrusted_server_taint() -> None:
     model = ScriptedProvider([calls("echo"), "Done.", calls("echo"), "Done."])
-    async with DialClient({"books": books(), "mail": MAIL}, model) as dial:
+    async with DialClient(model, servers={"books": books(), "mail": MAIL}) as dial:
         attached = await dial.attach("Look at @books:book://1 please")
         prompt = await dial.prompts.get("books", "greet", {"name": "Ada"})
         for messages in ([attached.message], prompt):

@@ -221,7 +221,7 @@ async def test_a_too_long_result_is_shortened_and_the_rest_can_be_read(
         asked.append(call.name)
         return Approval("once")
 
-    async with DialClient({"small": small()}, model, approve=approve) as dial:
+    async with DialClient(model, servers={"small": small()}, approve=approve) as dial:
         turn = await dial.run(ASK)
     assert turn.stop_reason is StopReason.ANSWERED
     first, second = turn.tool_calls
@@ -237,12 +237,12 @@ async def test_a_too_long_result_is_shortened_and_the_rest_can_be_read(
 @pytest.mark.anyio
 async def test_a_long_result_can_be_read_in_the_next_turn_and_only_with_the_same_client() -> None:
     model = ScriptedProvider([calling("long_text"), "Done.", "Again."])
-    async with DialClient({"small": small()}, model) as dial:
+    async with DialClient(model, servers={"small": small()}) as dial:
         turn = await dial.run(ASK)
         await dial.run([*ASK, *turn.messages, Message.user("and now?")])
         assert names(model.requests[2].tools) == ["long_text", "read_result"]
     second = ScriptedProvider(["Again."])
-    async with DialClient({"small": small()}, second) as dial:
+    async with DialClient(second, servers={"small": small()}) as dial:
         await dial.run([*ASK, *turn.messages, Message.user("and now?")])
     assert names(second.requests[0].tools) == ["long_text"]
 
@@ -250,7 +250,7 @@ async def test_a_long_result_can_be_read_in_the_next_turn_and_only_with_the_same
 @pytest.mark.anyio
 async def test_a_conversation_without_long_results_does_not_offer_read_result() -> None:
     model = ScriptedProvider([calling("long_text"), "Done.", "Hello."])
-    async with DialClient({"small": small()}, model) as dial:
+    async with DialClient(model, servers={"small": small()}) as dial:
         await dial.run(ASK)
         await dial.run([Message.user("hi")])
     assert names(model.requests[2].tools) == ["long_text"]
@@ -259,7 +259,7 @@ async def test_a_conversation_without_long_results_does_not_offer_read_result() 
 @pytest.mark.anyio
 async def test_the_model_searches_many_tools_and_calls_a_found_tool() -> None:
     model = ScriptedProvider([calling("search_tools", query="do thing_42"), calling("thing_42"), "Done."])
-    async with DialClient({"library": library()}, model) as dial:
+    async with DialClient(model, servers={"library": library()}) as dial:
         turn: Turn = await dial.run(ASK)
         assert len(dial.tools) == 61
     assert [str(record.result.content) for record in turn.tool_calls][1] == "did it"
@@ -271,7 +271,7 @@ async def test_the_model_searches_many_tools_and_calls_a_found_tool() -> None:
 @pytest.mark.anyio
 async def test_reading_a_result_that_is_not_stored_is_an_error() -> None:
     model = ScriptedProvider([calling("long_text"), calling("read_result", id="0" * 12), "Done."])
-    async with DialClient({"small": small()}, model) as dial:
+    async with DialClient(model, servers={"small": small()}) as dial:
         turn = await dial.run(ASK)
     assert "call the tool again" in str(turn.tool_calls[1].result.content)
     assert not turn.tool_calls[1].result.success
@@ -281,7 +281,7 @@ async def test_reading_a_result_that_is_not_stored_is_an_error() -> None:
 async def test_a_server_can_be_pinned_in_its_entry(tmp_path: Path) -> None:
     pinned = {**entry("Server"), "pinned": True}
     model = ScriptedProvider(["Hello."])
-    async with DialClient({"library": library(), "raw": pinned}, model) as dial:
+    async with DialClient(model, servers={"library": library(), "raw": pinned}) as dial:
         await dial.run(ASK)
     assert names(model.requests[0].tools) == ["search_tools", "echo"]
 
@@ -294,7 +294,7 @@ async def test_invalid_arguments_of_the_clients_own_tools_are_errors() -> None:
         calling("read_result", id="0", offset="x"),
     ]
     model = ScriptedProvider([calling("long_text"), *wrong, "Done."])
-    async with DialClient({"library": library()}, model, limits=Limits(max_consecutive_errors=9)) as dial:
+    async with DialClient(model, servers={"library": library()}, limits=Limits(max_consecutive_errors=9)) as dial:
         turn = await dial.run(ASK)
     results = [str(record.result.content) for record in turn.tool_calls[1:]]
     assert all(text.startswith("The arguments do not fit") for text in results), results

@@ -42,7 +42,7 @@ trace.set_tracer_provider(provider)
 
 async def main():
     model = ScriptedProvider([{"tool_calls": [{"name": "trace", "arguments": {}}]}, "Done."])
-    async with DialClient({"echo": {"command": sys.executable, "args": [sys.argv[1]]}}, model) as dial:
+    async with DialClient(model, servers={"echo": {"command": sys.executable, "args": [sys.argv[1]]}}) as dial:
         turn = await dial.run("Which trace is this?")
     spans = {span.name: span for span in exporter.get_finished_spans()}
     names = {span.context.span_id: name for name, span in spans.items()}

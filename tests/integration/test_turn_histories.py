@@ -134,7 +134,7 @@ async def play(story: Story, limits: Limits) -> Ending:
     seen: list[Event] = []
     approval = ApprovalPolicy(allow=NAMES[:4], deny=["denied"])
     options: dict[str, Any] = {"limits": limits, "approve": approve, "approval": approval}
-    async with DialClient({"tools": tools()}, model, tool_format=story.tool_format, **options) as dial:
+    async with DialClient(model, servers={"tools": tools()}, tool_format=story.tool_format, **options) as dial:
         turn = dial.start((SYSTEM, QUESTION), stream=story.stream)
         try:
             async with aclosing(turn.events()) as events:

@@ -322,7 +322,7 @@ async def test_the_callers_client_stays_open() -> None:
 
     with model_endpoint([Say("Hello")]) as endpoint:
         client = AsyncOpenAI(base_url=endpoint.url, api_key="k")
-        async with DialClient({}, OpenAIProvider(client, "m")) as dial:
+        async with DialClient(OpenAIProvider(client, "m")) as dial:
             assert (await dial.response("Hello?")).text == "Hello"
         assert not client.is_closed()
         await client.close()

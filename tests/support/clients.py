@@ -36,4 +36,4 @@ ADD = call("add", a=17, b=25)
 
 def client(*replies: Any, after: str = "error", **options: Any) -> tuple[DialClient, ScriptedProvider]:
     model = ScriptedProvider(replies, after=after)
-    return DialClient({"calc": calculator()}, model, **({"guidance": ""} | options)), model
+    return DialClient(model, servers={"calc": calculator()}, **({"guidance": ""} | options)), model

@@ -27,7 +27,7 @@ def server(ran: str) -> dict[str, Any]:
 
 async def main(job: dict[str, Any]) -> None:
     store = SQLStore(job["store"])
-    async with DialClient({"counting": server(job["ran"])}, ScriptedProvider(job["replies"])) as dial:
+    async with DialClient(ScriptedProvider(job["replies"]), servers={"counting": server(job["ran"])}) as dial:
         manager = ConversationManager(dial, store, lease=job["lease"])
         async with aclosing(manager.stream_chat(job["conversation"], "Do it!")) as events:
             read = 0

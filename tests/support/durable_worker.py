@@ -74,7 +74,7 @@ async def main(job: dict[str, Any]) -> None:
     log, store = Path(job["log"]), SQLStore(job["store"])
     limits = Limits(timeout=600, max_repeats=99)
     async with (
-        DialClient({"steps": steps(log)}, Steps(log), limits=limits) as dial,
+        DialClient(Steps(log), servers={"steps": steps(log)}, limits=limits) as dial,
         DurableTurns(
             dial,
             store,

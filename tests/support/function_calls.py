@@ -14,7 +14,7 @@ async def call(function: Any, /, **arguments: Any) -> ToolCallResult:
 
 
 async def run(*replies: Any, **options: Any) -> Turn:
-    async with DialClient(model=ScriptedProvider(replies), **options) as dial:
+    async with DialClient(ScriptedProvider(replies), **options) as dial:
         return await dial.run("go on")
 
 

@@ -98,8 +98,8 @@ async def serve(
     with closing(listener), anyio.fail_after(LONG):
         async with (
             DialClient(
-                servers or {},
                 provider,
+                servers=servers or {},
                 approve=human_input,
                 approval=ApprovalPolicy(allow=allow, deny=deny, grants=grants, concurrent=True),
                 callbacks=Callbacks(elicit=human_input.elicit, apps=True),

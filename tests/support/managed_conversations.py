@@ -27,7 +27,7 @@ async def managed(
 ) -> AsyncIterator[ConversationManager]:
     provider = ScriptedProvider(model) if isinstance(model, Sequence) else model
     with anyio.fail_after(30):
-        async with DialClient(servers or {}, provider) as dial:
+        async with DialClient(provider, servers=servers or {}) as dial:
             yield ConversationManager(dial, store, **options)
 
 

@@ -56,7 +56,7 @@ def open_client(
     middleware: Sequence[Middleware], *replies: Any, **options: Any
 ) -> tuple[DialClient, ScriptedProvider, Tools]:
     tools, model = Tools(), ScriptedProvider(replies or (DOUBLE, "It is 8."))
-    return DialClient({}, model, tools=[tools.double], middleware=middleware, guidance="", **options), model, tools
+    return DialClient(model, tools=[tools.double], middleware=middleware, guidance="", **options), model, tools
 
 
 async def read_events(dial: DialClient, prompt: str = "go on") -> list[Event]:

@@ -33,7 +33,7 @@ def test_from_config_takes_the_keywords_of_the_class() -> None:
     keywords = {
         name for name, p in inspect.signature(DialClient.__init__).parameters.items() if p.kind is p.KEYWORD_ONLY
     }
-    assert set(ClientOptions.__annotations__) == keywords
+    assert set(ClientOptions.__annotations__) == keywords - {"servers"}
 
 
 @pytest.mark.parametrize("name", ["allow", "deny"])
@@ -59,13 +59,13 @@ def add(a: int, b: int) -> int:
 )
 def test_an_invalid_server_is_a_type_error(server: Any, kind: str) -> None:
     with pytest.raises(TypeError, match=f"server 'it': expected an entry as in servers.json, .* not {kind}$"):
-        DialClient({"it": server})
+        DialClient(servers={"it": server})
 
 
 def test_the_name_of_a_server_is_a_string() -> None:
     servers: Any = {3: {"command": "mcp-server-time"}}
     with pytest.raises(TypeError, match="the name of a server is a string, not int"):
-        DialClient(servers)
+        DialClient(servers=servers)
 
 
 class Silent:
@@ -95,6 +95,10 @@ class Talker(Silent):
     ("model", "problem"),
     [
         (42, "expected the name of a model, or a Provider, not int"),
+        (
+            {"time": {"command": "mcp-server-time"}},
+            r"not dict: servers are given by name, DialClient\(…, servers={…}\)",
+        ),
         (Talker, r"not the class Talker: pass an instance, Talker\(…\)"),
         (Silent(), "not Silent, which has no generate"),
         (Whole(), "Whole.generate returns its whole reply: it has to `yield` the deltas, a Completion last"),
@@ -102,15 +106,15 @@ class Talker(Silent):
 )
 def test_an_invalid_model_is_a_type_error(model: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=f"{problem}$"):
-        DialClient({}, model)
+        DialClient(model)
     with pytest.raises(TypeError, match=f"{problem}$"):
-        DialClient({}, ScriptedProvider([]), fallback_models=[model])
+        DialClient(ScriptedProvider([]), fallback_models=[model])
 
 
 @pytest.mark.anyio
 async def test_a_provider_that_yields_no_deltas_is_a_type_error() -> None:
     model: Any = Talker()
-    async with DialClient({}, model) as dial:
+    async with DialClient(model) as dial:
         with pytest.raises(TypeError, match="the provider yielded str in place of a Delta"):
             await dial.run("Hi")
 
@@ -118,7 +122,7 @@ async def test_a_provider_that_yields_no_deltas_is_a_type_error() -> None:
 def test_an_approver_that_is_not_a_function_is_a_type_error() -> None:
     approve: Any = True
     with pytest.raises(TypeError, match="approve takes an asynchronous function, not bool"):
-        DialClient({}, ScriptedProvider([]), approve=approve)
+        DialClient(ScriptedProvider([]), approve=approve)
 
 
 def wrong_callbacks(**callbacks: Any) -> Callbacks:
@@ -167,7 +171,7 @@ def wrong_callbacks(**callbacks: Any) -> Callbacks:
 )
 def test_an_option_of_the_wrong_type_is_a_type_error(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(TypeError, match=f"{problem}$"):
-        DialClient({}, ScriptedProvider([]), **options)
+        DialClient(ScriptedProvider([]), **options)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +198,7 @@ def test_a_field_of_an_approval_policy_of_the_wrong_type_is_a_type_error(options
 )
 def test_an_invalid_value_of_an_option_is_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        DialClient({}, ScriptedProvider([]), **options)
+        DialClient(ScriptedProvider([]), **options)
 
 
 @pytest.mark.anyio
@@ -206,7 +210,7 @@ async def test_arguments_of_a_turn_of_the_wrong_type_are_type_errors() -> None:
         ({"client_tools": 3}, "client_tools takes a list, not int"),
         ({"settings": {"model": "x"}}, r"settings takes TurnSettings\(…\), not dict"),
     ]
-    async with DialClient({}, ScriptedProvider([])) as dial:
+    async with DialClient(ScriptedProvider([])) as dial:
         for options, problem in wrong:
             with pytest.raises(TypeError, match=f"{problem}$"):
                 dial.start("Hi", **options)
@@ -218,7 +222,7 @@ async def test_arguments_of_a_turn_of_the_wrong_type_are_type_errors() -> None:
 @pytest.mark.anyio
 async def test_invalid_limits_of_a_turn_are_a_type_error() -> None:
     limits: Any = {"timeout": 1}
-    async with DialClient({}, ScriptedProvider([])) as dial:
+    async with DialClient(ScriptedProvider([])) as dial:
         with pytest.raises(TypeError, match=r"limits takes Limits\(…\), not dict"):
             await dial.run("Hi", limits=limits)
 
@@ -226,7 +230,7 @@ async def test_invalid_limits_of_a_turn_are_a_type_error() -> None:
 def test_an_unknown_value_of_on_limit_is_refused() -> None:
     way: Any = "boom"
     with pytest.raises(ConfigError, match="unknown on_limit 'boom'"):
-        DialClient({}, ScriptedProvider([]), on_limit=way)
+        DialClient(ScriptedProvider([]), on_limit=way)
 
 
 def test_a_limit_and_replies_that_are_strings_are_type_errors() -> None:
@@ -249,7 +253,7 @@ class Prepared(ScriptedProvider):
 @pytest.mark.anyio
 async def test_opening_a_client_twice_prepares_the_model_once() -> None:
     model = Prepared(["One."])
-    dial = DialClient({}, model)
+    dial = DialClient(model)
     await dial.open()
     await dial.open()
     turn = await dial.run("Hi")
@@ -260,7 +264,7 @@ async def test_opening_a_client_twice_prepares_the_model_once() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("given", [42, None, ["Hi"], {"role": "user", "content": "Hi"}, EditedMessage(0, b"Hi")])  # type: ignore[arg-type]
 async def test_an_invalid_message_is_neither_stored_nor_answered(given: Any) -> None:
-    async with DialClient({}, ScriptedProvider([])) as dial:
+    async with DialClient(ScriptedProvider([])) as dial:
         manager = ConversationManager(dial, MemoryStore())
         conversation = await manager.create()
         calls: list[Callable[[str, Any], Awaitable[Any]]] = [manager.chat, manager.start]
@@ -285,12 +289,12 @@ async def test_an_invalid_message_is_neither_stored_nor_answered(given: Any) -> 
 )
 def test_an_invalid_store_is_a_type_error(store: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=f"expected a ConversationStore, not .*{problem}$"):
-        ConversationManager(DialClient({}, ScriptedProvider([])), store)
+        ConversationManager(DialClient(ScriptedProvider([])), store)
 
 
 @pytest.mark.anyio
 async def test_other_arguments_of_a_manager_of_the_wrong_type_are_errors() -> None:
-    dial: Any = DialClient({}, ScriptedProvider([]))
+    dial: Any = DialClient(ScriptedProvider([]))
     no_client: Any = "sqlite:///talk.db"
     messages: Any = [Message.system("Be brief.")]
     with pytest.raises(TypeError, match=r"expected a DialClient\(…\), not str"):
@@ -311,7 +315,7 @@ async def test_other_arguments_of_a_manager_of_the_wrong_type_are_errors() -> No
 )
 async def test_a_turn_takes_a_text_a_message_or_messages(conversation: Any) -> None:
     model = ScriptedProvider(["One.", "Two.", "Three."])
-    async with DialClient({}, model) as dial:
+    async with DialClient(model) as dial:
         assert (await dial.run(conversation)).text == "One."
         assert (await dial.response(conversation)).text == "Two."
         assert [text async for text in dial.stream_response(conversation)][-1] == "data: [DONE]\n\n"
@@ -330,7 +334,7 @@ async def test_a_turn_takes_a_text_a_message_or_messages(conversation: Any) -> N
     ],
 )
 async def test_an_invalid_conversation_is_a_type_error(conversation: Any, problem: str) -> None:
-    async with DialClient({}, ScriptedProvider([])) as dial:
+    async with DialClient(ScriptedProvider([])) as dial:
         calls: list[Callable[[Any], Any]] = [dial.run, dial.response]
         for call in calls:
             with pytest.raises(TypeError, match=problem):
@@ -344,7 +348,7 @@ async def test_an_invalid_conversation_is_a_type_error(conversation: Any, proble
 @pytest.mark.anyio
 async def test_instructions_of_one_turn_apply_to_that_turn_only() -> None:
     model = ScriptedProvider(["One.", "Two.", "Three."])
-    async with DialClient({}, model, system="Be polite.") as dial:
+    async with DialClient(model, system="Be polite.") as dial:
         await dial.run("Hi", system="Be brief.")
         await dial.run("Hi", system="")
         await dial.run("Hi")
@@ -356,7 +360,7 @@ async def test_instructions_of_one_turn_apply_to_that_turn_only() -> None:
 @pytest.mark.anyio
 async def test_a_turn_stops_at_its_own_limits() -> None:
     call = {"tool_calls": [{"name": "nothing", "arguments": {}}]}
-    async with DialClient({}, ScriptedProvider([call, "So far."] * 2), limits=Limits(max_depth=5)) as dial:
+    async with DialClient(ScriptedProvider([call, "So far."] * 2), limits=Limits(max_depth=5)) as dial:
         short = await dial.run("Hi", limits=Limits(max_depth=0))
         usual = await dial.run("Hi")
     assert (short.stop_reason, short.text, usual.stop_reason) == (StopReason.MAX_DEPTH, "So far.", StopReason.ANSWERED)

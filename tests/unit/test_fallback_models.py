@@ -81,7 +81,7 @@ async def read(provider: FallbackProvider) -> tuple[str, Completion]:
 )
 async def test_the_next_model_answers_if_the_first_model_cannot(error: ProviderError) -> None:
     a, b = Named("a", [error]), Named("b", ANSWER)
-    async with DialClient({}, a, fallback_models=[b]) as dial:
+    async with DialClient(a, fallback_models=[b]) as dial:
         turn = await dial.run("What time is it?")
     assert (turn.text, turn.stop_reason) == ("Noon.", StopReason.ANSWERED)
     assert turn.notes == (f"b answered in place of a: {error}",)
@@ -160,7 +160,7 @@ async def test_a_middleware_reads_which_model_answered() -> None:
             names.append(reply.info.name if reply.info is not None else "")
             return reply
 
-    dial = DialClient({}, Named("a", [DOWN]), fallback_models=[Named("b", ANSWER)], middleware=[Watch()])
+    dial = DialClient(Named("a", [DOWN]), fallback_models=[Named("b", ANSWER)], middleware=[Watch()])
     async with dial:
         await dial.run("What time is it?")
     assert names == ["b"]
@@ -190,7 +190,7 @@ async def test_a_changed_fallback_model_counts_as_a_changed_model() -> None:
 
 
 async def test_a_configuration_with_a_model_that_cannot_be_selected_changes_nothing(tmp_path: Path) -> None:
-    dial = DialClient({}, Named("a"), record=tmp_path / "recording.jsonl")
+    dial = DialClient(Named("a"), record=tmp_path / "recording.jsonl")
     rules = {"policy": [{"deny": "*"}]}
     before, after = (configuration.parse(json.dumps({"defaultModel": f"ollama:{name}", **rules})) for name in "ab")
     with pytest.raises(ConfigError, match="the model cannot be changed while it is recorded"):
@@ -207,14 +207,14 @@ async def test_the_entry_of_a_model_names_its_fallback_models() -> None:
     }
     models = configuration.parse(str(file).replace("'", '"'), environ={}).models
     assert models["fast"].fallback_models == ("steady",)
-    dial = DialClient({}, "fast", models=models)
+    dial = DialClient("fast", models=models)
     assert isinstance(dial.model.provider, FallbackProvider)
     assert dial.model.name == "chat:fast@127.0.0.1:9"
 
 
 async def test_a_switch_of_the_tool_format_keeps_the_fallback_models() -> None:
     a, b = Named("a", [DOWN]), Named("b", ANSWER)
-    async with DialClient({}, a, fallback_models=[b]) as dial:
+    async with DialClient(a, fallback_models=[b]) as dial:
         dial.model.switch(tool_format="xml")
         assert (await dial.run("What time is it?")).text == "Noon."
 
@@ -225,4 +225,4 @@ async def test_a_switch_of_the_tool_format_keeps_the_fallback_models() -> None:
 )
 async def test_an_invalid_fallback_model_is_an_error_when_the_client_is_created(models: Any, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        DialClient({}, ScriptedProvider(["x"]), fallback_models=models)
+        DialClient(ScriptedProvider(["x"]), fallback_models=models)

@@ -49,7 +49,7 @@ def report_from_thread(steps: int, context: Context | None = None) -> str:
 @pytest.mark.parametrize("function", [report, report_from_thread])
 async def test_a_function_reports_progress(function: Callable[..., Any]) -> None:
     name = function.__name__
-    async with DialClient(model=ScriptedProvider([calls(name, steps=2), "Done."]), tools=[function]) as dial:
+    async with DialClient(ScriptedProvider([calls(name, steps=2), "Done."]), tools=[function]) as dial:
         events = [event async for event in dial.stream("go on")]
         assert list(dial.tools[0].input_schema["properties"]) == ["steps"], "the model does not see the context"
     progress = [event for event in events if isinstance(event, ToolCallProgress)]

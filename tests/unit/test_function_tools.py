@@ -196,14 +196,14 @@ async def test_an_object_that_cannot_be_a_tool_is_a_type_error_with_the_reason()
 async def test_functions_in_place_of_servers_are_an_error_that_names_the_option_tools() -> None:
     for servers in (add, [add], {"add": add}):
         with pytest.raises(TypeError, match=r"functions are tools, DialClient\(…, tools=\["):
-            DialClient(servers)  # type: ignore[arg-type]  # the wrong type is the test
+            DialClient(servers=servers)  # type: ignore[arg-type]  # the wrong type is the test
 
 
 async def test_the_server_name_functions_is_reserved_if_there_are_function_tools() -> None:
     servers = {"functions": {"command": "x", "disabled": True}}
-    assert DialClient(servers).notes == ()
+    assert DialClient(servers=servers).notes == ()
     with pytest.raises(ConfigError, match="no server can be named 'functions'"):
-        DialClient(servers, tools=[add])
+        DialClient(servers=servers, tools=[add])
     async with DialClient(tools=[add]) as dial:
         with pytest.raises(ConfigError, match="no server can be named 'functions'"):
             await dial.add_server("functions", {"command": "x", "disabled": True})
@@ -214,7 +214,7 @@ async def test_the_server_name_functions_is_reserved_if_there_are_function_tools
 
 async def test_the_decorator_returns_the_function_and_offers_it_in_the_next_round() -> None:
     model = ScriptedProvider([calls("extend"), calls("later", a=1), "Done."])
-    dial = DialClient(model=model)
+    dial = DialClient(model)
 
     @dial.tool(read_only=True, title="Extend")
     def extend() -> str:
@@ -366,6 +366,6 @@ async def test_what_a_function_sets_in_its_context_stays_in_its_call() -> None:
         return before
 
     model = ScriptedProvider([calls("set_language"), calls("set_language"), "Done."])
-    async with DialClient({}, model, tools=[set_language]) as dial:
+    async with DialClient(model, tools=[set_language]) as dial:
         turn = await dial.run("Hello.")
     assert [record.result.content for record in turn.tool_calls] == ["none", "none"]

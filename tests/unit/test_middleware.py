@@ -94,7 +94,7 @@ async def test_a_middleware_that_only_calls_next_changes_no_event() -> None:
 )
 def test_an_invalid_middleware_is_a_type_error_when_the_client_is_created(middleware: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
-        DialClient({}, middleware=middleware)
+        DialClient(middleware=middleware)
 
 
 # --- model calls ----------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ CALL = {"tool_calls": [{"name": "nobody_offers_this", "arguments": {}}], "usage"
 @pytest.mark.anyio
 async def test_the_cost_of_a_turn_is_the_sum_of_its_rounds() -> None:
     model = Billed([CALL, {"text": "Done.", "usage": {"input_tokens": 2000, "output_tokens": 50}}])
-    async with DialClient({}, model) as dial:
+    async with DialClient(model) as dial:
         turn = await dial.run([Message.user("Go.")])
     prices = [compute_cost(usage, GPT) for usage in turn.request_usages]
     assert [usage.input_tokens for usage in turn.request_usages] == [1000, 2000]
@@ -90,7 +90,7 @@ SUMMARY = {"text": "A summary", "usage": {"input_tokens": 1000}}
 
 @pytest.mark.anyio
 async def test_a_summary_has_the_price_of_the_model_that_wrote_it() -> None:
-    dial = DialClient({}, Relay([SUMMARY]))
+    dial = DialClient(Relay([SUMMARY]))
     assert (await summarize(dial.model, [Message.user("Go.")])).cost_usd == compute_cost(Usage(1000), GPT)
 
 
@@ -123,7 +123,7 @@ async def test_a_status_has_the_price_of_the_model_that_wrote_it() -> None:
 
 @pytest.mark.anyio
 async def test_a_turn_with_a_round_of_unknown_cost_has_no_cost() -> None:
-    async with DialClient({}, Billed([CALL, "Done."])) as dial:
+    async with DialClient(Billed([CALL, "Done."])) as dial:
         turn = await dial.run([Message.user("Go.")])
     assert turn.cost_usd is None
     assert turn.to_dict()["usage"]["rounds"][0]["input_tokens"] == 1000

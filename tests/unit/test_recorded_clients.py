@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_replay_with_fewer_requests_than_the_recording_fails(tmp_path: Path) -> None:
     recording = DialRecording(tmp_path / "test.jsonl", is_recorded=True)
-    async with recording.client(model=ScriptedProvider(["One.", "Two."])) as dial:
+    async with recording.client(ScriptedProvider(["One.", "Two."])) as dial:
         assert [await dial.ask(question) for question in ("first", "second")] == ["One.", "Two."]
     recording.close(is_passed=True)
 

@@ -94,7 +94,7 @@ def double(number: int) -> int:
 
 
 def open_client(*replies: Any, **options: Any) -> DialClient:
-    return DialClient({}, ScriptedProvider(replies or (DOUBLE, ANSWER)), tools=[double], guidance="", **options)
+    return DialClient(ScriptedProvider(replies or (DOUBLE, ANSWER)), tools=[double], guidance="", **options)
 
 
 def attributes_of(span: ReadableSpan) -> dict[str, Any]:
@@ -251,7 +251,7 @@ async def test_a_fallback_model_is_recorded_as_the_model_that_answered(recorded:
 
     spare = Spare([TextChunk("Noon."), Completion(FinishReason.STOP, Usage(3, 2))])
     main = Model([ProviderError("down", status=503)])
-    async with DialClient({}, main, fallback_models=[spare]) as dial:
+    async with DialClient(main, fallback_models=[spare]) as dial:
         await dial.run("What time is it?")
     chat = attributes_of(recorded.spans["chat spare"])
     assert (chat["gen_ai.request.model"], chat["gen_ai.provider.name"]) == ("spare", "groq")

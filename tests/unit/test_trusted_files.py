@@ -71,7 +71,7 @@ async def test_a_fix_writes_no_value_of_a_variable() -> None:
 @pytest.mark.anyio
 async def test_rules_of_a_changed_configuration_apply_before_its_servers_start() -> None:
     after = parse('{"policy": [{"deny": "*"}], "mcpServers": {"a": {"command": "never-started"}}}')
-    async with DialClient({}, ScriptedProvider(["Done."])) as dial:
+    async with DialClient(ScriptedProvider(["Done."])) as dial:
         with anyio.CancelScope() as scope:
             scope.cancel()
             await apply_configuration(dial, Options(model="scripted"), parse("{}"), after, lambda *_: None)

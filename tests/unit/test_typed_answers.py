@@ -70,7 +70,7 @@ async def ask(
     **options: Any,
 ) -> tuple[Turn[Any], Model]:
     model = Model(replies)
-    async with DialClient({}, model, on_limit=on_limit, **options) as dial:
+    async with DialClient(model, on_limit=on_limit, **options) as dial:
         return await dial.run("Which city?", output_type=output_type), model
 
 
@@ -213,7 +213,7 @@ async def test_an_empty_answer_is_requested_once_more() -> None:
 async def test_a_stream_has_partial_answers_and_no_text_but_the_answer() -> None:
     text = '{"name": "Rome", "people": 28}   '
     model = Model([{"text": "It", "tool_calls": []}, {"text": text}])
-    async with DialClient({}, model) as dial:
+    async with DialClient(model) as dial:
         events = [event async for event in dial.stream("Which city?", output_type=City)]
     assert [event.output for event in events if isinstance(event, OutputDelta)][-1] == ROME
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == ROME_TEXT
@@ -225,7 +225,7 @@ async def test_a_stream_has_partial_answers_and_no_text_but_the_answer() -> None
 
 async def test_an_answer_as_a_tool_call_is_streamed_as_partial_outputs() -> None:
     model = Model([{**answer_call({"result": [1, 2, 3]}), "chunk_size": 2}])
-    async with DialClient({}, model) as dial:
+    async with DialClient(model) as dial:
         events = [event async for event in dial.stream("Which numbers?", output_type=list[int])]
     assert [event.output for event in events if isinstance(event, OutputDelta)] == [[1], [1, 2], [1, 2, 3]]
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["[1, 2, 3]"]
@@ -240,7 +240,7 @@ async def test_the_answer_to_the_second_request_of_a_middleware_is_streamed() ->
             return await call_next(request)
 
     replies = [{**answer_call({"result": numbers}), "chunk_size": 2} for numbers in ([7], [1, 2])]
-    async with DialClient({}, Model(replies), middleware=[Twice()]) as dial:
+    async with DialClient(Model(replies), middleware=[Twice()]) as dial:
         events = [event async for event in dial.stream("Which numbers?", output_type=list[int])]
     outputs = [event.output for event in events if isinstance(event, OutputDelta)]
     assert outputs[-2:] == [[1], [1, 2]]
@@ -249,7 +249,7 @@ async def test_the_answer_to_the_second_request_of_a_middleware_is_streamed() ->
 async def test_text_of_the_model_before_its_calls_is_shown() -> None:
     calls = {"text": "Let me add.", "tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}]}
     model = Model([calls, ROME_TEXT])
-    async with DialClient({}, model, tools=[add]) as dial:
+    async with DialClient(model, tools=[add]) as dial:
         events = [event async for event in dial.stream("Which city?", output_type=City)]
     texts = [event.text for event in events if isinstance(event, TextDelta)]
     assert texts == ["Let me add.", ROME_TEXT]
@@ -280,21 +280,21 @@ async def test_a_list_is_unwrapped(output_type: Any) -> None:
 
 async def test_without_an_output_type_the_request_is_unchanged() -> None:
     model = Model(["Rome."])
-    async with DialClient({}, model) as dial:
+    async with DialClient(model) as dial:
         turn = await dial.run("Which city?")
     assert (turn.text, turn.output) == ("Rome.", None)
     assert model.requests == [ModelRequest(model.requests[0].messages, stream=False)]
 
 
 async def test_the_server_sent_events_of_a_typed_answer_have_its_json() -> None:
-    async with DialClient({}, Model([ROME_TEXT])) as dial:
+    async with DialClient(Model([ROME_TEXT])) as dial:
         lines = [line async for line in dial.stream_response("Which city?", output_type=City)]
     output = [json.loads(line.split("data: ", 1)[1]) for line in lines if line.startswith("event: output")]
     assert output[-1] == {"output": ARGUMENTS}
 
 
 async def test_type_checkers_know_the_type_of_the_output() -> None:
-    async with DialClient({}, Model([ROME_TEXT, "[1]", '"a"', "Rome"])) as dial:
+    async with DialClient(Model([ROME_TEXT, "[1]", '"a"', "Rome"])) as dial:
         assert_type(await dial.run("Which city?", output_type=City), Turn[City])
         assert_type(await dial.run("Which numbers?", output_type=list[int]), Turn[list[int]])
         either: Turn[int | str] = await dial.run("Which?", output_type=int | str)
@@ -303,7 +303,7 @@ async def test_type_checkers_know_the_type_of_the_output() -> None:
 
 
 async def test_a_conversation_stores_only_the_last_answer() -> None:
-    async with DialClient({}, Model(["no", ROME_TEXT])) as dial:
+    async with DialClient(Model(["no", ROME_TEXT])) as dial:
         manager = ConversationManager(dial, MemoryStore())
         conversation = await manager.create()
         turn = await manager.chat(conversation.id, "Which city?", output_type=City)
@@ -314,7 +314,7 @@ async def test_a_conversation_stores_only_the_last_answer() -> None:
 
 
 async def test_a_conversation_keeps_an_invalid_answer() -> None:
-    async with DialClient({}, Model(["no", "no", "never"])) as dial:
+    async with DialClient(Model(["no", "no", "never"])) as dial:
         manager = ConversationManager(dial, MemoryStore())
         conversation = await manager.create()
         with pytest.raises(OutputError):
@@ -338,5 +338,5 @@ async def test_empty_answers_raise_an_output_error() -> None:
 
 
 async def test_response_returns_the_json() -> None:
-    async with DialClient({}, Model([ROME_TEXT])) as dial:
+    async with DialClient(Model([ROME_TEXT])) as dial:
         assert (await dial.response("Which city?", output_type=City)).text == ROME_TEXT

@@ -44,7 +44,7 @@ class ServerRun:
 
     async def run(self) -> None:
         """Start the servers, record the outcome, and stop the servers."""
-        dial = DialClient(self._servers)
+        dial = DialClient(servers=self._servers)
         try:
             await dial.open()
             self._outcome = await _watch(dial, self._seconds)
