@@ -182,7 +182,7 @@ def _model() -> Iterator[_ModelServer]:
 
 @contextmanager
 def _page(chromium: Browser, folder: Path, base_url: str) -> Iterator[Tab]:
-    model = {"wire": "chat", "base_url": base_url, "model": "x", "api_key": "none"}
+    model = {"api": "chat", "base_url": base_url, "model": "x", "api_key": "none"}
     write_config(folder, models={"long": model}, defaultModel="long")
     with serve_folder(folder, "--timeout", "3600") as address:
         yield open_page(chromium, address)

@@ -162,12 +162,12 @@ _MODULES = {
         "ServerStatus",
     ),
     "settings.config_types": (
+        "Api",
         "ModelProfile",
         "OAuthGrant",
         "OAuthSettings",
         "ServerSettings",
         "Transport",
-        "Wire",
     ),
     "settings.policy_config": (
         "Effect",

@@ -122,12 +122,12 @@ from dial_client.servers.resources import ResourceContent as ResourceContent
 from dial_client.servers.resources import ResourceTemplate as ResourceTemplate
 from dial_client.servers.status import ServerState as ServerState
 from dial_client.servers.status import ServerStatus as ServerStatus
+from dial_client.settings.config_types import Api as Api
 from dial_client.settings.config_types import ModelProfile as ModelProfile
 from dial_client.settings.config_types import OAuthGrant as OAuthGrant
 from dial_client.settings.config_types import OAuthSettings as OAuthSettings
 from dial_client.settings.config_types import ServerSettings as ServerSettings
 from dial_client.settings.config_types import Transport as Transport
-from dial_client.settings.config_types import Wire as Wire
 from dial_client.settings.policy_config import Effect as Effect
 from dial_client.settings.policy_config import PolicyRule as PolicyRule
 from dial_client.stores.conversation_store import Conversation as Conversation

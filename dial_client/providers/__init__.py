@@ -29,7 +29,7 @@ from dial_client.providers.http.endpoint import (
     parse_ollama_host,
 )
 from dial_client.providers.presets import CLOUDS, PRESETS, Preset, find_preset, find_preset_by_url
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 
 _NO_MODELS: Mapping[str, ModelProfile] = MappingProxyType({})
 
@@ -38,7 +38,7 @@ _NO_MODELS: Mapping[str, ModelProfile] = MappingProxyType({})
 class _Vendor:
     """The API and the address of a model prefix (``openai:``), and the environment variables for them."""
 
-    wire: Wire
+    wire: Api
     url: str
     """The default address; empty if there is none."""
     url_variable: str
@@ -52,16 +52,16 @@ class _Vendor:
         return self.preset is PRESETS["dial"]
 
 
-_OPENAI = _Vendor(Wire.RESPONSES, PRESETS["openai"].url, "OPENAI_BASE_URL", ("OPENAI_API_KEY",))
-_CHAT = replace(_OPENAI, wire=Wire.CHAT)
+_OPENAI = _Vendor(Api.RESPONSES, PRESETS["openai"].url, "OPENAI_BASE_URL", ("OPENAI_API_KEY",))
+_CHAT = replace(_OPENAI, wire=Api.CHAT)
 _ANTHROPIC = _Vendor(
-    Wire.MESSAGES, PRESETS["anthropic"].url, "ANTHROPIC_BASE_URL", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+    Api.MESSAGES, PRESETS["anthropic"].url, "ANTHROPIC_BASE_URL", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 )
-_OLLAMA = _Vendor(Wire.CHAT, PRESETS["ollama"].url, "OLLAMA_HOST", (), PRESETS["ollama"])
-_DIAL = _Vendor(Wire.CHAT, "", "DIAL_URL", ("DIAL_API_KEY",), PRESETS["dial"])
+_OLLAMA = _Vendor(Api.CHAT, PRESETS["ollama"].url, "OLLAMA_HOST", (), PRESETS["ollama"])
+_DIAL = _Vendor(Api.CHAT, "", "DIAL_URL", ("DIAL_API_KEY",), PRESETS["dial"])
 
 _PREFIXES = {"openai": _OPENAI, "anthropic": _ANTHROPIC, "chat": _CHAT, "ollama": _OLLAMA, "dial": _DIAL}
-_WIRES = {Wire.CHAT: _CHAT, Wire.RESPONSES: _OPENAI, Wire.MESSAGES: _ANTHROPIC}
+_WIRES = {Api.CHAT: _CHAT, Api.RESPONSES: _OPENAI, Api.MESSAGES: _ANTHROPIC}
 
 
 def open_provider(
@@ -171,11 +171,11 @@ def _from_settings(settings: ModelProfile, address: str | None, environ: Mapping
 def _find_vendor(settings: ModelProfile, where: str) -> _Vendor:
     """Return the vendor of a profile, found by its preset if it names one, and else by its API."""
     if settings.preset is None:
-        return _WIRES[Wire(settings.wire or Wire.CHAT)]
+        return _WIRES[Api(settings.api or Api.CHAT)]
     preset = find_preset(settings.preset, where)
     vendors = (vendor for vendor in _PREFIXES.values() if (vendor.preset or find_preset_by_url(vendor.url)) is preset)
     vendor = next(vendors, None) or _Vendor(preset.wire, preset.url, "")
-    return vendor if vendor.is_dial else replace(vendor, wire=Wire(settings.wire or vendor.wire), preset=preset)
+    return vendor if vendor.is_dial else replace(vendor, wire=Api(settings.api or vendor.wire), preset=preset)
 
 
 def _open_offline(prefix: str, name: str, address: str | None, on_progress: OnDownload | None) -> Provider:
@@ -204,12 +204,12 @@ def _choose_provider_class(vendor: _Vendor, settings: ModelProfile | None = None
     if vendor.is_dial:
         from dial_client.providers.dial import DialProvider
 
-        return partial(DialProvider, wire=settings.wire, fixed=frozenset(settings.quirks)) if settings else DialProvider
-    if vendor.wire is Wire.MESSAGES:
+        return partial(DialProvider, wire=settings.api, fixed=frozenset(settings.quirks)) if settings else DialProvider
+    if vendor.wire is Api.MESSAGES:
         from dial_client.providers.messages_api import MessagesProvider
 
         return MessagesProvider
-    if vendor.wire is Wire.RESPONSES:
+    if vendor.wire is Api.RESPONSES:
         from dial_client.providers.responses_api import ResponsesProvider
 
         return ResponsesProvider
@@ -236,12 +236,12 @@ def _build_endpoint(
     key, hint = _find_key(vendor, where, url, default_url, environ, settings)
     header_value = f"Bearer {key or NO_KEY}" if profile.key_header.lower() == "authorization" else key or NO_KEY
     headers = {profile.key_header.lower(): header_value}
-    if vendor.wire is Wire.MESSAGES:
+    if vendor.wire is Api.MESSAGES:
         headers["anthropic-version"] = profile.api_version
     if _is_vendor_host(vendor, url):
         headers = _read_environment_headers(vendor, environ) | headers
     headers |= {name.lower(): value for name, value in profile.headers.items()}
-    query = {"api-version": profile.api_version} if profile.api_version and vendor.wire is not Wire.MESSAGES else {}
+    query = {"api-version": profile.api_version} if profile.api_version and vendor.wire is not Api.MESSAGES else {}
     return Endpoint(url, headers, query, key=key, hint=hint), profile
 
 
@@ -280,7 +280,7 @@ def _find_key(
 
 
 def _describe_key(vendor: _Vendor) -> str:
-    if vendor.wire is Wire.CHAT:
+    if vendor.wire is Api.CHAT:
         return f"set {vendor.key_variables[0]}, or name another endpoint: --base-url, or {vendor.url_variable}"
     return f"set {vendor.key_variables[0]}"
 

@@ -25,7 +25,7 @@ from dial_client.providers.http.endpoint import Endpoint, is_same_origin, normal
 from dial_client.providers.http.sdk_transport import Sdk, SdkTransport, load_anthropic, load_openai
 from dial_client.providers.presets import PRESETS, UNKNOWN
 from dial_client.providers.vendor_clients import SdkMessagesProvider, choose_openai_class
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 
 _AZURE_VERSION = "2025-04-01-preview"
 """The ``api-version`` of Azure OpenAI if ``OPENAI_API_VERSION`` is not set: the last version that is a date."""
@@ -128,7 +128,7 @@ def open_cloud_model(
     find_client = {"azure": _find_azure, "bedrock": _find_bedrock, "vertex": _find_vertex, "foundry": _find_foundry}
     endpoint, make_client = find_client[cloud_name](access)
     endpoint = replace(endpoint, key=access.key or endpoint.key, sign_in=_CLOUDS[cloud_name].sign_in)
-    wire = Wire(settings.wire or Wire.RESPONSES) if cloud_name == "azure" else Wire.MESSAGES
+    wire = Api(settings.api or Api.RESPONSES) if cloud_name == "azure" else Api.MESSAGES
     preset = PRESETS["azure"] if cloud_name in ("azure", "foundry") else UNKNOWN
     profile = apply_quirks(preset.get_profile(wire), settings.quirks, where)
     load_sdk: Callable[[], Sdk] = load_openai if cloud_name == "azure" else load_anthropic

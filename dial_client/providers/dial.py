@@ -27,7 +27,7 @@ from dial_client.providers.http.transport import HttpTransport
 from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.responses_api import ResponsesProvider
 from dial_client.runtime.logs import get_logger
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 
 log = get_logger(__name__)
 
@@ -54,7 +54,7 @@ class DialProvider:
         endpoint: Endpoint,
         profile: EndpointProfile,
         *,
-        wire: Wire | None = None,
+        wire: Api | None = None,
         fixed: frozenset[str] = frozenset(),
         temperature: float | None = None,
         max_tokens: int | None = None,
@@ -63,7 +63,7 @@ class DialProvider:
         self._name = f"dial:{model}@{endpoint.host}"  # the same for every API: the echo contains its API
         self._endpoint = endpoint
         self._profile = profile
-        self._wire = None if wire is None else Wire(wire)
+        self._wire = None if wire is None else Api(wire)
         self._fixed = fixed
         self._temperature = temperature
         self._max_tokens = max_tokens
@@ -160,20 +160,20 @@ class DialProvider:
                 await transport.aclose()
         return description if isinstance(description, dict) else {}
 
-    def _open_provider(self, wire: Wire) -> HttpProvider:
+    def _open_provider(self, wire: Api) -> HttpProvider:
         core, profile = self._endpoint, self._apply_description(wire)
         options: dict[str, Any] = {"temperature": self._temperature, "max_tokens": self._max_tokens}
-        if wire is Wire.RESPONSES:
+        if wire is Api.RESPONSES:
             endpoint = replace(core, base_url=f"{core.base_url}/openai/v1", query={})
             return ResponsesProvider(self._model, endpoint, profile, **options)
-        if wire is Wire.MESSAGES:
+        if wire is Api.MESSAGES:
             headers = dict(core.headers) | {"anthropic-version": MESSAGES.api_version}
             endpoint = replace(core, base_url=f"{core.base_url}/anthropic", query={}, headers=headers)
             profile = replace(profile, max_tokens=profile.max_tokens or MESSAGES.max_tokens)
             return MessagesProvider(self._model, endpoint, profile, **options)
         return _DeploymentProvider(self._model, core, profile, **options)
 
-    def _apply_description(self, wire: Wire) -> EndpointProfile:
+    def _apply_description(self, wire: Api) -> EndpointProfile:
         """Return the profile, changed as the deployment's description requires, except for fixed flags."""
         description = self._features
         flags: dict[str, Any] = {}
@@ -181,7 +181,7 @@ class DialProvider:
             flags["sampling"] = False
         if description.get("parallel_tool_calls") is False:
             flags["parallel"] = "omit"
-        if wire is not Wire.CHAT:
+        if wire is not Api.CHAT:
             flags["documents"] = True
         else:
             if description.get("content_parts") is False:
@@ -200,7 +200,7 @@ class _DeploymentProvider(ChatProvider):
         return f"/openai/deployments/{quote(self._model, safe='')}/chat/completions"
 
 
-def _choose_wire(description: Mapping[str, Any], features: Mapping[str, Any]) -> Wire:
+def _choose_wire(description: Mapping[str, Any], features: Mapping[str, Any]) -> Api:
     """Return the API of a deployment that supports the most features.
 
     The Responses API has priority: OpenAI's current models support tools with reasoning only there. The Messages API is
@@ -209,8 +209,8 @@ def _choose_wire(description: Mapping[str, Any], features: Mapping[str, Any]) ->
     interfaces = description.get("interfaces")
     interfaces = interfaces if isinstance(interfaces, list) else [interfaces]
     if "openaiResponses" in interfaces or features.get("responses_api") is True:
-        return Wire.RESPONSES
-    return Wire.MESSAGES if "anthropicMessages" in interfaces else Wire.CHAT
+        return Api.RESPONSES
+    return Api.MESSAGES if "anthropicMessages" in interfaces else Api.CHAT
 
 
 def _move_instructions_to_messages(request: ModelRequest) -> ModelRequest:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, EndpointProfile
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 
 _LOCAL = EndpointProfile(idle_timeout=600.0, fenced_calls=True, structured_output="without_tools")
 """The flags of local servers, which may process a long prompt for minutes, and often run small models."""
@@ -22,7 +22,7 @@ _LOCAL = EndpointProfile(idle_timeout=600.0, fenced_calls=True, structured_outpu
 class Preset:
     """The preset of a vendor's endpoint, or of a server program such as Ollama."""
 
-    wire: Wire = Wire.CHAT
+    wire: Api = Api.CHAT
     """The API to use if a profile does not name one."""
     url: str = ""
     """The default address; empty if there is none."""
@@ -33,12 +33,12 @@ class Preset:
     messages: EndpointProfile | None = None
     """The flags of the Messages API; None for those of `profile` with the API version and token limit of `MESSAGES`."""
 
-    def get_profile(self, wire: Wire) -> EndpointProfile:
+    def get_profile(self, wire: Api) -> EndpointProfile:
         """Return the flags of an API."""
-        if wire is Wire.CHAT:
+        if wire is Api.CHAT:
             return self.profile
         own = replace(self.profile, documents=True)  # both APIs accept documents, unlike most Chat Completions APIs
-        if wire is Wire.RESPONSES:
+        if wire is Api.RESPONSES:
             return own
         return self.messages or replace(own, api_version=MESSAGES.api_version, max_tokens=MESSAGES.max_tokens)
 
@@ -48,9 +48,9 @@ UNKNOWN = Preset()
 
 PRESETS: Mapping[str, Preset] = {
     "openai": Preset(
-        Wire.RESPONSES, "https://api.openai.com/v1", ("api.openai.com",), replace(OPENAI, tool_search=True)
+        Api.RESPONSES, "https://api.openai.com/v1", ("api.openai.com",), replace(OPENAI, tool_search=True)
     ),
-    "anthropic": Preset(Wire.MESSAGES, "https://api.anthropic.com", ("api.anthropic.com",), messages=ANTHROPIC),
+    "anthropic": Preset(Api.MESSAGES, "https://api.anthropic.com", ("api.anthropic.com",), messages=ANTHROPIC),
     "azure": Preset(
         hosts=("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"),
         profile=replace(OPENAI, key_header="api-key"),

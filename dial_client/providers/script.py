@@ -10,7 +10,7 @@ from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import ToolCallRequest
 from dial_client.messages.model import FinishReason
 from dial_client.messages.token_usage import Usage
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ScriptedReply:
 class WireReply:
     """The HTTP response of an endpoint, as bytes. `scripted` describes the members."""
 
-    wire: Wire
+    wire: Api
     body: bytes = b""
     status: int = 200
     breaks: str | None = None

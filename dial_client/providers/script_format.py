@@ -21,7 +21,7 @@ from dial_client.messages.token_usage import Usage
 from dial_client.providers.endpoint_profile import is_valid_flag
 from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply
 from dial_client.runtime.similar_names import did_you_mean
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 
 VERSION = 1
 """The version of the recording format."""
@@ -206,8 +206,8 @@ class _ScriptReader:
 
     def parse_wire_reply(self, value: Mapping[str, Any], where: str) -> WireReply:
         members = self.check(value, where, _WIRE)
-        if members["wire"] not in list(Wire):
-            raise self.build_error(f"{where}.wire", " or ".join(Wire))
+        if members["wire"] not in list(Api):
+            raise self.build_error(f"{where}.wire", " or ".join(Api))
         if ("body" in members) == ("events" in members):
             raise self.build_error(where, "either body or events")
         if "events" in members:
@@ -216,7 +216,7 @@ class _ScriptReader:
             body = members["body"] if isinstance(members["body"], str) else json.dumps(members["body"])
         breaks = members.get("break", False)
         return WireReply(
-            Wire(members["wire"]),
+            Api(members["wire"]),
             body.encode("utf-8", "surrogateescape" if _has_escaped_bytes(body) else "replace"),
             members.get("status", 200),
             breaks if isinstance(breaks, str) else ("" if breaks else None),

@@ -79,7 +79,7 @@ from dial_client.providers.script import RecordedServer, Script, ScriptedReply, 
 from dial_client.providers.script_format import read_file, read_replies
 from dial_client.providers.tool_call_codec import to_json_text
 from dial_client.providers.tool_name_mapping import ToolNameMapping
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 
 __all__ = ["RecordedServer", "ScriptedProvider", "ScriptedReply"]
 
@@ -234,12 +234,12 @@ def _split(text: str, size: int) -> Iterator[str]:
     return (text[at : at + step] for at in range(0, len(text), step))
 
 
-def _make_parser(wire: Wire, profile: EndpointProfile) -> StreamParser:
-    if wire is Wire.MESSAGES:
+def _make_parser(wire: Api, profile: EndpointProfile) -> StreamParser:
+    if wire is Api.MESSAGES:
         from dial_client.providers.messages_stream import MessagesStreamParser
 
         return MessagesStreamParser()
-    if wire is Wire.RESPONSES:
+    if wire is Api.RESPONSES:
         from dial_client.providers.responses_stream import ResponsesStreamParser
 
         return ResponsesStreamParser()

@@ -27,7 +27,7 @@ from dial_client.providers.http.sdk_transport import (
 from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.presets import find_preset_by_url
 from dial_client.providers.responses_api import ResponsesProvider
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 
 if TYPE_CHECKING:
     from anthropic import (
@@ -115,10 +115,10 @@ class OpenAIProvider(ClientProvider):
         if wire not in ("responses", "chat"):
             raise ConfigError(f"OpenAIProvider: there is no wire {wire!r}", hint="expected 'responses' or 'chat'")
         endpoint = read_endpoint(client, Endpoint(""))
-        profile = find_profile(endpoint, Wire(wire), quirks, "OpenAIProvider")
+        profile = find_profile(endpoint, Api(wire), quirks, "OpenAIProvider")
         transport = SdkTransport(load_openai, lambda: client, endpoint, is_owner=False)
         super().__init__(
-            choose_openai_class(Wire(wire))(
+            choose_openai_class(Api(wire))(
                 model, endpoint, profile, temperature=temperature, max_tokens=max_tokens, transport=transport
             )
         )
@@ -166,7 +166,7 @@ class AnthropicProvider(ClientProvider):
                 "AsyncAnthropicFoundry",
             )
         endpoint = read_endpoint(client, Endpoint("", _read_version(client)))
-        profile = find_profile(endpoint, Wire.MESSAGES, quirks, "AnthropicProvider")
+        profile = find_profile(endpoint, Api.MESSAGES, quirks, "AnthropicProvider")
         transport = SdkTransport(load_anthropic, lambda: client, endpoint, is_owner=False)
         super().__init__(
             SdkMessagesProvider(
@@ -182,12 +182,12 @@ class SdkMessagesProvider(MessagesProvider):
         return "/v1/messages"
 
 
-def choose_openai_class(wire: Wire) -> Callable[..., HttpProvider]:
+def choose_openai_class(wire: Api) -> Callable[..., HttpProvider]:
     """Return the provider class for one of OpenAI's two APIs."""
-    return ChatProvider if wire is Wire.CHAT else ResponsesProvider
+    return ChatProvider if wire is Api.CHAT else ResponsesProvider
 
 
-def find_profile(endpoint: Endpoint, wire: Wire, quirks: Mapping[str, Any], where: str) -> EndpointProfile:
+def find_profile(endpoint: Endpoint, wire: Api, quirks: Mapping[str, Any], where: str) -> EndpointProfile:
     """Return the profile of the client's address, with the user's flags applied to it.
 
     Raises:

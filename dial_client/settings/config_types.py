@@ -31,7 +31,7 @@ class Protocol(StrEnum):
     MODERN = "2026-07-28"
 
 
-class Wire(StrEnum):
+class Api(StrEnum):
     """The API of a model: Chat Completions, OpenAI's Responses, or Anthropic's Messages."""
 
     CHAT = "chat"
@@ -129,8 +129,8 @@ class ModelProfile:
     """One profile of ``models``. The repr leaves out all values that may be secrets."""
 
     name: str
-    wire: Wire | None = None
-    """The model API; None for the API of the preset, or `Wire.CHAT` without a preset."""
+    api: Api | None = None
+    """The model API; None for the API of the preset, or `Api.CHAT` without a preset."""
     base_url: str | None = field(default=None, repr=False)
     """The URL of the endpoint; None for the usual endpoint of the API."""
     model: str = ""

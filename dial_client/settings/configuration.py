@@ -26,18 +26,18 @@ from dial_client.settings.config_locations import find_config
 from dial_client.settings.config_merge import merge_settings
 from dial_client.settings.config_outline import Outline
 from dial_client.settings.config_types import (
+    Api,
     ModelProfile,
     Profile,
     Protocol,
     ServerSettings,
     Settings,
     Transport,
-    Wire,
 )
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS
 from dial_client.settings.jsonc import Node
 from dial_client.settings.jsonc import read as document
-from dial_client.settings.model_config import MODEL_KEYS, QUIRKS, read_model
+from dial_client.settings.model_config import MODEL_ALIASES, MODEL_KEYS, QUIRKS, read_model
 from dial_client.settings.policy_config import read_policy
 from dial_client.settings.profile_config import (
     apply_profile,
@@ -52,13 +52,13 @@ from dial_client.settings.variables import ReadFile, Variables, build_variables,
 
 __all__ = [
     "QUIRKS",
+    "Api",
     "ConfigFile",
     "ModelProfile",
     "Protocol",
     "ServerSettings",
     "Settings",
     "Transport",
-    "Wire",
     "combine",
     "find_config",
     "load",
@@ -254,7 +254,7 @@ def outline(text: str | bytes, path: str = "") -> Outline:
         shown |= servers.keys()
     return Outline(
         {name: reduce(or_, node.split_members(SERVER_KEYS, SERVER_ALIASES)) for name, node in servers.items()},
-        {name: reduce(or_, node.split_members(MODEL_KEYS, {})) for name, node in models.items()},
+        {name: reduce(or_, node.split_members(MODEL_KEYS, MODEL_ALIASES)) for name, node in models.items()},
         top.get("defaultModel"),
         {key: node for key, node in {**unknown, **top}.items() if key not in shown},
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from dial_client.messages.model import ToolFormat
 from dial_client.runtime.similar_names import did_you_mean
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 from dial_client.settings.config_values import COMMENTS, check_name, read_headers, read_line, read_object, read_url
 from dial_client.settings.jsonc import Node, build_choice_reader
 from dial_client.settings.variables import Variables
@@ -21,7 +21,7 @@ def read_model(name: str, node: Node, variables: Variables) -> ModelProfile:
         ConfigError: The profile is invalid; the error names the place, and what was expected.
     """
     check_name(name, node)
-    found, unknown = node.split_members(MODEL_KEYS, {})
+    found, unknown = node.split_members(MODEL_KEYS, MODEL_ALIASES)
     for key, child in unknown.items():
         if not key.startswith(COMMENTS):
             raise child.build_error("unknown setting of a model", did_you_mean(key, MODEL_KEYS), at_name=True)
@@ -77,7 +77,7 @@ QUIRKS: Mapping[str, Callable[[Node], Any]] = {
 
 MODEL_KEYS: Mapping[str, Callable[[Node], Any]] = {
     "preset": Node.read_string,
-    "wire": build_choice_reader({wire: wire for wire in Wire}),
+    "api": build_choice_reader({api: api for api in Api}),
     "base_url": read_url,
     "model": Node.read_string,
     "api_key": read_line,
@@ -87,3 +87,5 @@ MODEL_KEYS: Mapping[str, Callable[[Node], Any]] = {
     **dict.fromkeys(("max_tokens", "context_window"), Node.read_count),
     **QUIRKS,
 }
+MODEL_ALIASES = {"wire": "api"}
+"""Former names of keys, which existing files use."""

@@ -33,7 +33,7 @@ from dial_client import (
     Turn,
 )
 from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.integration.test_conversations_after_failure import ask, check_request
 from tests.support.fakes import virtual_time
 from tests.support.model_endpoint import Answer, Call, Raw, Recorded, Say, events, model_endpoint, provider_of, refuse
@@ -99,7 +99,7 @@ class Row:
     servers: Mapping[str, Any] = field(default_factory=lambda: {"awkward": AWKWARD})
     stop: StopReason = StopReason.ANSWERED
     text: str = DONE
-    wires: Sequence[Wire] = (Wire.CHAT,)
+    wires: Sequence[Api] = (Api.CHAT,)
     streams: Sequence[bool] = (True, False)
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the client, mostly empty."""
@@ -197,7 +197,7 @@ ROWS: dict[str, Row] = {
     "recursive schema": Row(NO_SUCH_FORM, after(calls("recursive", root={"children": [{}]})), has("recursive ran")),
     "names no provider takes": Row(NO_SUCH_FORM, after(calls(SHORTENED, "a_b_c")), names_fit),
     "2,000,000 characters": Row("a result has 2,000,000 characters", after(calls("huge")), is_bounded),
-    "image": Row("a tool returns an image", after(calls("picture")), is_shown_once, wires=list(Wire)),
+    "image": Row("a tool returns an image", after(calls("picture")), is_shown_once, wires=list(Api)),
     "structured content only": Row(OTHER_CONTENT, after(calls("structured")), has('{"answer": 42}')),
     "embedded text and a link": Row(
         OTHER_CONTENT,
@@ -300,7 +300,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("row", "wire", "stream"), CASES)
-async def test_a_turn_ends_as_documented_and_can_be_continued(row: Row, wire: Wire, stream: bool) -> None:
+async def test_a_turn_ends_as_documented_and_can_be_continued(row: Row, wire: Api, stream: bool) -> None:
     with model_endpoint([*row.answers, calls("still_there"), Say("It is.")]) as endpoint:
         provider = provider_of(endpoint, wire)
         servers = {name: build_server(server) for name, server in row.servers.items()}
@@ -336,7 +336,7 @@ async def test_an_incomplete_response_without_streaming_is_an_error_and_the_resu
     assert isinstance(later, Turn)
     assert later.text == "Here I am."
     assert [message["role"] for message in endpoint.requests[-1].json["messages"]][-3:] == ["assistant", "tool", "user"]
-    check_request(Wire.CHAT, endpoint.requests[-1])
+    check_request(Api.CHAT, endpoint.requests[-1])
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -359,7 +359,7 @@ async def test_cancelling_a_tool_call_notifies_the_server_and_leaves_no_process(
     )
     assert cancelled == "1"
     await until(lambda: not is_alive(int(pid)))
-    check_request(Wire.CHAT, endpoint.requests[-1])
+    check_request(Api.CHAT, endpoint.requests[-1])
 
 
 HOUR = 3600.0

@@ -28,7 +28,7 @@ def configuration(folder: Path, *, timeout: int, reply: str) -> str:
         name: entry("WaitsForOthers", "--folder", str(folder / name), "--count", "1") for name in ("same", "changed")
     }
     servers["changed"]["toolTimeout"] = timeout
-    models = {f"profile-{reply}": {"wire": "chat", "baseUrl": "http://127.0.0.1:9/v1", "model": "m"}}
+    models = {f"profile-{reply}": {"api": "chat", "baseUrl": "http://127.0.0.1:9/v1", "model": "m"}}
     return json.dumps({"mcpServers": servers, "models": models, "defaultModel": f"scripted:{folder / reply}.json"})
 
 
@@ -84,7 +84,7 @@ def test_unchanged_servers_keep_running_and_an_invalid_file_changes_nothing(tmp_
 
 def test_conversations_can_use_the_profiles_of_the_reloaded_configuration(tmp_path: Path) -> None:
     def profiles(*names: str) -> str:
-        models = {name: {"wire": "chat", "base_url": "http://127.0.0.1:9/v1", "model": name} for name in names}
+        models = {name: {"api": "chat", "base_url": "http://127.0.0.1:9/v1", "model": name} for name in names}
         return json.dumps({"models": models, "defaultModel": "main"})
 
     def offered() -> tuple[list[str], str]:

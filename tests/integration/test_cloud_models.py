@@ -14,7 +14,7 @@ import pytest
 from dial_client import ConfigError, Provider, ProviderError
 from dial_client.messages.message import Message
 from dial_client.providers import open_provider
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 from tests.support.aws_frames import frame_stream
 from tests.support.model_endpoint import (
     Answer,
@@ -80,7 +80,7 @@ async def test_an_azure_key_is_sent_in_its_header(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
         environ = {"AZURE_OPENAI_ENDPOINT": endpoint.url, "AZURE_OPENAI_API_KEY": "key-1"}
         heard = await ask("azure:gpt-x", environ)
-        profile = ModelProfile("mine", wire=Wire.CHAT, preset="azure", model="gpt-x")
+        profile = ModelProfile("mine", api=Api.CHAT, preset="azure", model="gpt-x")
         await ask("mine", environ | {"OPENAI_API_VERSION": "v9"}, profile)
 
     first, second = endpoint.requests

@@ -13,12 +13,12 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import ToolFormat
 from dial_client.settings.configuration import (
     QUIRKS,
+    Api,
     ModelProfile,
     Protocol,
     ServerSettings,
     Settings,
     Transport,
-    Wire,
     find_config,
     load,
     parse,
@@ -34,7 +34,7 @@ def test_the_example_of_the_contract_is_read() -> None:
         "old": {"url": "https://example.test/sse", "type": "sse", "disabled": true}
       },
       "models": {
-        "qwen": {"wire": "chat", "base_url": "http://127.0.0.1:11434/v1", "model": "qwen3.5",
+        "qwen": {"api": "chat", "base_url": "http://127.0.0.1:11434/v1", "model": "qwen3.5",
                  "api_key": "${QWEN_KEY:-none}"}
       },
       "defaultModel": "qwen"
@@ -56,7 +56,7 @@ def test_the_example_of_the_contract_is_read() -> None:
             ),
             "old": ServerSettings("old", Transport.SSE, url="https://example.test/sse", enabled=False),
         },
-        models={"qwen": ModelProfile("qwen", Wire.CHAT, "http://127.0.0.1:11434/v1", "qwen3.5", "none")},
+        models={"qwen": ModelProfile("qwen", Api.CHAT, "http://127.0.0.1:11434/v1", "qwen3.5", "none")},
         default_model="qwen",
         path=Path("servers.json"),
     )
@@ -163,11 +163,18 @@ def test_every_key_of_a_server_is_read(entry: dict[str, Any], name: str, value: 
     assert read.warnings == ()
 
 
+def test_the_former_name_of_the_api_is_read_without_a_warning() -> None:
+    settings = parse('{"models": {"m": {"wire": "responses"}}}', environ={})
+    assert (settings.models["m"].api, settings.warnings) == (Api.RESPONSES, ())
+    with pytest.raises(ConfigError, match="contradicts api"):
+        parse('{"models": {"m": {"api": "chat", "wire": "responses"}}}', environ={})
+
+
 def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
     text = """{"models": {
       "gpt-6": {},
       "full": {
-        "wire": "messages", "baseUrl": "https://${H}/v1", "model": "m-${H}", "apiKey": "${K}\\t",
+        "api": "messages", "baseUrl": "https://${H}/v1", "model": "m-${H}", "apiKey": "${K}\\t",
         "tool_format": "react", "temperature": 0, "max_tokens": 10, "contextWindow": 4096, "_comment": "mine",
         "tools": "text", "reasoning_in": ["reasoning", "${H}"], "echo_reasoning": "tool_turns",
         "reasoning_field": "reasoning_content", "idle_timeout": 30, "key_header": "x-key", "api_version": "v1",
@@ -180,15 +187,15 @@ def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
         "schema_dialect": "gemini", "strict": false, "tool_search": true
       },
       "known": {"preset": "${P:-groq}"},
-      "auto": {"tool_format": "auto", "wire": "${W:-responses}", "api_key": null}
+      "auto": {"tool_format": "auto", "api": "${W:-responses}", "api_key": null}
     }}"""
     models = parse(text, environ={"H": "host", "K": "key"}).models
     assert models["gpt-6"] == ModelProfile("gpt-6", model="gpt-6")
     assert models["known"] == ModelProfile("known", model="known", preset="groq")
-    assert models["auto"] == ModelProfile("auto", Wire.RESPONSES, model="auto")
+    assert models["auto"] == ModelProfile("auto", Api.RESPONSES, model="auto")
     quirks = dict(models["full"].quirks)
     assert models["full"] == ModelProfile(
-        "full", Wire.MESSAGES, "https://host/v1", "m-host", "key", ToolFormat.REACT, 0.0, 10, 4096, quirks
+        "full", Api.MESSAGES, "https://host/v1", "m-host", "key", ToolFormat.REACT, 0.0, 10, 4096, quirks
     )
     assert quirks == {
         "tools": "text",

@@ -23,7 +23,7 @@ from dial_client.messages.model import InstructionSource
 from dial_client.messages.stored_entry import EntryKind
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.settings import configuration
-from dial_client.settings.config_types import ModelProfile, Settings, Wire
+from dial_client.settings.config_types import Api, ModelProfile, Settings
 from dial_client.stores.conversation_store import ConversationStore
 from tests.support.http_service import serve
 from tests.support.managed_conversations import ADD, Calculator, managed
@@ -89,8 +89,8 @@ async def test_locked_settings_are_refused_and_have_no_effect(store: Conversatio
 async def test_a_conversation_uses_its_own_model_and_temperature(store: ConversationStore) -> None:
     with model_endpoint([Say("The main one.")]) as main, model_endpoint([Say("The spare one.")]) as spare:
         models = {
-            "main": ModelProfile("main", Wire.CHAT, main.url, "m", "key"),
-            "spare": ModelProfile("spare", Wire.CHAT, spare.url, "s", "key"),
+            "main": ModelProfile("main", Api.CHAT, main.url, "m", "key"),
+            "spare": ModelProfile("spare", Api.CHAT, spare.url, "s", "key"),
         }
         async with DialClient("main", models=models) as dial:
             manager = ConversationManager(dial, store)
@@ -114,8 +114,8 @@ async def test_a_conversation_with_a_removed_model_is_not_sent_to_another_model(
     replies = [Say("The main one.")] * 2
     with model_endpoint(replies) as main, model_endpoint([Say("Back.")]) as spare:
         models = {
-            "main": ModelProfile("main", Wire.CHAT, main.url, "m", "key"),
-            "spare": ModelProfile("spare", Wire.CHAT, spare.url, "s", "key"),
+            "main": ModelProfile("main", Api.CHAT, main.url, "m", "key"),
+            "spare": ModelProfile("spare", Api.CHAT, spare.url, "s", "key"),
         }
         own = {"model": "spare", "temperature": 0.5, "tool_format": "react", "system": "Be brief."}
         async with DialClient("main", models=models) as dial:
@@ -151,8 +151,8 @@ async def test_a_conversation_with_a_removed_model_is_not_sent_to_another_model(
 async def test_a_summary_is_written_by_the_model_of_the_conversation(store: ConversationStore) -> None:
     with model_endpoint([Say("Not asked.")]) as main, model_endpoint([Say("Yes."), Say("A summary.")]) as spare:
         models = {
-            "main": ModelProfile("main", Wire.CHAT, main.url, "m", "key"),
-            "spare": ModelProfile("spare", Wire.CHAT, spare.url, "s", "key", context_window=4_000),
+            "main": ModelProfile("main", Api.CHAT, main.url, "m", "key"),
+            "spare": ModelProfile("spare", Api.CHAT, spare.url, "s", "key", context_window=4_000),
         }
         async with DialClient("main", models=models) as dial:
             manager = ConversationManager(dial, store)
@@ -169,7 +169,7 @@ async def test_a_summary_is_written_by_the_model_of_the_conversation(store: Conv
 
 def read_settings(main: str, spare: str) -> Settings:
     models = {
-        name: {"wire": "chat", "baseUrl": url, "model": name[0], "apiKey": "key"}
+        name: {"api": "chat", "baseUrl": url, "model": name[0], "apiKey": "key"}
         for name, url in (("main", main), ("spare", spare))
     }
     return configuration.parse(json.dumps({"models": models, "defaultModel": "main"}))

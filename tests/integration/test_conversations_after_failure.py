@@ -16,7 +16,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Finished, Limits, Message, ProviderError, StopReason, Turn
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import (
     Answer,
     Bytes,
@@ -41,21 +41,21 @@ FINE = Say("All is well.")
 PAGE = b"<!doctype html><html><head><title>Sign in</title></head><body>" + b"<p>x</p>" * 5000
 GZIP = {"content-type": "text/event-stream", "content-encoding": "gzip"}
 
-HALF_A_SENTENCE: dict[Wire, list[Any]] = {
-    Wire.CHAT: [{"choices": [{"delta": {"content": "Half a"}}]}],
-    Wire.RESPONSES: [
+HALF_A_SENTENCE: dict[Api, list[Any]] = {
+    Api.CHAT: [{"choices": [{"delta": {"content": "Half a"}}]}],
+    Api.RESPONSES: [
         {"type": "response.created", "response": {"status": "in_progress"}},
         {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message"}},
         {"type": "response.output_text.delta", "output_index": 0, "delta": "Half a"},
     ],
-    Wire.MESSAGES: [
+    Api.MESSAGES: [
         {"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 1}}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Half a"}},
     ],
 }
-HALF_A_CALL: dict[Wire, list[Any]] = {
-    Wire.CHAT: [
+HALF_A_CALL: dict[Api, list[Any]] = {
+    Api.CHAT: [
         {
             "choices": [
                 {
@@ -66,7 +66,7 @@ HALF_A_CALL: dict[Wire, list[Any]] = {
             ]
         }
     ],
-    Wire.RESPONSES: [
+    Api.RESPONSES: [
         {
             "type": "response.output_item.added",
             "output_index": 0,
@@ -74,7 +74,7 @@ HALF_A_CALL: dict[Wire, list[Any]] = {
         },
         {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"a": 1'},
     ],
-    Wire.MESSAGES: [
+    Api.MESSAGES: [
         {"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 1}}},
         {
             "type": "content_block_start",
@@ -84,10 +84,10 @@ HALF_A_CALL: dict[Wire, list[Any]] = {
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a": 1'}},
     ],
 }
-ERROR_EVENTS: dict[Wire, list[Any]] = {
-    Wire.CHAT: [{"error": {"message": "Overloaded", "code": "overloaded_error"}}],
-    Wire.RESPONSES: [{"type": "error", "message": "Overloaded", "code": "overloaded_error"}],
-    Wire.MESSAGES: [{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}],
+ERROR_EVENTS: dict[Api, list[Any]] = {
+    Api.CHAT: [{"error": {"message": "Overloaded", "code": "overloaded_error"}}],
+    Api.RESPONSES: [{"type": "error", "message": "Overloaded", "code": "overloaded_error"}],
+    Api.MESSAGES: [{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}],
 }
 
 
@@ -152,7 +152,7 @@ EITHER_WAY: dict[str, Row] = {
 }  # fmt: skip
 
 
-def in_a_stream(wire: Wire) -> dict[str, Row]:
+def in_a_stream(wire: Api) -> dict[str, Row]:
     sentence, called = HALF_A_SENTENCE[wire], HALF_A_CALL[wire]
     return {
         "cut in a sentence": ([events(*sentence, done=False, cut=True)], Cut("Half a")),
@@ -224,18 +224,18 @@ def check(outcome: Turn | ProviderError, expected: Expected) -> None:
         assert (outcome.stop_reason, outcome.text) == (StopReason.ANSWERED, FINE.text)
 
 
-def check_request(wire: Wire, request: Recorded) -> None:
+def check_request(wire: Api, request: Recorded) -> None:
     sent = request.json
-    if wire is Wire.CHAT:
+    if wire is Api.CHAT:
         check_chat(sent["messages"])
-    elif wire is Wire.RESPONSES:
+    elif wire is Api.RESPONSES:
         check_responses((sent.get("instructions", ""), sent["input"]))
     else:
         check_messages((sent.get("system", ""), sent["messages"]))
 
 
 async def go_through(
-    wire: Wire, answers: Sequence[Answer], expected: Expected, *, stream: bool, idle_timeout: float = 60.0
+    wire: Api, answers: Sequence[Answer], expected: Expected, *, stream: bool, idle_timeout: float = 60.0
 ) -> None:
     good = [] if expected else [FINE]
     with model_endpoint([*answers, *good, ADD, *answers, *good, FINE]) as endpoint:
@@ -257,22 +257,22 @@ async def go_through(
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("name", EITHER_WAY)
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("wire", list(Wire))
-async def test_the_conversation_continues_after_a_failure(wire: Wire, stream: bool, name: str) -> None:
+@pytest.mark.parametrize("wire", list(Api))
+async def test_the_conversation_continues_after_a_failure(wire: Api, stream: bool, name: str) -> None:
     await go_through(wire, *EITHER_WAY[name], stream=stream)
 
 
-@pytest.mark.parametrize("name", in_a_stream(Wire.CHAT))
-@pytest.mark.parametrize("wire", list(Wire))
-async def test_the_conversation_continues_after_a_broken_stream(wire: Wire, name: str) -> None:
+@pytest.mark.parametrize("name", in_a_stream(Api.CHAT))
+@pytest.mark.parametrize("wire", list(Api))
+async def test_the_conversation_continues_after_a_broken_stream(wire: Api, name: str) -> None:
     await go_through(wire, *in_a_stream(wire)[name], stream=True)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("when", ["streamed", "whole", "in a sentence"])
-@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize("wire", list(Api))
 async def test_the_conversation_continues_after_an_idle_timeout(
-    wire: Wire, when: str, monkeypatch: pytest.MonkeyPatch
+    wire: Api, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dial_client.providers.http.http_provider._UNSTREAMED_TIMEOUT", 2)
     row: Row = ([Raw(hang=True)], Error("did not answer in time", code="timeout"))

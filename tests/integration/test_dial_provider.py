@@ -12,7 +12,7 @@ from dial_client.messages.message import Echo, ImagePart, Message, Role, TextPar
 from dial_client.messages.model import ToolFormat
 from dial_client.providers import open_provider
 from dial_client.providers.dial import DialProvider
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 from tests.support.model_endpoint import Call, ModelEndpoint, Raw, Say, events, hear, model_endpoint, one_json, refuse
 
 pytestmark = pytest.mark.anyio
@@ -94,10 +94,10 @@ async def test_concurrent_turns_request_the_description_once() -> None:
     assert [request.path for request in endpoint.requests] == [RESPONSES] * 5
 
 
-@pytest.mark.parametrize(("wire", "path"), [(Wire.CHAT, CHAT), (Wire.RESPONSES, RESPONSES), (Wire.MESSAGES, MESSAGES)])
-async def test_the_api_of_a_profile_overrides_the_description(wire: Wire, path: str) -> None:
+@pytest.mark.parametrize(("wire", "path"), [(Api.CHAT, CHAT), (Api.RESPONSES, RESPONSES), (Api.MESSAGES, MESSAGES)])
+async def test_the_api_of_a_profile_overrides_the_description(wire: Api, path: str) -> None:
     with model_endpoint([Say("Hi")], described(*ALL)) as endpoint:
-        provider = dial(endpoint, wire=wire)
+        provider = dial(endpoint, api=wire)
         await hear(provider)
         await provider.aclose()
 
@@ -185,8 +185,8 @@ async def test_an_echo_is_sent_back_only_over_its_own_api() -> None:
         conversation = [Message.user("?"), message, result]
         await hear(provider, *conversation, tools=TOOLS)
         await provider.aclose()
-        for wire in (Wire.CHAT, Wire.RESPONSES):
-            second = dial(endpoint, wire=wire)
+        for wire in (Api.CHAT, Api.RESPONSES):
+            second = dial(endpoint, api=wire)
             assert second.info.name == provider.info.name == name
             await hear(second, *conversation, tools=TOOLS)
             await second.aclose()

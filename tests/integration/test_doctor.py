@@ -215,8 +215,8 @@ CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messag
     ("posts", "profile", "finding"),
     [
         ({RESPONSES: REFUSED}, {}, ("DC514", "does not have chat completions; it has the Responses API")),
-        ({MESSAGES: REFUSED, CHAT: (422, "{}")}, {"wire": "responses"}, ("DC514", "it has chat completions and the")),
-        ({CHAT: REFUSED}, {"wire": "messages"}, ("DC514", "does not have the Messages API; it has chat completions")),
+        ({MESSAGES: REFUSED, CHAT: (422, "{}")}, {"api": "responses"}, ("DC514", "it has chat completions and the")),
+        ({CHAT: REFUSED}, {"api": "messages"}, ("DC514", "does not have the Messages API; it has chat completions")),
         ({CHAT: (401, "{}"), RESPONSES: REFUSED}, {}, None),
         ({CHAT: (404, '{"error": "model \'\' not found"}'), RESPONSES: REFUSED}, {}, None),
         ({CHAT: (405, "{}"), RESPONSES: (501, "{}")}, {}, None),

@@ -7,7 +7,7 @@ import pytest
 from dial_client.messages.message import Failure, Message
 from dial_client.messages.model import FinishReason, OutputFormat
 from dial_client.providers.embedded.fixed_replies import NO_TOOL_FITS
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.integration.test_grammar_tool_calling import MEASURE, UNKNOWN, Model, asked, write_call
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 
@@ -56,7 +56,7 @@ async def test_an_unknown_answer_is_refused_and_not_invented(
 async def test_the_inference_server_gets_the_schema_instead_of_a_grammar() -> None:
     with model_endpoint([Say("{}")]) as endpoint:
         quirks = {"constrain": "grammar", "structured_output": "without_tools"}
-        provider = provider_of(endpoint, Wire.CHAT, quirks=quirks)
+        provider = provider_of(endpoint, Api.CHAT, quirks=quirks)
         await hear(provider, output_format=FORM)
         await provider.aclose()
         body = endpoint.requests[0].json

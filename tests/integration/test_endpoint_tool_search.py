@@ -8,24 +8,24 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Message
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import Answer, Call, Recorded, Say, model_endpoint, one_json, provider_of, refuse
 
 pytestmark = pytest.mark.anyio
 
 ASK = [Message.user("Do thing 42.")]
 COUNT = 60
-WIRES = pytest.mark.parametrize("wire", [Wire.RESPONSES, Wire.MESSAGES])
+WIRES = pytest.mark.parametrize("wire", [Api.RESPONSES, Api.MESSAGES])
 SEARCH = {
-    Wire.RESPONSES: {"type": "tool_search"},
-    Wire.MESSAGES: {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+    Api.RESPONSES: {"type": "tool_search"},
+    Api.MESSAGES: {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
 }
-SEARCHED: dict[Wire, list[dict[str, Any]]] = {
-    Wire.RESPONSES: [
+SEARCHED: dict[Api, list[dict[str, Any]]] = {
+    Api.RESPONSES: [
         {"type": "tool_search_call", "id": "ts_1", "execution": "server", "status": "completed", "arguments": {}},
         {"type": "tool_search_output", "id": "to_1", "execution": "server", "status": "completed", "tools": []},
     ],
-    Wire.MESSAGES: [
+    Api.MESSAGES: [
         {"type": "server_tool_use", "id": "srv_1", "name": "tool_search_tool_bm25", "input": {"query": "42"}},
         {
             "type": "tool_search_tool_result",
@@ -47,9 +47,9 @@ def library(count: int = COUNT) -> MCPServer:
     return made
 
 
-def calling(wire: Wire) -> Any:
+def calling(wire: Api) -> Any:
     """Return a response with a tool search and a call of the tool that the search found."""
-    if wire is Wire.RESPONSES:
+    if wire is Api.RESPONSES:
         call = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "thing_42", "arguments": "{}"}
         return one_json({"object": "response", "status": "completed", "output": [*SEARCHED[wire], call]})
     use: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "thing_42", "input": {}}
@@ -69,7 +69,7 @@ def list_types(request: Recorded) -> list[Any]:
 
 
 @WIRES
-async def test_many_tools_are_deferred_to_the_tool_search_of_the_endpoint(wire: Wire) -> None:
+async def test_many_tools_are_deferred_to_the_tool_search_of_the_endpoint(wire: Api) -> None:
     with model_endpoint([calling(wire), Say("Done.")]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"tool_search": True})
         async with DialClient(provider, servers={"library": library()}) as dial:
@@ -86,7 +86,7 @@ async def test_many_tools_are_deferred_to_the_tool_search_of_the_endpoint(wire: 
 
 
 @WIRES
-async def test_few_tools_are_not_deferred(wire: Wire) -> None:
+async def test_few_tools_are_not_deferred(wire: Api) -> None:
     with model_endpoint([Say("Done.")]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"tool_search": True})
         async with DialClient(provider, servers={"library": library(3)}) as dial:
@@ -98,7 +98,7 @@ async def test_few_tools_are_not_deferred(wire: Wire) -> None:
 @pytest.mark.parametrize(
     "words", ["Extra inputs are not permitted: tools.0.defer_loading", "This model does not support tool search tools."]
 )
-async def test_an_endpoint_that_refuses_tool_search_gets_the_search_tool_of_the_client(wire: Wire, words: str) -> None:
+async def test_an_endpoint_that_refuses_tool_search_gets_the_search_tool_of_the_client(wire: Api, words: str) -> None:
     answers: list[Answer] = [refuse(400, words), Say("", (Call("search_tools", {"query": "thing_42"}),)), Say("Done.")]
     with model_endpoint(answers) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"tool_search": True})
@@ -119,7 +119,7 @@ async def test_tools_of_a_pinned_server_and_previously_called_tools_are_not_defe
         Message.from_dict({"role": "tool", "content": "did it", "tool_call_id": "a"}),
     ]
     with model_endpoint([Say("Done.")]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES, quirks={"tool_search": True})
+        provider = provider_of(endpoint, Api.MESSAGES, quirks={"tool_search": True})
         async with DialClient(provider, servers={"library": library()}) as dial:
             await dial.run([*ASK, *history, *ASK])
     shown = [name for name, deferred in offered(endpoint.requests[0]).items() if not deferred]
@@ -129,15 +129,15 @@ async def test_tools_of_a_pinned_server_and_previously_called_tools_are_not_defe
 @pytest.mark.parametrize(
     ("preset", "wire", "searches"),
     [
-        ("openai", Wire.RESPONSES, True),
-        ("openai", Wire.CHAT, False),
-        ("anthropic", Wire.MESSAGES, True),
-        ("azure", Wire.RESPONSES, False),
-        ("ollama", Wire.MESSAGES, False),
+        ("openai", Api.RESPONSES, True),
+        ("openai", Api.CHAT, False),
+        ("anthropic", Api.MESSAGES, True),
+        ("azure", Api.RESPONSES, False),
+        ("ollama", Api.MESSAGES, False),
     ],
 )
 async def test_tool_search_is_used_only_with_endpoints_known_to_support_it(
-    preset: str, wire: Wire, searches: bool
+    preset: str, wire: Api, searches: bool
 ) -> None:
     provider = provider_of("http://127.0.0.1:9/v1", wire, preset=preset)
     assert provider.info.searches_tools is searches

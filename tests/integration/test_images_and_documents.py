@@ -13,7 +13,7 @@ from mcp.server import MCPServer
 from mcp_types import BlobResourceContents, EmbeddedResource, ImageContent, TextContent
 
 from dial_client import ConversationManager, DialClient, FilePart, ImagePart, Message, Role, SQLStore, TextPart, Turn
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from dial_client.stores.conversation_store import Conversation
 from tests.support.model_endpoint import Call, ModelEndpoint, Say, model_endpoint, provider_of
 
@@ -40,7 +40,7 @@ def printer() -> MCPServer:
     return server
 
 
-async def previewed(endpoint: ModelEndpoint, wire: Wire, **settings: Any) -> Turn:
+async def previewed(endpoint: ModelEndpoint, wire: Api, **settings: Any) -> Turn:
     provider = provider_of(endpoint, wire, **settings)
     async with DialClient(provider, servers={"printer": printer()}) as dial:
         return await dial.run([Message.user("Show me")])
@@ -51,7 +51,7 @@ ANSWERS = (Say(calls=(Call("preview"),)), Say("I see a report."))
 
 async def test_the_messages_api_gets_images_and_documents_in_the_result() -> None:
     with model_endpoint(ANSWERS) as endpoint:
-        await previewed(endpoint, Wire.MESSAGES)
+        await previewed(endpoint, Api.MESSAGES)
 
     (result,) = endpoint.requests[1].json["messages"][2]["content"]
     source = {"type": "base64", "media_type": "application/pdf", "data": PDF}
@@ -65,7 +65,7 @@ async def test_the_messages_api_gets_images_and_documents_in_the_result() -> Non
 
 async def test_the_responses_api_gets_images_and_documents_in_the_output() -> None:
     with model_endpoint(ANSWERS) as endpoint:
-        await previewed(endpoint, Wire.RESPONSES)
+        await previewed(endpoint, Api.RESPONSES)
 
     result = endpoint.requests[1].json["input"][-1]
     assert result["type"] == "function_call_output"
@@ -78,7 +78,7 @@ async def test_the_responses_api_gets_images_and_documents_in_the_output() -> No
 
 async def test_chat_completions_get_images_after_the_results() -> None:
     with model_endpoint(ANSWERS) as endpoint:
-        turn = await previewed(endpoint, Wire.CHAT, quirks={"documents": True})
+        turn = await previewed(endpoint, Api.CHAT, quirks={"documents": True})
 
     tool, shown = endpoint.requests[1].json["messages"][-2:]
     assert (tool["role"], shown["role"]) == ("tool", "user")
@@ -92,7 +92,7 @@ async def test_chat_completions_get_images_after_the_results() -> None:
 
 async def test_an_unsupported_document_is_a_placeholder_for_the_model_and_a_note_for_the_user() -> None:
     with model_endpoint(ANSWERS) as endpoint:
-        turn = await previewed(endpoint, Wire.CHAT)
+        turn = await previewed(endpoint, Api.CHAT)
 
     placeholder = "report.pdf, application/pdf, about 1 kB: it cannot be shown to the model"
     tool, shown = endpoint.requests[1].json["messages"][-2:]
@@ -104,8 +104,8 @@ async def test_an_unsupported_document_is_a_placeholder_for_the_model_and_a_note
 async def test_the_turn_has_the_complete_documents() -> None:
     document = {"type": "file", "data": PDF, "mime_type": "application/pdf", "name": "report.pdf"}
     with model_endpoint(ANSWERS * 2) as endpoint:
-        turn = await previewed(endpoint, Wire.RESPONSES)
-        async with DialClient(provider_of(endpoint, Wire.RESPONSES), servers={"printer": printer()}) as dial:
+        turn = await previewed(endpoint, Api.RESPONSES)
+        async with DialClient(provider_of(endpoint, Api.RESPONSES), servers={"printer": printer()}) as dial:
             streamed = [event async for event in dial.stream_response([Message.user("Show me")])]
 
     assert json.loads(json.dumps(turn.to_dict()))["tool_calls"][0]["content"][2] == document
@@ -118,7 +118,7 @@ async def test_documents_are_stored_with_the_conversation_and_sent_again_unchang
     conversation: Conversation | None = None
     with model_endpoint(ANSWERS) as endpoint:
         for text in ("Show me", "What was it?"):
-            provider = provider_of(endpoint, Wire.RESPONSES)
+            provider = provider_of(endpoint, Api.RESPONSES)
             async with (
                 aclosing(SQLStore.sqlite(tmp_path / "kept.db")) as store,
                 DialClient(provider, servers={"printer": printer()}) as dial,

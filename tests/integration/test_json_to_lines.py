@@ -13,7 +13,7 @@ from dial_client import DialClient, Message
 from dial_client.messages.message import ToolSpec
 from dial_client.providers.formats import ReActFormatHandler
 from dial_client.providers.json_to_lines import JsonToLines
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 from tests.support.fakes import unhurried
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of, refuse
 from tests.support.program import entry
@@ -88,7 +88,7 @@ ANSWER = '{"Thought": "Done.", "Final Answer": "It said \\"hi\\"."}'
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
 async def test_a_text_format_works_with_an_endpoint_that_supports_only_json_schema(stream: bool) -> None:
     with model_endpoint([Say(CALL, pieces=7), Say(ANSWER, pieces=7)]) as endpoint:
-        profile = ModelProfile("box", Wire.CHAT, endpoint.url, quirks={"constrain": "response_format"})
+        profile = ModelProfile("box", Api.CHAT, endpoint.url, quirks={"constrain": "response_format"})
         async with DialClient(
             "box", servers={"raw": entry("Server")}, models={"box": profile}, tool_format="react"
         ) as dial:

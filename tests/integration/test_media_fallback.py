@@ -18,7 +18,7 @@ from dial_client.messages.model import Completion
 from dial_client.providers import chat_api, messages_api, responses_api
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from dial_client.providers.media_fallback import MAX_IMAGE, MAX_PARTS, MAX_TOTAL, count_expired
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
 
@@ -286,7 +286,7 @@ def test_many_unsupported_parts_have_one_note() -> None:
 @pytest.mark.anyio
 async def test_notes_are_part_of_the_completion() -> None:
     with model_endpoint([Say("Fine")]) as endpoint:
-        provider = provider_of(endpoint, Wire.CHAT)
+        provider = provider_of(endpoint, Api.CHAT)
         heard = await hear(provider, *tool_conversation(REPORT, PIXEL))
         await provider.aclose()
 

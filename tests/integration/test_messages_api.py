@@ -11,7 +11,7 @@ from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Message, ToolCallRequest
 from dial_client.messages.model import FinishReason
 from dial_client.messages.token_usage import Usage
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import (
     Answer,
     ParsedReply,
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 async def ask(answer: Answer, **request: Any) -> ParsedReply:
     with model_endpoint([answer]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES)
+        provider = provider_of(endpoint, Api.MESSAGES)
         try:
             return await hear(provider, **request)
         finally:
@@ -99,7 +99,7 @@ async def test_thinking_and_unknown_blocks_are_sent_back_unmodified() -> None:
         ),
     ]
     with model_endpoint([events(*message_events(*blocks, stop="tool_use"), done=False), Say("Noon")]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES)
+        provider = provider_of(endpoint, Api.MESSAGES)
         heard = await hear(provider)
         await hear(provider, Message.user("Hello?"), heard.message(provider))
         await provider.aclose()
@@ -120,7 +120,7 @@ async def test_a_paused_reply_is_continued_and_is_one_reply() -> None:
         *message_events(({"type": "text", "text": ""}, [{"type": "text_delta", "text": "!"}]), stop="end_turn")
     )
     with model_endpoint([pause, rest]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES)
+        provider = provider_of(endpoint, Api.MESSAGES)
         heard = await hear(provider)
         await provider.aclose()
 
@@ -136,7 +136,7 @@ async def test_a_paused_reply_is_continued_and_is_one_reply() -> None:
 
 async def test_the_number_of_pauses_of_a_reply_is_limited() -> None:
     with model_endpoint([events(*message_events(TEXT, stop="pause_turn"), done=False)]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES)
+        provider = provider_of(endpoint, Api.MESSAGES)
         heard = await hear(provider)
         await provider.aclose()
 
@@ -160,7 +160,7 @@ async def test_tokens_read_from_and_written_to_the_cache_are_counted() -> None:
 
 async def test_a_request_with_a_high_token_limit_is_always_streamed() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES)
+        provider = provider_of(endpoint, Api.MESSAGES)
         for limit in (None, 21_333, 21_334):
             await hear(provider, stream=False, max_tokens=limit)
         await provider.aclose()
@@ -172,7 +172,7 @@ async def test_a_request_with_a_high_token_limit_is_always_streamed() -> None:
 async def test_a_history_with_calls_is_never_sent_without_tools() -> None:
     call = ToolCallRequest("a", "now", {})
     with model_endpoint([Say("Hi")]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES)
+        provider = provider_of(endpoint, Api.MESSAGES)
         await hear(provider, Message.user("?"), Message.assistant("", [call]))
         await provider.aclose()
 
@@ -183,7 +183,7 @@ async def test_a_history_with_calls_is_never_sent_without_tools() -> None:
 
 async def test_an_unsupported_temperature_is_not_sent_and_noted_once() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES, temperature=0.5, quirks={"sampling": False})
+        provider = provider_of(endpoint, Api.MESSAGES, temperature=0.5, quirks={"sampling": False})
         first, second = await hear(provider), await hear(provider)
         await provider.aclose()
 
@@ -198,7 +198,7 @@ VERSION_REFUSED = refuse(400, 'anthropic-version: "2026-10-21" is not a valid ve
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_request_with_an_unknown_version_is_repeated_with_the_previous_version(stream: bool) -> None:
     with model_endpoint([VERSION_REFUSED, Say("Hi")]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES)
+        provider = provider_of(endpoint, Api.MESSAGES)
         first, second = await hear(provider, stream=stream), await hear(provider, stream=stream)
         await provider.aclose()
 
@@ -211,7 +211,7 @@ async def test_a_request_with_an_unknown_version_is_repeated_with_the_previous_v
 
 async def test_an_endpoint_that_refuses_every_version_gets_two_requests() -> None:
     with model_endpoint([VERSION_REFUSED]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES)
+        provider = provider_of(endpoint, Api.MESSAGES)
         with pytest.raises(ProviderError, match="is not a valid version"):
             await hear(provider)
         await provider.aclose()
@@ -222,7 +222,7 @@ async def test_an_endpoint_that_refuses_every_version_gets_two_requests() -> Non
 @pytest.mark.parametrize("settings", [{"api_version": "2023-06-01"}, {"headers": {"anthropic-version": "2024-01-01"}}])
 async def test_a_version_of_the_profile_is_never_changed(settings: dict[str, Any]) -> None:
     with model_endpoint([VERSION_REFUSED]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES, quirks=settings)
+        provider = provider_of(endpoint, Api.MESSAGES, quirks=settings)
         with pytest.raises(ProviderError, match="is not a valid version"):
             await hear(provider)
         await provider.aclose()
@@ -237,7 +237,7 @@ def is_older(request: Recorded) -> bool:
 async def test_concurrent_requests_all_fall_back_to_the_older_version() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         endpoint.answer_to = lambda request: Say("Hi") if is_older(request) else VERSION_REFUSED
-        provider = provider_of(endpoint, Wire.MESSAGES)
+        provider = provider_of(endpoint, Api.MESSAGES)
         texts = []
 
         async def ask_once() -> None:

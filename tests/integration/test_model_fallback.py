@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client import DialClient
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 from tests.support.model_endpoint import Answer, Call, Say, model_endpoint, refuse
 
 pytestmark = pytest.mark.anyio
@@ -23,8 +23,8 @@ async def test_a_turn_continues_with_the_fallback_model_of_another_api() -> None
     ]
     with model_endpoint(first) as a, model_endpoint([Say("It is 8.")]) as b:
         models = {
-            "main": ModelProfile("main", Wire.MESSAGES, a.url, "m", "key-a", fallback_models=("spare",)),
-            "spare": ModelProfile("spare", Wire.CHAT, f"{b.url}/v1", "n", "key-b"),
+            "main": ModelProfile("main", Api.MESSAGES, a.url, "m", "key-a", fallback_models=("spare",)),
+            "spare": ModelProfile("spare", Api.CHAT, f"{b.url}/v1", "n", "key-b"),
         }
         async with DialClient("main", models=models, tools=[double]) as dial:
             turn = await dial.run("What is 2 * 4?")

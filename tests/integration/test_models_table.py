@@ -18,7 +18,7 @@ from dial_client.messages.token_usage import Usage
 from dial_client.providers import open_provider
 from dial_client.providers.presets import PRESETS
 from dial_client.providers.tool_name_mapping import ToolNameMapping
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 from tests.integration.test_schema_dialects import check_gemini, check_openai
 from tests.support.model_endpoint import (
     Answer,
@@ -392,9 +392,9 @@ ELSEWHERE = (
 def check_conversation(preset: str, request: Recorded) -> None:
     body = json.loads(request.body)
     match PRESETS[preset].wire:
-        case Wire.CHAT:
+        case Api.CHAT:
             check_chat(body["messages"], PRESETS[preset].profile)
-        case Wire.RESPONSES:
+        case Api.RESPONSES:
             check_responses((body["instructions"], body["input"]))
-        case Wire.MESSAGES:
+        case Api.MESSAGES:
             check_messages((body["system"], body["messages"]))

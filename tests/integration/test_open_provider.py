@@ -21,7 +21,7 @@ from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.presets import PRESETS, UNKNOWN, find_preset_by_url
 from dial_client.providers.responses_api import ResponsesProvider
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 
 OPENAI_KEY = {"OPENAI_API_KEY": "sk-openai"}
 ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "sk-anthropic"}
@@ -150,7 +150,7 @@ def test_the_address_of_ollama_is_parsed_like_ollama_does(host: str, expected: s
 
 
 def settings(**changes: Any) -> dict[str, ModelProfile]:
-    fields: dict[str, Any] = {"name": "mine", "wire": Wire.CHAT, "base_url": "https://other.test/v1", "model": "m"}
+    fields: dict[str, Any] = {"name": "mine", "api": Api.CHAT, "base_url": "https://other.test/v1", "model": "m"}
     return {"mine": ModelProfile(**(fields | changes))}
 
 
@@ -173,7 +173,7 @@ def test_a_profile_has_its_own_address_key_and_model() -> None:
         pytest.param({"base_url": None}, None, "https://api.openai.com/v1", "sk-openai", id="no address: the vendor's"),
         pytest.param({"base_url": None}, "https://x.test", "https://x.test", "", id="the base URL, and no key"),
         pytest.param(
-            {"base_url": None, "wire": Wire.RESPONSES}, None, "https://api.openai.com/v1", "sk-openai", id="responses"
+            {"base_url": None, "api": Api.RESPONSES}, None, "https://api.openai.com/v1", "sk-openai", id="responses"
         ),
         pytest.param(
             {"base_url": "https://api.openai.com/v1"}, None, "https://api.openai.com/v1", "sk-openai", id="own"
@@ -334,17 +334,17 @@ def test_no_preset_is_selected_by_a_port_or_a_partial_host_name(url: str) -> Non
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_profile_may_name_its_preset(name: str) -> None:
-    changes = {"preset": name, "wire": None, "base_url": None if PRESETS[name].url else "https://other.test"}
+    changes = {"preset": name, "api": None, "base_url": None if PRESETS[name].url else "https://other.test"}
     provider = opened("mine", OPENAI_KEY | ANTHROPIC_KEY, models=settings(**changes))
 
     assert endpoint_of(provider).base_url == (PRESETS[name].url or "https://other.test")
-    wire = Wire(getattr(provider, "wire", "chat"))
+    wire = Api(getattr(provider, "wire", "chat"))
     assert wire == PRESETS[name].wire
     assert profile_of(provider) == PRESETS[name].get_profile(wire)
 
 
 def test_flags_and_api_of_a_profile_override_its_preset() -> None:
-    changes = {"preset": "groq", "wire": Wire.RESPONSES, "quirks": {"parallel": "false"}}
+    changes = {"preset": "groq", "api": Api.RESPONSES, "quirks": {"parallel": "false"}}
     provider = opened("mine", models=settings(**changes))
 
     assert type(provider) is ResponsesProvider

@@ -17,7 +17,7 @@ from dial_client.messages.message import Message, ToolSpec
 from dial_client.messages.model import FinishReason, ModelRequest, TextChunk
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import (
     ModelEndpoint,
     Raw,
@@ -33,12 +33,12 @@ from tests.support.program import LONG
 
 pytestmark = pytest.mark.anyio
 
-WIRES = pytest.mark.parametrize("wire", list(Wire))
+WIRES = pytest.mark.parametrize("wire", list(Api))
 NO_RETRY = {"x-should-retry": "false"}
 TOOLS = tuple(ToolSpec(name, "", {"type": "object"}) for name in ("good", "bad", "fine"))
 
 
-async def refusal(answer: Any, wire: Wire = Wire.CHAT, **request: Any) -> tuple[ProviderError, ModelEndpoint]:
+async def refusal(answer: Any, wire: Api = Api.CHAT, **request: Any) -> tuple[ProviderError, ModelEndpoint]:
     with model_endpoint([answer]) as endpoint:
         provider = provider_of(endpoint, wire, api_key="sk-secret")
         try:
@@ -51,7 +51,7 @@ async def refusal(answer: Any, wire: Wire = Wire.CHAT, **request: Any) -> tuple[
 
 @WIRES
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 503, 529])
-async def test_a_refusal_is_one_line_with_its_status(wire: Wire, status: int) -> None:
+async def test_a_refusal_is_one_line_with_its_status(wire: Api, status: int) -> None:
     error, endpoint = await refusal(refuse(status, "no\n way", NO_RETRY, code="a_code"), wire)
 
     assert error.status == status
@@ -113,7 +113,7 @@ async def test_the_error_has_the_message_of_the_endpoint_behind_a_router(raw: An
 
 
 @WIRES
-async def test_a_web_page_instead_of_a_response_is_an_error(wire: Wire) -> None:
+async def test_a_web_page_instead_of_a_response_is_an_error(wire: Api) -> None:
     error, _ = await refusal(Raw((b"<!doctype html><title>Welcome to Open WebUI</title>",)), wire)
 
     assert "Welcome to Open WebUI" in str(error)
@@ -153,7 +153,7 @@ async def test_the_type_of_an_error_is_used_if_its_code_is_a_number(stream: bool
 
 
 @WIRES
-async def test_a_request_to_a_busy_endpoint_is_retried(wire: Wire) -> None:
+async def test_a_request_to_a_busy_endpoint_is_retried(wire: Api) -> None:
     with model_endpoint(
         [refuse(429, headers={"retry-after-ms": "1"}), refuse(503, headers={"retry-after-ms": "1"}), Say("Hi")]
     ) as endpoint:
@@ -173,7 +173,7 @@ async def test_a_request_to_a_busy_endpoint_is_retried(wire: Wire) -> None:
         pytest.param(refuse(429, headers={"retry-after": "61"}), id="the wait is too long"),
     ],
 )
-async def test_a_request_is_not_retried_if_a_retry_cannot_succeed(wire: Wire, answer: Raw) -> None:
+async def test_a_request_is_not_retried_if_a_retry_cannot_succeed(wire: Api, answer: Raw) -> None:
     error, endpoint = await refusal(answer, wire)
 
     assert len(endpoint.requests) == 1
@@ -215,7 +215,7 @@ def test_a_failure_is_reported_in_one_line(error: Exception, says: str, code: st
 
 
 @WIRES
-async def test_the_error_for_an_unreachable_endpoint_names_its_address(wire: Wire) -> None:
+async def test_the_error_for_an_unreachable_endpoint_names_its_address(wire: Api) -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         url = endpoint.url
     provider = provider_of(url, wire)
@@ -230,7 +230,7 @@ async def test_the_error_for_an_unreachable_endpoint_names_its_address(wire: Wir
 
 
 @WIRES
-async def test_redirects_of_endpoints_are_not_followed(wire: Wire) -> None:
+async def test_redirects_of_endpoints_are_not_followed(wire: Api) -> None:
     with model_endpoint([Say("Hi")]) as elsewhere:
         for status in (301, 302, 307, 308):
             error, _ = await refusal(Raw((), status, {"location": f"{elsewhere.url}/v1"}), wire)
@@ -263,15 +263,15 @@ async def test_a_timeout_within_a_stream_keeps_the_text_so_far() -> None:
     assert heard.completion.finish is FinishReason.CUT
 
 
-FIRST: dict[Wire, list[Any]] = {
-    Wire.CHAT: [{"choices": [{"delta": {"content": "Hi"}}]}],
-    Wire.RESPONSES: [{"type": "response.output_text.delta", "delta": "Hi"}],
-    Wire.MESSAGES: [{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}}],
+FIRST: dict[Api, list[Any]] = {
+    Api.CHAT: [{"choices": [{"delta": {"content": "Hi"}}]}],
+    Api.RESPONSES: [{"type": "response.output_text.delta", "delta": "Hi"}],
+    Api.MESSAGES: [{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}}],
 }
 
 
 @WIRES
-async def test_leaving_a_stream_early_closes_its_connection(wire: Wire) -> None:
+async def test_leaving_a_stream_early_closes_its_connection(wire: Api) -> None:
     with model_endpoint([events(*FIRST[wire], done=False, hang=True)]) as endpoint:
         provider = provider_of(endpoint, wire)
         async with aclosing(provider.generate(ModelRequest((Message.user("?"),)))) as deltas:
@@ -285,7 +285,7 @@ async def test_leaving_a_stream_early_closes_its_connection(wire: Wire) -> None:
 
 @WIRES
 @pytest.mark.parametrize("answer", ["the first words", "nothing"])
-async def test_cancelling_closes_the_connection(wire: Wire, answer: str) -> None:
+async def test_cancelling_closes_the_connection(wire: Api, answer: str) -> None:
     raw = events(*FIRST[wire], done=False, hang=True) if answer == "the first words" else Raw(hang=True)
     with model_endpoint([raw]) as endpoint:
         provider = provider_of(endpoint, wire)
@@ -311,7 +311,7 @@ async def test_cancelling_closes_the_connection(wire: Wire, answer: str) -> None
 
 @WIRES
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_cancelling_an_asyncio_task_closes_the_connection(wire: Wire) -> None:
+async def test_cancelling_an_asyncio_task_closes_the_connection(wire: Api) -> None:
     with model_endpoint([Raw(hang=True)]) as endpoint:
         provider = provider_of(endpoint, wire)
         with anyio.fail_after(LONG):
@@ -326,7 +326,7 @@ async def test_cancelling_an_asyncio_task_closes_the_connection(wire: Wire) -> N
 
 
 @WIRES
-async def test_a_provider_can_be_closed_unused_and_twice_and_used_again(wire: Wire) -> None:
+async def test_a_provider_can_be_closed_unused_and_twice_and_used_again(wire: Api) -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, wire)
         await provider.aclose()
@@ -374,8 +374,8 @@ async def test_an_incomplete_json_response_is_an_error() -> None:
 @pytest.mark.parametrize(
     "value", [{}, {"choices": 7}, {"hello": "world"}, [], [1, 2], 7, "text", {"type": "message_stop"}]
 )
-async def test_json_of_another_shape_is_an_error(wire: Wire, value: Any) -> None:
-    if value == {"type": "message_stop"} and wire is Wire.MESSAGES:
+async def test_json_of_another_shape_is_an_error(wire: Api, value: Any) -> None:
+    if value == {"type": "message_stop"} and wire is Api.MESSAGES:
         pytest.skip("there it is the end of an empty message")
     error, _ = await refusal(one_json(value), wire, stream=False)
 

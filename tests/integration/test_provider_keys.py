@@ -12,7 +12,7 @@ from dial_client.providers.dial import DialProvider
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.presets import PRESETS
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.integration.test_open_provider import endpoint_of, opened, settings
 from tests.support.model_endpoint import Recorded, Say, hear, model_endpoint
 
@@ -94,16 +94,16 @@ VENDORS_KEYS = {
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize("wire", list(Api))
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 async def test_with_every_preset_and_api_only_the_key_of_the_profile_is_sent(
-    preset: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    preset: str, wire: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (SECRETS | VENDORS_KEYS).items():
         monkeypatch.setenv(name, value)
     with model_endpoint([Say("Hi")]) as endpoint:
         for key in ("mine", None):
-            models = settings(preset=preset, wire=wire, base_url=endpoint.url, api_key=key)
+            models = settings(preset=preset, api=wire, base_url=endpoint.url, api_key=key)
             provider = open_provider("mine", models=models)
             await hear(provider, tools=(ToolSpec("now", "", {"type": "object"}),))
             await provider.aclose()
@@ -111,9 +111,9 @@ async def test_with_every_preset_and_api_only_the_key_of_the_profile_is_sent(
     sent = [*endpoint.requests, *endpoint.lookups]
     assert not [request for request in sent if b"leak" in request.head + request.body]
     own = {"api-key"} if preset in ("azure", "dial") else {"authorization"}
-    own = {"x-api-key"} if (preset, wire) == ("azure", Wire.MESSAGES) else own
+    own = {"x-api-key"} if (preset, wire) == ("azure", Api.MESSAGES) else own
     usual = {"host", "accept", "accept-encoding", "user-agent", "content-type", "content-length", "connection"}
-    version = {"anthropic-version"} if wire is Wire.MESSAGES else set()
+    version = {"anthropic-version"} if wire is Api.MESSAGES else set()
     for request in endpoint.requests:
         assert set(request.headers) - usual == own | version
     for request in endpoint.lookups:
@@ -129,9 +129,9 @@ def test_undocumented_key_variables_of_vendors_are_not_read() -> None:
     assert endpoint_of(opened("mine", SECRETS | VENDORS_KEYS, models=profiles)).key == ""
 
 
-@pytest.mark.parametrize(("preset", "wire", "url"), [("anthropic", Wire.CHAT, None), ("openai", Wire.MESSAGES, None)])
-def test_a_vendors_host_never_gets_settings_of_another_vendor(preset: str, wire: Wire, url: None) -> None:
-    headers = endpoint_of(opened("mine", SECRETS, models=settings(preset=preset, wire=wire, base_url=url))).headers
+@pytest.mark.parametrize(("preset", "wire", "url"), [("anthropic", Api.CHAT, None), ("openai", Api.MESSAGES, None)])
+def test_a_vendors_host_never_gets_settings_of_another_vendor(preset: str, wire: Api, url: None) -> None:
+    headers = endpoint_of(opened("mine", SECRETS, models=settings(preset=preset, api=wire, base_url=url))).headers
 
     foreign = {
         "openai": ("leak-9", "leak-11", "leak-12", "leak-13"),

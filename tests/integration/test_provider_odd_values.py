@@ -15,17 +15,17 @@ from dial_client.messages.model import Completion, Delta
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import ResponseStream
 from dial_client.providers.tool_call_codec import to_json_bytes
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import Call, Recorded, Say, provider_of, write_reply
 
 pytestmark = pytest.mark.anyio
 
-PATHS = {Wire.CHAT: "/chat/completions", Wire.RESPONSES: "/responses", Wire.MESSAGES: "/messages"}
+PATHS = {Api.CHAT: "/chat/completions", Api.RESPONSES: "/responses", Api.MESSAGES: "/messages"}
 SAID = Say("Hello", (Call("add", {"a": 1}), Call("now", {}, "call_2")), reasoning="Hm.", pieces=1)
 ODD: list[Any] = [None, True, -1, 1e999, "x", "\ud800", [], [[]], [None], {}, {"x": {}}]
 
 
-def answered(wire: Wire, *, stream: bool) -> list[Any]:
+def answered(wire: Api, *, stream: bool) -> list[Any]:
     """Return the events of a complete response with text, reasoning and calls."""
     request = Recorded("POST", PATHS[wire], {}, b"", json.dumps({"stream": stream}).encode())
     chunks = write_reply(SAID, request).chunks
@@ -65,8 +65,8 @@ async def read(provider: HttpProvider, values: list[Any], *, stream: bool) -> No
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("wire", list(Wire))
-async def test_a_value_of_a_wrong_type_ends_with_a_completion_or_an_error(wire: Wire, stream: bool) -> None:
+@pytest.mark.parametrize("wire", list(Api))
+async def test_a_value_of_a_wrong_type_ends_with_a_completion_or_an_error(wire: Api, stream: bool) -> None:
     provider = provider_of("http://127.0.0.1:1", wire)
     whole = answered(wire, stream=stream)
     for at, event in enumerate(whole):

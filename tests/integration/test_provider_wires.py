@@ -12,7 +12,7 @@ from dial_client.messages.message import ImagePart, Message, Role, TextPart, Too
 from dial_client.messages.model import FinishReason, ToolChoice
 from dial_client.messages.token_usage import Usage
 from dial_client.providers.usage import parse_usage
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import (
     Answer,
     Call,
@@ -28,12 +28,12 @@ from tests.support.model_endpoint import (
 
 pytestmark = pytest.mark.anyio
 
-WIRES = pytest.mark.parametrize("wire", list(Wire))
+WIRES = pytest.mark.parametrize("wire", list(Api))
 STREAMED = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 TOOLS = (ToolSpec("time__now", "The time", {"type": "object", "properties": {"tz": {"type": "string"}}}),)
 
 
-async def ask(wire: Wire, answer: Answer, *messages: Message, **request: Any) -> ParsedReply:
+async def ask(wire: Api, answer: Answer, *messages: Message, **request: Any) -> ParsedReply:
     with model_endpoint([answer]) as endpoint:
         provider = provider_of(endpoint, wire)
         try:
@@ -44,7 +44,7 @@ async def ask(wire: Wire, answer: Answer, *messages: Message, **request: Any) ->
 
 @WIRES
 @STREAMED
-async def test_a_turn_with_two_calls_is_the_same_with_every_api(wire: Wire, stream: bool) -> None:
+async def test_a_turn_with_two_calls_is_the_same_with_every_api(wire: Api, stream: bool) -> None:
     asks = Say("I look.", (Call("time__now", {"tz": "UTC"}), Call("time__now", {}, "call_2")), reasoning="Hm")
     question = [Message.system("Be kind"), Message.user("What time is it?")]
     with model_endpoint([asks, Say("Noon.")]) as endpoint:
@@ -68,8 +68,8 @@ async def test_a_turn_with_two_calls_is_the_same_with_every_api(wire: Wire, stre
 
 @WIRES
 @STREAMED
-async def test_a_reply_truncated_by_the_token_limit_runs_no_calls(wire: Wire, stream: bool) -> None:
-    finish = {Wire.CHAT: "length", Wire.RESPONSES: "max_output_tokens", Wire.MESSAGES: "max_tokens"}[wire]
+async def test_a_reply_truncated_by_the_token_limit_runs_no_calls(wire: Api, stream: bool) -> None:
+    finish = {Api.CHAT: "length", Api.RESPONSES: "max_output_tokens", Api.MESSAGES: "max_tokens"}[wire]
 
     heard = await ask(wire, Say("Well", (Call("time__now", '{"tz'),), finish=finish), stream=stream)
 
@@ -81,7 +81,7 @@ async def test_a_reply_truncated_by_the_token_limit_runs_no_calls(wire: Wire, st
 
 
 @WIRES
-async def test_unreadable_arguments_are_passed_on_and_not_sent_back(wire: Wire) -> None:
+async def test_unreadable_arguments_are_passed_on_and_not_sent_back(wire: Api) -> None:
     with model_endpoint([Say("", (Call("time__now", "{'tz': "),)), Say("Sorry")]) as endpoint:
         provider = provider_of(endpoint, wire)
         heard = await hear(provider)
@@ -94,11 +94,11 @@ async def test_unreadable_arguments_are_passed_on_and_not_sent_back(wire: Wire) 
 
 
 @WIRES
-async def test_a_broken_stream_keeps_the_text_so_far(wire: Wire) -> None:
+async def test_a_broken_stream_keeps_the_text_so_far(wire: Api) -> None:
     whole = {
-        Wire.CHAT: events({"choices": [{"delta": {"content": "Half an"}}]}, done=False, cut=True),
-        Wire.RESPONSES: events({"type": "response.output_text.delta", "delta": "Half an"}, done=False, cut=True),
-        Wire.MESSAGES: events(
+        Api.CHAT: events({"choices": [{"delta": {"content": "Half an"}}]}, done=False, cut=True),
+        Api.RESPONSES: events({"type": "response.output_text.delta", "delta": "Half an"}, done=False, cut=True),
+        Api.MESSAGES: events(
             {"type": "message_start", "message": {"usage": {"input_tokens": 3}}},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
             {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Half an"}},
@@ -115,7 +115,7 @@ async def test_a_broken_stream_keeps_the_text_so_far(wire: Wire) -> None:
 
 
 @WIRES
-async def test_a_stream_that_breaks_before_any_content_is_an_error(wire: Wire) -> None:
+async def test_a_stream_that_breaks_before_any_content_is_an_error(wire: Api) -> None:
     with pytest.raises(ProviderError) as caught:
         await ask(wire, Raw(cut=True))
 
@@ -123,13 +123,13 @@ async def test_a_stream_that_breaks_before_any_content_is_an_error(wire: Wire) -
 
 
 @WIRES
-async def test_an_empty_reply_is_an_error(wire: Wire) -> None:
+async def test_an_empty_reply_is_an_error(wire: Api) -> None:
     with pytest.raises(ProviderError, match="sent no reply"):
         await ask(wire, Raw())
 
 
 @WIRES
-async def test_an_error_in_the_stream_is_an_error(wire: Wire) -> None:
+async def test_an_error_in_the_stream_is_an_error(wire: Api) -> None:
     failure = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 
     with pytest.raises(ProviderError, match="Overloaded") as caught:
@@ -139,7 +139,7 @@ async def test_an_error_in_the_stream_is_an_error(wire: Wire) -> None:
 
 
 @WIRES
-async def test_images_of_users_and_of_tools_are_sent_to_the_model(wire: Wire) -> None:
+async def test_images_of_users_and_of_tools_are_sent_to_the_model(wire: Api) -> None:
     pixel = ImagePart("aGVsbG8=", "image/png")
     call = ToolCallRequest("a", "screenshot", {})
     shown = ToolCallResult("a", success=True, content=(TextPart("Here"), pixel))
@@ -157,19 +157,19 @@ async def test_images_of_users_and_of_tools_are_sent_to_the_model(wire: Wire) ->
 
 
 @WIRES
-async def test_a_final_answer_is_requested_with_tool_choice_none(wire: Wire) -> None:
+async def test_a_final_answer_is_requested_with_tool_choice_none(wire: Api) -> None:
     with model_endpoint([Say("Fine")]) as endpoint:
         provider = provider_of(endpoint, wire)
         await hear(provider, tools=TOOLS, tool_choice=ToolChoice.NONE)
         await provider.aclose()
 
     sent = endpoint.requests[0].json
-    assert sent["tool_choice"] == ({"type": "none"} if wire is Wire.MESSAGES else "none")
+    assert sent["tool_choice"] == ({"type": "none"} if wire is Api.MESSAGES else "none")
     assert len(sent["tools"]) == 1
 
 
 @WIRES
-async def test_another_providers_echo_is_not_sent(wire: Wire) -> None:
+async def test_another_providers_echo_is_not_sent(wire: Api) -> None:
     with model_endpoint([Say("I look.", (Call("time__now"),), reasoning="SECRET"), Say("Fine")]) as endpoint:
         first, second = provider_of(endpoint, wire), provider_of(endpoint, wire, model="another")
         heard = await hear(first)
@@ -183,7 +183,7 @@ async def test_another_providers_echo_is_not_sent(wire: Wire) -> None:
 
 
 @WIRES
-async def test_strict_tools_are_sent_only_on_request(wire: Wire) -> None:
+async def test_strict_tools_are_sent_only_on_request(wire: Api) -> None:
     with model_endpoint([Say("Fine")]) as endpoint:
         for strict in (False, True):
             provider = provider_of(endpoint, wire, quirks={"strict": strict})
@@ -191,7 +191,7 @@ async def test_strict_tools_are_sent_only_on_request(wire: Wire) -> None:
             await provider.aclose()
 
     loose, strict_ = (request.json["tools"][0] for request in endpoint.requests)
-    assert loose.get("function", loose).get("strict") is (False if wire is Wire.RESPONSES else None)
+    assert loose.get("function", loose).get("strict") is (False if wire is Api.RESPONSES else None)
     assert strict_.get("function", strict_)["strict"] is True
 
 
@@ -202,7 +202,7 @@ async def test_all_output_items_are_sent_back_unchanged_before_the_results() -> 
     with model_endpoint(
         [Say("I look.", (Call("time__now", {"tz": "UTC"}),), reasoning="Hm"), Say("Noon.")]
     ) as endpoint:
-        provider = provider_of(endpoint, Wire.RESPONSES)
+        provider = provider_of(endpoint, Api.RESPONSES)
         heard = await hear(provider, Message.system("Be kind"), Message.user("Time?"), tools=TOOLS)
         result = Message.tool(heard.calls[0], ToolCallResult("call_1", success=True, content="12:00"))
         await hear(provider, Message.user("Time?"), heard.message(provider), result, tools=TOOLS)
@@ -250,7 +250,7 @@ async def test_all_output_items_are_sent_back_unchanged_before_the_results() -> 
     ],
 )
 async def test_the_end_states_of_a_response_are_distinguished(last: Any, finish: FinishReason) -> None:
-    heard = await ask(Wire.RESPONSES, events({"type": "response.output_text.delta", "delta": "Hi"}, last, done=False))
+    heard = await ask(Api.RESPONSES, events({"type": "response.output_text.delta", "delta": "Hi"}, last, done=False))
 
     assert heard.text == "Hi"
     assert heard.completion.finish is finish
@@ -262,7 +262,7 @@ async def test_a_failed_response_is_an_error_with_the_reason(stream: bool) -> No
     answer = events({"type": "response.failed", "response": response}, done=False) if stream else one_json(response)
 
     with pytest.raises(ProviderError, match="Out of luck") as caught:
-        await ask(Wire.RESPONSES, answer, stream=stream)
+        await ask(Api.RESPONSES, answer, stream=stream)
 
     assert caught.value.code == "server_error"
 
@@ -270,7 +270,7 @@ async def test_a_failed_response_is_an_error_with_the_reason(stream: bool) -> No
 async def test_a_response_is_complete_after_its_last_event() -> None:
     completed = {"type": "response.completed", "response": {"status": "completed", "output": []}}
 
-    heard = await ask(Wire.RESPONSES, events(completed, done=False, hang=True))
+    heard = await ask(Api.RESPONSES, events(completed, done=False, hang=True))
 
     assert heard.completion.finish is FinishReason.STOP
 
@@ -279,7 +279,7 @@ async def test_two_messages_of_one_response_are_separated() -> None:
     deltas = [{"type": "response.output_text.delta", "output_index": at, "delta": text} for at, text in enumerate("ab")]
     last = {"type": "response.completed", "response": {"status": "completed"}}
 
-    assert (await ask(Wire.RESPONSES, events(*deltas, last, done=False))).text == "a\n\nb"
+    assert (await ask(Api.RESPONSES, events(*deltas, last, done=False))).text == "a\n\nb"
 
 
 @pytest.mark.parametrize("value", ["1e999", "-1", "NaN", "true", "9" * 400, '"7"', "null", "[]"])

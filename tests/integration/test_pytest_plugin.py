@@ -37,7 +37,7 @@ def offline():
 
 def client(dial_recording: DialRecording):
     servers = {"raw": {"command": sys.executable, "args": [SERVER]}}
-    model = ModelProfile("m", wire="chat", base_url=os.environ.get("MODEL_URL", ""), api_key=KEY, model="m")
+    model = ModelProfile("m", api="chat", base_url=os.environ.get("MODEL_URL", ""), api_key=KEY, model="m")
     return dial_recording.client("m", servers=servers, models={"m": model}, system=f"The key is {KEY}.")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dial_client.providers.script import WireReply
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.recordings.__main__ import add
 from tests.recordings.corpus import Answer, Reading, read_answer, read_corpus, to_reply
 from tests.recordings.sdk_readings import SdkReader
@@ -19,7 +19,7 @@ from tests.recordings.sdk_readings import SdkReader
 pytestmark = [pytest.mark.anyio, pytest.mark.once]
 CUTS = 8
 """The number of positions where each stream is cut off."""
-LEAST = {Wire.CHAT: 200, Wire.RESPONSES: 130, Wire.MESSAGES: 125}
+LEAST = {Api.CHAT: 200, Api.RESPONSES: 130, Api.MESSAGES: 125}
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def list_undeclared(answer: Answer, ours: Reading, sdk: Reading) -> list[str]:
     return [f"{answer.name}: {problem}" for problem in (*wrong, *unsaid, *stale, *unexplained)]
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_responses_are_read_like_the_sdk_or_the_corpus_explains_the_difference(wire: Wire) -> None:
+@pytest.mark.parametrize("wire", Api)
+async def test_responses_are_read_like_the_sdk_or_the_corpus_explains_the_difference(wire: Api) -> None:
     reader = SdkReader(wire)
     offenders: list[str] = []
     names: list[str] = []
@@ -61,7 +61,7 @@ def test_every_vendor_of_the_corpus_is_in_the_table_of_models() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \|.*\| ([^|]+) \|$", section, re.MULTILINE))
     named = {
         name.strip().removesuffix(" On Your Data")
-        for wire in Wire
+        for wire in Api
         for answer in read_corpus(wire)
         for names in re.findall(r"\(((?:[A-Z]|vLLM|xAI)[^()]*)\)", answer.name)
         for name in names.split(",")
@@ -75,7 +75,7 @@ def test_every_vendor_of_the_corpus_is_in_the_table_of_models() -> None:
     assert without <= {"Anthropic", "llama.cpp"}
 
 
-async def find_misreadings(wire: Wire, answer: Answer, dice: random.Random) -> list[str]:
+async def find_misreadings(wire: Api, answer: Answer, dice: random.Random) -> list[str]:
     """Read a stream in chunks of different sizes, and cut off at random positions; return the reading errors."""
     data, whole = answer.to_bytes(wire), await read_answer(wire, to_reply(answer, wire))
     problems: list[str] = []
@@ -91,8 +91,8 @@ async def find_misreadings(wire: Wire, answer: Answer, dice: random.Random) -> l
     return [f"{answer.name}: {problem}" for problem in problems]
 
 
-@pytest.mark.parametrize("wire", Wire)
-async def test_a_stream_cut_at_any_position_is_never_misread(wire: Wire) -> None:
+@pytest.mark.parametrize("wire", Api)
+async def test_a_stream_cut_at_any_position_is_never_misread(wire: Api) -> None:
     dice = random.Random(wire.value)
     streams = [answer for answer in read_corpus(wire) if answer.is_stream and answer.to_bytes(wire)]
     offenders = [problem for answer in streams for problem in await find_misreadings(wire, answer, dice)]
@@ -116,5 +116,5 @@ async def test_one_command_adds_the_answers_of_a_recording(tmp_path: Path) -> No
     *_, row = (json.loads(line) for line in (tmp_path / "chat.jsonl").read_text(encoding="utf-8").splitlines())
     answer = Answer(**row)
     assert answer.why == "an object is its JSON"
-    reading = await read_answer(Wire.CHAT, WireReply(Wire.CHAT, json.dumps(odd).encode()))
-    assert list_undeclared(answer, reading, SdkReader(Wire.CHAT).read(answer)) == []
+    reading = await read_answer(Api.CHAT, WireReply(Api.CHAT, json.dumps(odd).encode()))
+    assert list_undeclared(answer, reading, SdkReader(Api.CHAT).read(answer)) == []

@@ -17,7 +17,7 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 from tests.support.fakes import Model
 from tests.support.model_endpoint import Call, Say, hear, model_endpoint
 from tests.support.program import entry, started, write_config
@@ -51,7 +51,7 @@ async def test_a_recording_contains_no_secret(tmp_path: Path) -> None:
     key, token = "sk-very-secret-key", "tok-very-secret"
     server = entry("ShowsItself", env={"MY_TOKEN": token})
     with model_endpoint([Say(f"Your key is {key}.", (Call("echo"),)), Say("Bye.")]) as endpoint:
-        profile = ModelProfile("m", wire=Wire.CHAT, base_url=endpoint.url, model="m", api_key=key)
+        profile = ModelProfile("m", api=Api.CHAT, base_url=endpoint.url, model="m", api_key=key)
         async with DialClient("m", servers={"raw": server}, models={"m": profile}, record=file) as dial:
             turn = await dial.run([Message.user(f"Is {key} my key?")])
     written = file.read_text(encoding="utf-8")
@@ -68,7 +68,7 @@ async def test_long_texts_are_truncated_with_a_mark(tmp_path: Path) -> None:
     async with DialClient(Model(calling(call), saying("Much.")), servers={"sdk": SDK}, record=file) as dial:
         await dial.run(QUESTION)
     with model_endpoint([Say("x" * 5_000_000)]) as endpoint:
-        profile = ModelProfile("m", wire=Wire.CHAT, base_url=endpoint.url, model="m")
+        profile = ModelProfile("m", api=Api.CHAT, base_url=endpoint.url, model="m")
         async with DialClient("m", models={"m": profile}, record=tmp_path / "long.json") as dial:
             await dial.start(QUESTION, stream_events=False).result()
 

@@ -18,7 +18,7 @@ from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk
 from dial_client.messages.token_usage import Usage
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 from dial_client.tools.approval import Approval, Decision
 from tests.support.fakes import Model
 from tests.support.model_endpoint import Call, Raw, Say, events, model_endpoint, refuse
@@ -59,9 +59,9 @@ def saying(text: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize("wire", list(Api))
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in-one-piece"])
-async def test_a_replay_without_servers_returns_the_recorded_turn(wire: Wire, stream: bool, tmp_path: Path) -> None:
+async def test_a_replay_without_servers_returns_the_recorded_turn(wire: Api, stream: bool, tmp_path: Path) -> None:
     file, empty = tmp_path / "bug.json", tmp_path / "empty"
     empty.mkdir()
     first = (
@@ -74,7 +74,7 @@ async def test_a_replay_without_servers_returns_the_recorded_turn(wire: Wire, st
     replies = [Say("I look.", first, "Hm, how?"), Say("", second, "Again."), Say("That was all.", usage=(5, 9))]
     servers = {"sdk": SDK, "odd": entry("BadAnswers"), "not": entry("Refuses")}
     with model_endpoint(replies) as endpoint:
-        profile = ModelProfile("m", wire=wire, base_url=endpoint.url, model="m")
+        profile = ModelProfile("m", api=wire, base_url=endpoint.url, model="m")
         async with DialClient("m", servers=servers, models={"m": profile}, record=file) as dial:
             recorded = await dial.start(QUESTION, stream=stream, stream_events=False).result()
     words = ["--no-save", "--output", "json", "-m", f"scripted:{file}", "Hello?"]
@@ -139,7 +139,7 @@ async def test_a_failed_reply_fails_in_the_replay(answer: Raw, tmp_path: Path) -
 
     file = tmp_path / "r.json"
     with model_endpoint([answer]) as endpoint:
-        profile = ModelProfile("m", wire=Wire.CHAT, base_url=endpoint.url, model="m")
+        profile = ModelProfile("m", api=Api.CHAT, base_url=endpoint.url, model="m")
         recorded = await outcome(DialClient("m", models={"m": profile}, record=file))
 
     assert await outcome(DialClient(f"scripted:{file}")) == recorded
@@ -148,7 +148,7 @@ async def test_a_failed_reply_fails_in_the_replay(answer: Raw, tmp_path: Path) -
 async def test_a_paused_reply_is_continued_in_the_replay(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     with model_endpoint([Say("One", finish="pause_turn"), Say("two")]) as endpoint:
-        profile = ModelProfile("m", wire=Wire.MESSAGES, base_url=endpoint.url, model="m")
+        profile = ModelProfile("m", api=Api.MESSAGES, base_url=endpoint.url, model="m")
         async with DialClient("m", models={"m": profile}, record=file) as dial:
             recorded = await dial.run(QUESTION)
 

@@ -9,13 +9,13 @@ import pytest
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.messages.model import ToolChoice
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.integration.test_provider_errors import refusal
 from tests.support.model_endpoint import Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
 
 pytestmark = pytest.mark.anyio
 
-WIRES = pytest.mark.parametrize("wire", list(Wire))
+WIRES = pytest.mark.parametrize("wire", list(Api))
 TOOLS = tuple(ToolSpec(name, "", {"type": "object"}) for name in ("good", "bad", "fine"))
 
 
@@ -114,14 +114,14 @@ async def test_a_refused_parameter_is_dropped_or_changed_in_later_requests_too(
     ("wire", "answer"),
     [
         pytest.param(
-            Wire.CHAT, refuse(400, "Invalid schema for function 'bad': no", param="tools[1].function"), id="index"
+            Api.CHAT, refuse(400, "Invalid schema for function 'bad': no", param="tools[1].function"), id="index"
         ),
-        pytest.param(Wire.CHAT, refuse(400, "Invalid schema for function 'bad': In context=()"), id="name"),
-        pytest.param(Wire.RESPONSES, refuse(400, "no", param="tools[1].parameters"), id="param"),
-        pytest.param(Wire.MESSAGES, refuse(400, "tools.1.custom.input_schema: JSON schema is invalid"), id="Anthropic"),
+        pytest.param(Api.CHAT, refuse(400, "Invalid schema for function 'bad': In context=()"), id="name"),
+        pytest.param(Api.RESPONSES, refuse(400, "no", param="tools[1].parameters"), id="param"),
+        pytest.param(Api.MESSAGES, refuse(400, "tools.1.custom.input_schema: JSON schema is invalid"), id="Anthropic"),
     ],
 )
-async def test_a_refused_tool_is_left_out(wire: Wire, answer: Raw) -> None:
+async def test_a_refused_tool_is_left_out(wire: Api, answer: Raw) -> None:
     with model_endpoint([answer, Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, wire)
         first = await hear(provider, tools=TOOLS)
@@ -181,7 +181,7 @@ async def test_tools_above_the_limit_of_the_endpoint_are_left_out() -> None:
 async def test_the_token_limit_is_lowered_to_the_maximum_of_the_endpoint() -> None:
     message = "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m"
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES)
+        provider = provider_of(endpoint, Api.MESSAGES)
         await hear(provider)
         await hear(provider, max_tokens=99)
         await provider.aclose()
@@ -190,7 +190,7 @@ async def test_the_token_limit_is_lowered_to_the_maximum_of_the_endpoint() -> No
 
 
 @WIRES
-async def test_a_refused_image_is_replaced_by_a_placeholder(wire: Wire) -> None:
+async def test_a_refused_image_is_replaced_by_a_placeholder(wire: Api) -> None:
     with model_endpoint([refuse(400, "This model does not support image input"), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, wire)
         heard = await hear(provider, IMAGE)
@@ -212,7 +212,7 @@ async def test_a_refused_image_is_replaced_by_a_placeholder(wire: Wire) -> None:
         "Unknown parameter: 'input[0].content[1].file_data'.",
     ],
 )
-async def test_a_refused_document_is_replaced_by_a_placeholder_and_images_stay(wire: Wire, message: str) -> None:
+async def test_a_refused_document_is_replaced_by_a_placeholder_and_images_stay(wire: Api, message: str) -> None:
     report = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
     asked = Message(Role.USER, (*IMAGE.content, report))
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
@@ -230,7 +230,7 @@ async def test_a_refused_document_is_replaced_by_a_placeholder_and_images_stay(w
 
 
 @WIRES
-async def test_documents_and_then_images_are_left_out_of_a_too_large_request(wire: Wire) -> None:
+async def test_documents_and_then_images_are_left_out_of_a_too_large_request(wire: Api) -> None:
     report = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
     asked = Message(Role.USER, (*IMAGE.content, report))
     too_large = refuse(413, "Request entity too large")
@@ -250,7 +250,7 @@ async def test_documents_and_then_images_are_left_out_of_a_too_large_request(wir
 
 
 @WIRES
-async def test_refused_reasoning_is_left_out_of_the_repeated_request(wire: Wire) -> None:
+async def test_refused_reasoning_is_left_out_of_the_repeated_request(wire: Api) -> None:
     says = Say("I look.", reasoning="SECRET-THOUGHT")
     with model_endpoint([says, refuse(400, "Invalid signature in thinking block"), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"echo_reasoning": "always"})
@@ -319,7 +319,7 @@ async def test_unsupported_reasoning_is_not_sent_again(refusal_: Raw) -> None:
 
 
 @WIRES
-async def test_an_endpoint_that_refuses_every_adaptation_is_an_error(wire: Wire) -> None:
+async def test_an_endpoint_that_refuses_every_adaptation_is_an_error(wire: Api) -> None:
     error, endpoint = await refusal(
         refuse(400, "Invalid schema for function 'bad': tools[0] is invalid"), wire, tools=TOOLS
     )

@@ -11,7 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from dial_client.messages.message import FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]
@@ -30,24 +30,24 @@ CONVERSATION = [
 ]
 
 
-def types_of(wire: Wire) -> tuple[str, TypeAdapter[Any], TypeAdapter[Any]]:
+def types_of(wire: Api) -> tuple[str, TypeAdapter[Any], TypeAdapter[Any]]:
     """Return the name of the request field with the messages, and the SDK's types of messages and of tools."""
     from anthropic.types import MessageParam, ToolParam
     from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
     from openai.types.responses import FunctionToolParam, ResponseInputItemParam
 
     match wire:
-        case Wire.CHAT:
+        case Api.CHAT:
             chat_tools: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionFunctionToolParam])
             return "messages", TypeAdapter(list[ChatCompletionMessageParam]), chat_tools
-        case Wire.RESPONSES:
+        case Api.RESPONSES:
             return "input", TypeAdapter(list[ResponseInputItemParam]), TypeAdapter(list[FunctionToolParam])
-        case Wire.MESSAGES:
+        case Api.MESSAGES:
             return "messages", TypeAdapter(list[MessageParam]), TypeAdapter(list[ToolParam])
 
 
-@pytest.mark.parametrize("wire", list(Wire))
-async def test_a_whole_conversation_has_the_types_of_the_sdk(wire: Wire) -> None:
+@pytest.mark.parametrize("wire", list(Api))
+async def test_a_whole_conversation_has_the_types_of_the_sdk(wire: Api) -> None:
     field, messages, tools = types_of(wire)
     with model_endpoint([Say("Hm", reasoning="So.")]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"documents": True})

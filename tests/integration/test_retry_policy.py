@@ -30,12 +30,12 @@ from dial_client.providers.http.retry_policy import (
     classify_refusal,
     compute_delay,
 )
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from dial_client.turns import status_text
 from tests.support.model_endpoint import Answer, Bytes, Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
 from tests.support.program import LONG
 
-WIRES = pytest.mark.parametrize("wire", list(Wire))
+WIRES = pytest.mark.parametrize("wire", list(Api))
 SOON = {"retry-after-ms": "1"}
 LOADING = one_json({"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, 503, SOON)
 MISREAD = "Failed to parse input at pos 17: <tool_call>"
@@ -192,7 +192,7 @@ def test_a_refused_local_connection_is_retried_once() -> None:
 @WIRES
 @pytest.mark.parametrize("stream", [True, False])
 async def test_retries_of_a_busy_endpoint_are_reported_and_logged(
-    wire: Wire, stream: bool, caplog: pytest.LogCaptureFixture
+    wire: Api, stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "dial_client")
     with model_endpoint(

@@ -18,7 +18,7 @@ from dial_client.messages.message import ImagePart, TextPart
 from dial_client.messages.model import ModelRequest
 from dial_client.messages.token_usage import Usage
 from dial_client.providers.server_tools import build_server_tools
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import events, model_endpoint, one_json, provider_of
 
 pytestmark = pytest.mark.anyio
@@ -145,7 +145,7 @@ def response_stream() -> list[dict[str, Any]]:
 async def test_searches_and_citations_of_the_messages_api_are_shown_and_sent_back(stream: bool) -> None:
     answer = events(*message_stream(), done=False) if stream else one_json(MESSAGE)
     with model_endpoint([answer, one_json(MESSAGE)]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES, quirks={"server_tools": ["web_search", {"type": "own"}]})
+        provider = provider_of(endpoint, Api.MESSAGES, quirks={"server_tools": ["web_search", {"type": "own"}]})
         async with DialClient(provider) as dial:
             turn_events = [event async for event in dial.stream([Message.user("How tall?")])]
             assert isinstance(turn_events[-1], Finished)
@@ -176,7 +176,7 @@ async def test_searches_and_citations_of_the_messages_api_are_shown_and_sent_bac
 async def test_searches_images_and_commentary_of_the_responses_api_are_shown(stream: bool) -> None:
     answer = events(*response_stream(), done=False) if stream else one_json(RESPONSE)
     with model_endpoint([answer, one_json(RESPONSE)]) as endpoint:
-        provider = provider_of(endpoint, Wire.RESPONSES, quirks={"server_tools": ["web_search", "code_execution"]})
+        provider = provider_of(endpoint, Api.RESPONSES, quirks={"server_tools": ["web_search", "code_execution"]})
         async with DialClient(provider) as dial:
             turn_events = [event async for event in dial.stream([Message.user("How tall?")])]
             assert isinstance(turn_events[-1], Finished)
@@ -312,7 +312,7 @@ async def test_content_of_an_unexpected_type_becomes_text_a_part_or_a_note(
 async def test_a_search_without_a_content_block_stop_is_shown() -> None:
     stream = [event for event in message_stream() if event["type"] != "content_block_stop"]
     with model_endpoint([events(*stream, done=False)]) as endpoint:
-        async with DialClient(provider_of(endpoint, Wire.MESSAGES)) as dial:
+        async with DialClient(provider_of(endpoint, Api.MESSAGES)) as dial:
             turn = await dial.run([Message.user("How tall?")])
     [record] = turn.tool_calls
     assert (record.call.arguments, record.result.success) == ({"query": "tower"}, True)
@@ -324,7 +324,7 @@ async def test_failed_searches_and_searches_without_a_result_are_failed_calls() 
     pending = SEARCH | {"id": "srv2"}
     body = MESSAGE | {"content": [SEARCH, failed, pending, {"type": "text", "text": "Sorry."}]}
     with model_endpoint([one_json(body)]) as endpoint:
-        async with DialClient(provider_of(endpoint, Wire.MESSAGES)) as dial:
+        async with DialClient(provider_of(endpoint, Api.MESSAGES)) as dial:
             turn = await dial.run([Message.user("How tall?")])
     assert turn.text == "Sorry."
     assert [record.result.error for record in turn.tool_calls] == ["max_uses_exceeded", "the endpoint sent no result"]
@@ -334,9 +334,9 @@ def test_the_tools_have_the_types_of_the_sdks() -> None:
     from anthropic.types import ToolUnionParam  # the SDKs take seconds to import: only the worker of this test does
     from openai.types.responses import ResponseIncludable, ToolParam
 
-    tools: list[tuple[Wire, Any, tuple[str, ...]]] = [
-        (Wire.MESSAGES, ToolUnionParam, ("web_search", "web_fetch", "code_execution")),
-        (Wire.RESPONSES, ToolParam, ("web_search", "code_execution", "image_generation")),
+    tools: list[tuple[Api, Any, tuple[str, ...]]] = [
+        (Api.MESSAGES, ToolUnionParam, ("web_search", "web_fetch", "code_execution")),
+        (Api.RESPONSES, ToolParam, ("web_search", "code_execution", "image_generation")),
     ]
     for wire, kind, names in tools:
         for tool in build_server_tools(names, wire.value).tools:
@@ -347,7 +347,7 @@ def test_the_tools_have_the_types_of_the_sdks() -> None:
 
 def test_an_unknown_tool_is_an_error_that_names_the_nearest_tool() -> None:
     with pytest.raises(ConfigError, match="the messages API has no server tool 'web_serch'") as raised:
-        provider_of("http://127.0.0.1:1", Wire.MESSAGES, quirks={"server_tools": ["web_serch"]})
+        provider_of("http://127.0.0.1:1", Api.MESSAGES, quirks={"server_tools": ["web_serch"]})
     assert "did you mean 'web_search'?" in str(raised.value)
 
 
@@ -359,7 +359,7 @@ async def test_a_reply_rebuilt_by_middleware_stays_untrusted() -> None:
             return ModelReply(message=Message.assistant((await call_next(request)).message.text))
 
     with model_endpoint([one_json(MESSAGE)]) as endpoint:
-        provider = provider_of(endpoint, Wire.MESSAGES, quirks={"server_tools": ["web_search"]})
+        provider = provider_of(endpoint, Api.MESSAGES, quirks={"server_tools": ["web_search"]})
         async with DialClient(provider, middleware=[RebuildReply()]) as dial:
             turn = await dial.run("How tall?")
     assert turn.message.taint == "127.0.0.1/web_search"

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from dial_client import DialClient, Finished, OutputDelta, OutputError, Turn
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import Answer, Call, Recorded, Say, model_endpoint, provider_of, refuse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]
@@ -102,7 +102,7 @@ def expected(type_: Any, value: Any) -> Any:
 
 
 async def ask(
-    replies: list[Answer], wire: Wire, output_type: Any, *, stream: bool = False, **settings: Any
+    replies: list[Answer], wire: Api, output_type: Any, *, stream: bool = False, **settings: Any
 ) -> tuple[Turn[Any], list[Recorded], list[Any]]:
     options = {name: settings.pop(name) for name in ("tools", "tool_format") if name in settings}
     with model_endpoint(replies) as endpoint:
@@ -115,34 +115,34 @@ async def ask(
     return events[-1].turn, endpoint.requests, outputs
 
 
-def sent_schema(wire: Wire, body: Any) -> Any:
+def sent_schema(wire: Api, body: Any) -> Any:
     """Return the answer schema of a request, after validation with the SDK's type."""
     from anthropic.types import OutputConfigParam
     from openai.types.responses import ResponseTextConfigParam
     from openai.types.shared_params import ResponseFormatJSONSchema
 
     match wire:
-        case Wire.CHAT:
+        case Api.CHAT:
             TypeAdapter(ResponseFormatJSONSchema).validate_python(body["response_format"])
             return body["response_format"]["json_schema"]["schema"]
-        case Wire.RESPONSES:
+        case Api.RESPONSES:
             TypeAdapter(ResponseTextConfigParam).validate_python(body["text"])
             return body["text"]["format"]["schema"]
-        case Wire.MESSAGES:
+        case Api.MESSAGES:
             TypeAdapter(OutputConfigParam).validate_python(body["output_config"])
             return body["output_config"]["format"]["schema"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize("wire", list(Api))
 @pytest.mark.parametrize(("type_", "value"), CASES, ids=IDS)
 async def test_an_endpoint_with_structured_output_returns_any_type(
-    type_: Any, value: Any, wire: Wire, *, stream: bool
+    type_: Any, value: Any, wire: Api, *, stream: bool
 ) -> None:
     turn, requests, outputs = await ask([Say(json.dumps(value))], wire, type_, stream=stream, quirks=NATIVE)
     assert turn.output == expected(type_, value)
     assert outputs[-1:] == ([turn.output] if stream else [])
-    if wire is Wire.MESSAGES and type_ == dict[str, int]:  # the API has no field for that
+    if wire is Api.MESSAGES and type_ == dict[str, int]:  # the API has no field for that
         assert requests[0].json["tools"][0]["name"] == "final_answer"
         return
     schema = sent_schema(wire, requests[0].json)
@@ -151,10 +151,10 @@ async def test_an_endpoint_with_structured_output_returns_any_type(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize("wire", list(Api))
 @pytest.mark.parametrize(("type_", "value"), CASES, ids=IDS)
 async def test_an_endpoint_without_structured_output_returns_any_type_through_a_tool(
-    type_: Any, value: Any, wire: Wire, *, stream: bool
+    type_: Any, value: Any, wire: Api, *, stream: bool
 ) -> None:
     reply = Say("Here:", calls=(Call("final_answer", value),))
     turn, requests, outputs = await ask([reply], wire, type_, stream=stream)
@@ -171,7 +171,7 @@ async def test_an_endpoint_without_structured_output_returns_any_type_through_a_
 async def test_a_text_format_returns_any_type(type_: Any, value: Any, tool_format: str, *, stream: bool) -> None:
     label = "Thought: I know.\nFinal Answer: " if tool_format == "react" else ""
     reply = Say(f"{label}{json.dumps(value)}")
-    turn, requests, outputs = await ask([reply], Wire.CHAT, type_, stream=stream, tool_format=tool_format, tools=[add])
+    turn, requests, outputs = await ask([reply], Api.CHAT, type_, stream=stream, tool_format=tool_format, tools=[add])
     assert turn.output == expected(type_, value)
     assert outputs[-1:] == ([turn.output] if stream else [])
     assert "tools" not in requests[0].json
@@ -179,8 +179,8 @@ async def test_a_text_format_returns_any_type(type_: Any, value: Any, tool_forma
 
 
 @pytest.mark.parametrize("tool_format", ["react", "xml"])
-@pytest.mark.parametrize("wire", [Wire.RESPONSES, Wire.MESSAGES])
-async def test_a_text_format_returns_any_type_with_the_other_apis(wire: Wire, tool_format: str) -> None:
+@pytest.mark.parametrize("wire", [Api.RESPONSES, Api.MESSAGES])
+async def test_a_text_format_returns_any_type_with_the_other_apis(wire: Api, tool_format: str) -> None:
     label = "Thought: I know.\nFinal Answer: " if tool_format == "react" else ""
     for type_, value in CASES:
         reply = Say(f"{label}{json.dumps(value)}")
@@ -205,7 +205,7 @@ def walk(schema: Any) -> list[Any]:
 @pytest.mark.parametrize("type_", [Person, Node, Order])
 async def test_a_strict_schema_fulfils_the_rules_of_openai(type_: Any) -> None:
     value = next(value for case, value in CASES if case is type_)
-    _, requests, _ = await ask([Say(json.dumps(value))], Wire.RESPONSES, type_, quirks=NATIVE)
+    _, requests, _ = await ask([Say(json.dumps(value))], Api.RESPONSES, type_, quirks=NATIVE)
     format_ = requests[0].json["text"]["format"]
     assert format_["strict"] is True
     assert format_["name"] == type_.__name__
@@ -217,15 +217,15 @@ async def test_a_strict_schema_fulfils_the_rules_of_openai(type_: Any) -> None:
 
 
 async def test_a_schema_with_open_objects_is_not_strict() -> None:
-    _, requests, _ = await ask([Say('{"a": 1}')], Wire.CHAT, dict[str, int], quirks=NATIVE)
+    _, requests, _ = await ask([Say('{"a": 1}')], Api.CHAT, dict[str, int], quirks=NATIVE)
     definition = requests[0].json["response_format"]["json_schema"]
     assert definition["strict"] is False
     assert definition["schema"]["additionalProperties"] == {"type": "integer"}
 
 
 async def test_bounds_are_in_the_description_for_the_messages_api() -> None:
-    _, requests, _ = await ask([Say(json.dumps(CASES[2][1]))], Wire.MESSAGES, Order, quirks=NATIVE)
-    schema = sent_schema(Wire.MESSAGES, requests[0].json)
+    _, requests, _ = await ask([Say(json.dumps(CASES[2][1]))], Api.MESSAGES, Order, quirks=NATIVE)
+    schema = sent_schema(Api.MESSAGES, requests[0].json)
     assert "minimum" not in schema["properties"]["number"]
     assert '"maximum":10' in schema["properties"]["number"]["description"]
     assert all(
@@ -233,8 +233,8 @@ async def test_bounds_are_in_the_description_for_the_messages_api() -> None:
     )
 
 
-@pytest.mark.parametrize("wire", list(Wire))
-async def test_tools_and_an_answer_schema_can_be_combined(wire: Wire) -> None:
+@pytest.mark.parametrize("wire", list(Api))
+async def test_tools_and_an_answer_schema_can_be_combined(wire: Api) -> None:
     replies: list[Answer] = [Say(calls=(Call("add", {"a": 1, "b": 2}),)), Say('{"result": 3}')]
     turn, requests, _ = await ask(replies, wire, int, tools=[add], quirks=NATIVE)
     assert turn.output == 3
@@ -247,26 +247,26 @@ async def test_tools_and_an_answer_schema_can_be_combined(wire: Wire) -> None:
 async def test_an_endpoint_that_cannot_combine_tools_and_schemas_gets_an_answer_tool() -> None:
     flags = {"structured_output": "without_tools"}
     turn, requests, _ = await ask(
-        [Say(calls=(Call("final_answer", {"result": 3}),))], Wire.CHAT, int, tools=[add], quirks=flags
+        [Say(calls=(Call("final_answer", {"result": 3}),))], Api.CHAT, int, tools=[add], quirks=flags
     )
     assert turn.output == 3
     assert "response_format" not in requests[0].json
-    turn, requests, _ = await ask([Say('{"result": 3}')], Wire.CHAT, int, quirks=flags)
+    turn, requests, _ = await ask([Say('{"result": 3}')], Api.CHAT, int, quirks=flags)
     assert requests[0].json["response_format"]["json_schema"]["name"] == "int"
     assert "JSON Schema" in requests[0].json["messages"][0]["content"]
 
 
 REFUSALS = [
-    (Wire.CHAT, "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."),
-    (Wire.RESPONSES, "Unsupported parameter: 'text.format' is not supported with this model."),
-    (Wire.MESSAGES, "output_config: Extra inputs are not permitted"),
-    (Wire.CHAT, "Invalid schema for response_format 'int': In context=(), 'required' is required to be supplied"),
-    (Wire.CHAT, "Function calling with a response mime type: 'application/json' is unsupported"),
+    (Api.CHAT, "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."),
+    (Api.RESPONSES, "Unsupported parameter: 'text.format' is not supported with this model."),
+    (Api.MESSAGES, "output_config: Extra inputs are not permitted"),
+    (Api.CHAT, "Invalid schema for response_format 'int': In context=(), 'required' is required to be supplied"),
+    (Api.CHAT, "Function calling with a response mime type: 'application/json' is unsupported"),
 ]
 
 
 @pytest.mark.parametrize(("wire", "words"), REFUSALS)
-async def test_an_endpoint_that_refuses_the_schema_gets_an_answer_tool(wire: Wire, words: str) -> None:
+async def test_an_endpoint_that_refuses_the_schema_gets_an_answer_tool(wire: Api, words: str) -> None:
     replies: list[Answer] = [refuse(400, words), Say(calls=(Call("final_answer", {"result": 3}),))]
     turn, requests, _ = await ask(replies, wire, int, tools=[add], quirks=NATIVE)
     assert turn.output == 3
@@ -287,8 +287,8 @@ async def test_a_parameter_refused_for_all_schemas_is_not_sent_again(words: str,
     assert ("response_format" in endpoint.requests[2].json) is not is_learned
 
 
-@pytest.mark.parametrize("wire", list(Wire))
-async def test_a_correction_follows_an_invalid_call(wire: Wire) -> None:
+@pytest.mark.parametrize("wire", list(Api))
+async def test_a_correction_follows_an_invalid_call(wire: Api) -> None:
     replies: list[Answer] = [
         Say(reasoning="Hm.", calls=(Call("final_answer", {"result": "x"}),)),
         Say(calls=(Call("final_answer", {"result": 3}, "call_2"),)),
@@ -301,8 +301,8 @@ async def test_a_correction_follows_an_invalid_call(wire: Wire) -> None:
     assert len(turn.messages) == 1
 
 
-@pytest.mark.parametrize("wire", list(Wire))
-async def test_a_correction_follows_an_invalid_text(wire: Wire) -> None:
+@pytest.mark.parametrize("wire", list(Api))
+async def test_a_correction_follows_an_invalid_text(wire: Api) -> None:
     turn, requests, _ = await ask([Say('{"result": "x"}'), Say('{"result": 3}')], wire, int, quirks=NATIVE)
     assert turn.output == 3
     assert "valid integer" in json.dumps(requests[1].json)
@@ -314,7 +314,7 @@ async def test_a_fallback_model_gets_the_schema_in_its_own_form(*, is_native: bo
     answer = Say('{"result": 3}') if is_native else Say(calls=(Call("final_answer", {"result": 3}),))
     with model_endpoint([refuse(404, "there is no such model")]) as first, model_endpoint([answer]) as second:
         main = provider_of(first, quirks=NATIVE)
-        fallback = provider_of(second, Wire.MESSAGES, quirks=NATIVE if is_native else {})
+        fallback = provider_of(second, Api.MESSAGES, quirks=NATIVE if is_native else {})
         async with DialClient(main, fallback_models=[fallback]) as dial:
             turn = await dial.run("Which?", output_type=int)
     assert turn.output == 3
@@ -323,33 +323,33 @@ async def test_a_fallback_model_gets_the_schema_in_its_own_form(*, is_native: bo
 
 async def test_extra_fields_beside_the_schema_are_kept() -> None:
     extra = {"extra_body": {"text": {"verbosity": "low"}}}
-    _, requests, _ = await ask([Say('{"result": 3}')], Wire.RESPONSES, int, quirks=NATIVE | extra)
+    _, requests, _ = await ask([Say('{"result": 3}')], Api.RESPONSES, int, quirks=NATIVE | extra)
     assert requests[0].json["text"]["verbosity"] == "low"
     assert requests[0].json["text"]["format"]["type"] == "json_schema"
 
 
 async def test_markup_in_a_constrained_answer_is_text() -> None:
     text = "<think>x</think> <tool_call>{}</tool_call>"
-    turn, _, _ = await ask([Say(json.dumps({"result": text}))], Wire.CHAT, str, quirks=NATIVE)
+    turn, _, _ = await ask([Say(json.dumps({"result": text}))], Api.CHAT, str, quirks=NATIVE)
     assert turn.output == text
 
 
 async def test_a_refusal_of_the_model_is_an_error_with_its_text() -> None:
     with pytest.raises(OutputError, match="refused"):
-        await ask([Say("I cannot.", finish="content_filter")], Wire.CHAT, int, quirks=NATIVE)
+        await ask([Say("I cannot.", finish="content_filter")], Api.CHAT, int, quirks=NATIVE)
 
 
 async def test_a_long_stream_yields_growing_partial_lists() -> None:
     value = {"result": list(range(300))}
-    _, _, outputs = await ask([Say(json.dumps(value), pieces=300)], Wire.CHAT, list[int], stream=True, quirks=NATIVE)
+    _, _, outputs = await ask([Say(json.dumps(value), pieces=300)], Api.CHAT, list[int], stream=True, quirks=NATIVE)
     lengths = [len(output) for output in outputs]
     assert lengths == sorted(lengths)
     assert len(set(lengths)) > 10
     assert outputs[-1] == value["result"]
 
 
-@pytest.mark.parametrize("wire", list(Wire))
-async def test_an_answer_through_a_tool_is_streamed(wire: Wire) -> None:
+@pytest.mark.parametrize("wire", list(Api))
+async def test_an_answer_through_a_tool_is_streamed(wire: Api) -> None:
     value = {"result": list(range(300))}
     reply = Say(calls=(Call("final_answer", value),), pieces=300)
     turn, _, outputs = await ask([reply], wire, list[int], stream=True)
@@ -377,5 +377,5 @@ async def test_arguments_of_other_tools_are_not_the_answer() -> None:
         Say(calls=(Call("add", {"a": 1, "b": 2}, "c1"), Call("final_answer", {"result": 1}, "c2")), pieces=5),
         Say(calls=(Call("final_answer", {"result": 3}),)),
     ]
-    turn, _, outputs = await ask(replies, Wire.CHAT, int, stream=True, tools=[add])
+    turn, _, outputs = await ask(replies, Api.CHAT, int, stream=True, tools=[add])
     assert (turn.output, outputs) == (3, [3])

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from dial_client.messages.message import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.messages.model import ModelRequest
 from dial_client.providers.tool_name_mapping import ToolNameMapping
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.support.model_endpoint import Call, Say, hear, model_endpoint, provider_of, refuse
 
-WIRES = pytest.mark.parametrize("wire", list(Wire))
+WIRES = pytest.mark.parametrize("wire", list(Api))
 LETTERS = "[a-zA-Z][a-zA-Z0-9]*"
 
 
@@ -90,7 +90,7 @@ def names_in(body: Any) -> list[str]:
 @pytest.mark.anyio
 @WIRES
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_request_has_mapped_names_and_its_calls_have_the_original_names(wire: Wire, stream: bool) -> None:
+async def test_a_request_has_mapped_names_and_its_calls_have_the_original_names(wire: Api, stream: bool) -> None:
     tools = request("time__now", "3d_render", "fine").tools
     quirks = {"tool_name_re": LETTERS, "tool_name_len": 24}
     sent = renamed(ToolNameMapping(LETTERS, 24), "time__now", "3d_render", "fine")

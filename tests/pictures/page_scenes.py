@@ -104,7 +104,7 @@ def _service(folder: Path, program: Browser) -> Iterator[tuple[str, dict[bool, s
     """Yield the URL of the page, and the URL hashes of its conversations by `Scene.is_waiting`."""
     entries = {"weather": entry("weather", autoApprove=["*"]), "files": entry("files")}
     with model_endpoint(ANSWERS) as endpoint:
-        model = {"wire": "chat", "base_url": f"{endpoint.url}/v1", "model": "qwen3"}
+        model = {"api": "chat", "base_url": f"{endpoint.url}/v1", "model": "qwen3"}
         write_config(folder, entries, models={"qwen3": model}, defaultModel="qwen3")
         with serve_folder(folder) as address:
             tab = open_page(program, address)

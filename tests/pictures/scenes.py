@@ -61,7 +61,7 @@ def _trip(
     trip.mkdir()
     (trip / "notes.md").write_text("# Trip\n\n- umbrella\n- coat\n", encoding="utf-8")
     with model_endpoint(answers) as endpoint:
-        model = {"wire": "chat", "base_url": f"{endpoint.url}/v1", "model": "qwen3"}
+        model = {"api": "chat", "base_url": f"{endpoint.url}/v1", "model": "qwen3"}
         entries = servers or {"weather": entry("weather", autoApprove=["*"]), "files": entry("files")}
         write_config(trip, entries, models={"qwen3": model}, defaultModel="qwen3")
         with screen(trip, "--no-save", *words, columns=columns, rows=rows, HOME=str(folder)) as person:

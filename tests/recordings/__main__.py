@@ -15,7 +15,7 @@ import anyio
 
 from dial_client.providers.script import WireReply
 from dial_client.providers.script_format import read_file
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.recordings.corpus import FOLDER, Answer, read_answer, to_reply
 from tests.recordings.sdk_readings import SdkReader
 
@@ -54,7 +54,7 @@ async def add(path: Path, name: str, why: str, folder: Path = FOLDER) -> list[st
             lines.append(f"left out: {row['name']}: --why is missing; the SDK differs: {differences}")
             continue
         row |= {"why": why, "ours": differences} if differences else {}
-        with (folder / f"{Wire(reply.wire).value}.jsonl").open("a", encoding="utf-8") as file:
+        with (folder / f"{Api(reply.wire).value}.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
         lines.append(f"added: {row['name']}")
     return lines or ["nothing to add: the file has no recorded answer of an endpoint"]

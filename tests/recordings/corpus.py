@@ -14,7 +14,7 @@ from dial_client.messages.message import Message, ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
 from dial_client.providers.script import Script, WireReply
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 
 FOLDER = Path(__file__).parent
 REQUEST = ModelRequest((Message.user("Hello?"),))
@@ -47,16 +47,16 @@ class Answer:
             return "text/event-stream" if self.events else "application/json"
         return "text/event-stream" if self.status == 200 else "text/html"
 
-    def to_bytes(self, wire: Wire) -> bytes:
+    def to_bytes(self, wire: Api) -> bytes:
         """Return the bytes of the body."""
         if self.sse is not None:
             return self.sse.encode()
         if self.body is not None:
             return json.dumps(self.body).encode()
-        names = (f"event: {event.get('type')}\n" if wire is not Wire.CHAT else "" for event in self.events)
+        names = (f"event: {event.get('type')}\n" if wire is not Api.CHAT else "" for event in self.events)
         data = (json.dumps(event, ensure_ascii=False) for event in self.events)
         framed = "".join(f"{name}data: {text}\n\n" for name, text in zip(names, data, strict=True))
-        return (framed + ("data: [DONE]\n\n" if wire is Wire.CHAT else "")).encode()
+        return (framed + ("data: [DONE]\n\n" if wire is Api.CHAT else "")).encode()
 
 
 @dataclass(slots=True)
@@ -95,14 +95,14 @@ class Reading:
         }
 
 
-def read_corpus(wire: Wire) -> Iterator[Answer]:
+def read_corpus(wire: Api) -> Iterator[Answer]:
     """Yield the answers of an API."""
     with (FOLDER / f"{wire.value}.jsonl").open(encoding="utf-8") as file:
         for line in file:
             yield Answer(**json.loads(line))
 
 
-async def read_answer(wire: Wire, reply: WireReply) -> Reading:
+async def read_answer(wire: Api, reply: WireReply) -> Reading:
     """Parse an answer with this package."""
     reading = Reading()
     text: list[str] = []
@@ -136,6 +136,6 @@ async def read_answer(wire: Wire, reply: WireReply) -> Reading:
     return reading
 
 
-def to_reply(answer: Answer, wire: Wire, data: bytes | None = None, **options: Any) -> WireReply:
+def to_reply(answer: Answer, wire: Api, data: bytes | None = None, **options: Any) -> WireReply:
     """Return an answer as a reply of the scripted model; `data` replaces its body."""
     return WireReply(wire, answer.to_bytes(wire) if data is None else data, answer.status, **options)

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 from tests.recordings.corpus import Answer, Reading
 
 MESSAGES: Any = [{"role": "user", "content": "Hello?"}]
@@ -24,7 +24,7 @@ _LENGTHS = {"length", "max_tokens", "model_context_window_exceeded", "max_output
 class SdkReader:
     """Reads answers of one API with its vendor's SDK."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Api) -> None:
         import anthropic
         import openai
 
@@ -35,10 +35,10 @@ class SdkReader:
         self._anthropic = anthropic.Anthropic(
             api_key="k", base_url="http://sdk.test", max_retries=0, http_client=httpx2.Client(transport=http._transport)
         )
-        self._readers: dict[Wire, Callable[[bool], Reading]] = {
-            Wire.CHAT: self._read_chat,
-            Wire.RESPONSES: self._read_response,
-            Wire.MESSAGES: self._read_message,
+        self._readers: dict[Api, Callable[[bool], Reading]] = {
+            Api.CHAT: self._read_chat,
+            Api.RESPONSES: self._read_response,
+            Api.MESSAGES: self._read_message,
         }
 
     def read(self, answer: Answer) -> Reading:

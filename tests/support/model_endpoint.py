@@ -34,7 +34,7 @@ from dial_client.messages.model import (
 )
 from dial_client.providers import open_provider
 from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +108,10 @@ class ParsedReply:
         return Message(Role.ASSISTANT, self.text, tuple(self.calls), echo=echo)
 
 
-def provider_of(endpoint: ModelEndpoint | str, wire: Wire = Wire.CHAT, **settings: Any) -> HttpProvider:
+def provider_of(endpoint: ModelEndpoint | str, wire: Api = Api.CHAT, **settings: Any) -> HttpProvider:
     """Open a provider for the endpoint, or its address; `settings` are further fields of `ModelProfile`."""
     url = endpoint if isinstance(endpoint, str) else endpoint.url
-    profile = ModelProfile("p", **({"wire": wire, "base_url": url, "model": "m"} | settings))
+    profile = ModelProfile("p", **({"api": wire, "base_url": url, "model": "m"} | settings))
     provider = open_provider("p", models={"p": profile}, environ={})
     assert isinstance(provider, HttpProvider)
     return provider

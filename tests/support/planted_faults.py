@@ -46,7 +46,7 @@ FAULTS = (
     Fault("DC104", entry(command=PYTHON, startupTimeout=0)),
     Fault("DC104", entry(command=PYTHON, env=["A=1"])),
     Fault("DC104", top(policy=[{"allwo": "*"}])),
-    Fault("DC104", top(models={"m": {"wire": "soap"}})),
+    Fault("DC104", top(models={"m": {"api": "soap"}})),
     Fault("DC104", top(startupPatience="ten")),
     Fault("DC104", '{"mcpServers": []}'),
     Fault("DC105", entry(command=PYTHON, envFile="no-such.env")),

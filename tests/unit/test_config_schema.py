@@ -16,7 +16,7 @@ from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.config_values import TOP_KEYS
 from dial_client.settings.configuration import parse
 from dial_client.settings.jsonc import read
-from dial_client.settings.model_config import MODEL_KEYS
+from dial_client.settings.model_config import MODEL_ALIASES, MODEL_KEYS
 from dial_client.settings.oauth_config import OAUTH_ALIASES, OAUTH_KEYS
 from dial_client.settings.policy_config import ANNOTATIONS, CONDITIONS, Effect
 from dial_client.settings.profile_config import PROFILE_KEYS
@@ -36,7 +36,7 @@ def properties(name: str) -> dict[str, Any]:
 def test_the_schema_describes_exactly_the_keys_that_are_read() -> None:
     assert {*SCHEMA["properties"]} == {*TOP_KEYS, "$schema"}
     assert {*properties("server")} == {*SERVER_KEYS, *SERVER_ALIASES}
-    assert {*properties("model")} == {*MODEL_KEYS}
+    assert {*properties("model")} == {*MODEL_KEYS, *MODEL_ALIASES}
     assert {*properties("oauth")} == {*OAUTH_KEYS, *OAUTH_ALIASES}
     assert {*properties("profile")} == {*PROFILE_KEYS}
     assert {*properties("rule")} == {*Effect, *CONDITIONS}
@@ -85,7 +85,7 @@ def test_a_configuration_with_every_form_of_value_is_valid_and_is_read() -> None
     [
         {"mcpServers": {"a": {"command": 3}}},
         {"mcpServers": {"a": {"command": "x", "type": "tcp"}}},
-        {"models": {"m": {"wire": "soap"}}},
+        {"models": {"m": {"api": "soap"}}},
         {"defaultModel": "a", "fallbackModels": "b"},
         {"models": {"m": {"modle": "x"}}},
         {"policy": [{"allow": "a/b", "deny": "a/c"}]},

@@ -16,7 +16,7 @@ from dial_client.providers.formats import NativeFormatHandler
 from dial_client.providers.formats.stream_parser import read_reply
 from dial_client.providers.presets import PRESETS
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.settings.config_types import ModelProfile, Wire
+from dial_client.settings.config_types import Api, ModelProfile
 from tests.support.fakes import unhurried
 from tests.support.model_calls import NOW, QUESTION, STOP, Exchange
 
@@ -127,7 +127,7 @@ def test_the_result_does_not_depend_on_where_a_stream_is_split(reply: str, cuts:
 
 
 def test_only_the_presets_of_local_servers_have_fenced_calls() -> None:
-    having = {name for name, preset in PRESETS.items() if any(preset.get_profile(wire).fenced_calls for wire in Wire)}
+    having = {name for name, preset in PRESETS.items() if any(preset.get_profile(wire).fenced_calls for wire in Api)}
     assert having == {"ollama", "vllm", "llama.cpp", "lmstudio"}
 
 

@@ -23,7 +23,7 @@ CONFIG = {
         "time": {"command": "clock", "args": ["--key", "secret"]},
         "old": {"command": "x", "disabled": True},
     },
-    "models": {"qwen": {"wire": "chat", "base_url": "http://127.0.0.1:1/v1", "model": "q", "api_key": "secret"}},
+    "models": {"qwen": {"api": "chat", "base_url": "http://127.0.0.1:1/v1", "model": "q", "api_key": "secret"}},
 }
 
 

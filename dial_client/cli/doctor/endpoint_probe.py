@@ -13,7 +13,7 @@ import anyio
 from dial_client.messages.errors import ProviderError
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.transport import FetchedResponse, HttpTransport
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 
 SECONDS = 8.0
 """Timeout in seconds of one request and its response."""
@@ -46,23 +46,23 @@ async def fetch_models(endpoint: Endpoint) -> ModelListing:
     return ModelListing(response.status, tuple(_parse_ids(response.body)), _is_page(response), date)
 
 
-async def find_wires(endpoint: Endpoint) -> Mapping[Wire, str]:
+async def find_wires(endpoint: Endpoint) -> Mapping[Api, str]:
     """Return the APIs that an endpoint has, each with its base URL: the configured URL, or this URL with ``/v1``.
 
     Each API gets a request without content, which it rejects: no model runs.
     """
-    found: dict[Wire, str] = {}
+    found: dict[Api, str] = {}
 
-    async def probe(wire: Wire) -> None:
+    async def probe(wire: Api) -> None:
         for base in _list_bases(endpoint.base_url, wire):
             if await _has_api(replace(endpoint, base_url=base), _find_path(base, wire)):
                 found[wire] = base
                 return
 
     async with anyio.create_task_group() as group:
-        for wire in Wire:
+        for wire in Api:
             group.start_soon(probe, wire)
-    return {wire: found[wire] for wire in Wire if wire in found}
+    return {wire: found[wire] for wire in Api if wire in found}
 
 
 def find_models_path(endpoint: Endpoint) -> str:
@@ -70,15 +70,15 @@ def find_models_path(endpoint: Endpoint) -> str:
     return "/v1/models" if _is_anthropic(endpoint) and not endpoint.base_url.endswith("/v1") else "/models"
 
 
-def _list_bases(base_url: str, wire: Wire) -> tuple[str, ...]:
+def _list_bases(base_url: str, wire: Api) -> tuple[str, ...]:
     """Return the base URLs to try: the configured URL and, if the API's path has no ``/v1``, the URL with ``/v1``."""
-    return (base_url,) if wire is Wire.MESSAGES or base_url.endswith("/v1") else (base_url, f"{base_url}/v1")
+    return (base_url,) if wire is Api.MESSAGES or base_url.endswith("/v1") else (base_url, f"{base_url}/v1")
 
 
-def _find_path(base_url: str, wire: Wire) -> str:
-    if wire is Wire.MESSAGES:
+def _find_path(base_url: str, wire: Api) -> str:
+    if wire is Api.MESSAGES:
         return "/messages" if base_url.endswith("/v1") else "/v1/messages"
-    return "/responses" if wire is Wire.RESPONSES else "/chat/completions"
+    return "/responses" if wire is Api.RESPONSES else "/chat/completions"
 
 
 async def _has_api(endpoint: Endpoint, path: str) -> bool:

@@ -13,7 +13,7 @@ from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.settings.config_types import Wire
+from dial_client.settings.config_types import Api
 
 MAX_CLOCK_SECONDS = 300.0
 """Seconds by which this machine's clock may differ from the endpoint's clock."""
@@ -81,10 +81,10 @@ async def _ask(provider: HttpProvider) -> list[Finding]:
         findings.append(
             Finding("DC504", text, f"did you mean {nearest!r}?" if nearest else f"it has {', '.join(listing.ids[:5])}")
         )
-    return [*findings, *await _check_wire(endpoint, Wire(provider.wire), listing)]
+    return [*findings, *await _check_wire(endpoint, Api(provider.wire), listing)]
 
 
-async def _check_wire(endpoint: Endpoint, wire: Wire, listing: ModelListing) -> list[Finding]:
+async def _check_wire(endpoint: Endpoint, wire: Api, listing: ModelListing) -> list[Finding]:
     """Return the finding for an endpoint that does not have the API, or has it at another address."""
     wires = await find_wires(endpoint)
     if wires.get(wire) == endpoint.base_url:
@@ -97,19 +97,19 @@ async def _check_wire(endpoint: Endpoint, wire: Wire, listing: ModelListing) -> 
         text = f"{endpoint.host} does not have {API_NAMES[wire]}; it has {available}"
         found = next(iter(wires))
         prefixes = f"-m {_PREFIXES[found]}:ID instead of {_PREFIXES[wire]}:ID"
-        hint = f'write "wire": "{found.value}" in the profile, or {prefixes}'
+        hint = f'write "api": "{found.value}" in the profile, or {prefixes}'
         return [Finding("DC514", text, hint)]
     if listing.status == 404 or listing.is_page:
         text = f"{endpoint.host} has no {find_models_path(endpoint)} below the configured address (HTTP 404)"
         if listing.is_page:
             text = f"{endpoint.host} answers {find_models_path(endpoint)} with a web page"
-        hint = 'write the address without /chat/completions, usually up to /v1; "wire" names the API'
+        hint = 'write the address without /chat/completions, usually up to /v1; "api" names the API'
         return [Finding("DC506", text, hint)]
     return []
 
 
-API_NAMES = {Wire.CHAT: "chat completions", Wire.RESPONSES: "the Responses API", Wire.MESSAGES: "the Messages API"}
-_PREFIXES = {Wire.CHAT: "chat", Wire.RESPONSES: "openai", Wire.MESSAGES: "anthropic"}
+API_NAMES = {Api.CHAT: "chat completions", Api.RESPONSES: "the Responses API", Api.MESSAGES: "the Messages API"}
+_PREFIXES = {Api.CHAT: "chat", Api.RESPONSES: "openai", Api.MESSAGES: "anthropic"}
 
 
 def _find_connection_code(problem: str) -> str:
