@@ -55,6 +55,7 @@ from dial_client.turns.mentions import Attached, attach
 from dial_client.turns.model_call import ChatModel
 from dial_client.turns.output_type import build_output_type
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver, Work
+from dial_client.turns.turn_recorder import find_question
 from dial_client.turns.turn_tasks import TurnTasks
 
 
@@ -318,16 +319,25 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         options = turn_runner.TurnOptions(stream, tuple(client_tools), max_tokens, depth, output)
         work = partial(self._run_turn, conversation, options, settings.override(limits, system))
         log = EventLog(is_paced=stream_events)
-        return self._launch(work, log, observers, origin, has_type=output is not None)
+        question = find_question(conversation, depth)
+        return self._launch(work, log, observers, origin, question, has_type=output is not None)
 
     def _launch(
-        self, work: Work, log: EventLog, observers: Sequence[TurnObserver], origin: Origin | None, *, has_type: bool
+        self,
+        work: Work,
+        log: EventLog,
+        observers: Sequence[TurnObserver],
+        origin: Origin | None,
+        question: tuple[Message, ...],
+        *,
+        has_type: bool,
     ) -> TurnHandle:
         """Run a turn in background tasks, and return its handle; `has_type` tells whether the answer has a type."""
         turn = TurnHandle(
             work,
             log,
             observers,
+            question=question,
             origin=origin,
             raise_at_limits=self._on_limit == "raise",
             require_output=has_type and self._on_limit != "answer",

@@ -381,6 +381,8 @@ class ConversationManager(ChatMethods, VersionMethods):
                 settings=settings,
                 max_tokens=max_tokens,
             )
+            if isinstance(message, Continuation):
+                turn.recorder.question = ()  # `CONTINUE` is not part of the conversation
             turn.recorder.note(*filter(None, (model_note, note)))
             return turn
 

@@ -43,7 +43,7 @@ def build_turn_entry(turn: TurnHandle, result: Turn, model: str) -> Message:
         "model": model,
         "stop_reason": "" if error is not None else result.stop_reason.value,
         "error": str(error) if error is not None else "",
-        "messages": len(result.messages),
+        "messages": len(turn.recorder.complete_messages),
         "depth": result.depth,
         "duration_s": round(turn.recorder.seconds, 3),
         "usage": result.usage_to_dict() if result.request_usages else {},

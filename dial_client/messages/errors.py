@@ -108,7 +108,8 @@ class ProviderError(DialError):
         self.retry_after = retry_after
         """Seconds to wait before the next request; None if the endpoint does not specify them."""
         self.messages: tuple[Message, ...] = ()
-        """The messages the turn had added before the error. After the caller's messages they form a valid history."""
+        """The question, and the messages that the turn had added before the error, as in `Turn.messages`. After the
+        conversation before the question they form a valid history."""
 
 
 class MiddlewareError(DialError):

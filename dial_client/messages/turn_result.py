@@ -131,7 +131,8 @@ class Turn(Generic[OutputT_co]):
     message: Message
     """The last message: an answer, or the text so far and the reason why the turn stopped."""
     messages: tuple[Message, ...]
-    """All messages of this turn, in order. Appended to the caller's messages, they form a valid history to store."""
+    """All messages of this turn, in order: the question (the user's message, or the results of client-side tools), and
+    the messages that the turn added. Appended to the conversation before the question, they form a valid history."""
     stop_reason: StopReason
     depth: int
     """Number of rounds of tool calls."""

@@ -13,6 +13,7 @@ from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ConversationBusy, DialError, LimitReached, OutputError, ProviderError
 from dial_client.messages.events import Event, Finished, MessageCompleted
 from dial_client.messages.limits import StopReason
+from dial_client.messages.message import Message
 from dial_client.messages.turn_result import Turn
 from dial_client.turns.event_log import MAX_UNREAD, EventLog
 from dial_client.turns.turn_recorder import TurnRecorder
@@ -47,6 +48,7 @@ class TurnHandle:
         work: Runs the turn.
         log: Receives the events of the turn.
         observers: The observers of the turn, called in this order.
+        question: The messages with which the turn begins.
         origin: The ids of the turn and its conversation; by default a new turn without a conversation.
         raise_at_limits: Whether a limit that ends the turn is an error.
         require_output: Whether an end without a typed answer is an error.
@@ -58,13 +60,14 @@ class TurnHandle:
         log: EventLog,
         observers: Sequence[TurnObserver] = (),
         *,
+        question: tuple[Message, ...] = (),
         origin: Origin | None = None,
         raise_at_limits: bool = False,
         require_output: bool = False,
     ) -> None:
         self.log = log
         """The events of the turn, for any number of readers."""
-        self.recorder = TurnRecorder()
+        self.recorder = TurnRecorder(question)
         self.origin = origin or Origin(turn=secrets.token_hex(16))
         """The ids of the turn and its conversation, for the audit log."""
         self.replacement: Turn | None = None
@@ -158,8 +161,8 @@ class TurnHandle:
         """Wait until the turn has ended, and return it.
 
         Raises:
-            ProviderError: The model could not be reached, or refused the request; the error's `messages` are those that
-                the turn had added.
+            ProviderError: The model could not be reached, or refused the request; the error's `messages` are the
+                question and those that the turn had added.
             MiddlewareError: A middleware failed.
             LimitReached: A limit was met and ``on_limit="raise"`` was set.
             OutputError: The turn ended without an answer of its ``output_type``.

@@ -43,19 +43,24 @@ async def run_in_middleware(
 
     result = await middleware.run_turn(request, info, run_to_end)
     if recorded is None:
-        await _emit_messages(result, turn)
+        result = await _emit_answer(result, turn)
     if result is not recorded:
         turn.replacement = result if recorded is None else _with_last_message(result, recorded)
     return result.stop_reason
 
 
-async def _emit_messages(result: Turn, turn: TurnHandle) -> None:
-    """Emit the messages of a turn that the middleware answered by itself, as one round."""
+async def _emit_answer(result: Turn, turn: TurnHandle) -> Turn:
+    """Emit the messages of a turn that the middleware answered by itself, as one round; return it with its question."""
+    question = turn.recorder.question
+    messages = result.messages or (result.message,)
+    if question and messages[: len(question)] == question:
+        messages = messages[len(question) :]
     await turn.emit(RoundStarted(0))
-    for message in result.messages or (result.message,):
+    for message in messages:
         if message.role is Role.ASSISTANT and message.text:
             await turn.emit(TextDelta(message.text))
         await turn.emit(MessageCompleted(message))
+    return replace(result, messages=(*question, *messages))
 
 
 def _with_last_message(result: Turn, recorded: Turn) -> Turn:

@@ -7,6 +7,8 @@ any time.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from dial_client.messages.events import (
@@ -25,10 +27,36 @@ from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import ToolCallRecord, Turn
 
 
-class TurnRecorder:
-    """The messages, calls, notes and usage of a turn so far."""
+def find_question(messages: Sequence[Message], depth: int = 0) -> tuple[Message, ...]:
+    """Return the messages at the end of a conversation with which a turn begins.
 
-    def __init__(self) -> None:
+    These are the last message of the user, or the results of client-side tools, all of one reply. Earlier messages
+    without an answer belong to earlier turns.
+
+    Args:
+        messages: The conversation.
+        depth: Number of rounds at the end of the conversation that a resumed turn has completed; its question precedes
+            them.
+    """
+    if depth:
+        start = max((index for index, message in enumerate(messages) if message.role is Role.USER), default=0)
+        return tuple(messages[start:])
+    if messages and messages[-1].role is Role.USER:
+        return (messages[-1],)
+    results = list(takewhile(lambda message: message.role is Role.TOOL, reversed(messages)))
+    return tuple(reversed(results))
+
+
+class TurnRecorder:
+    """The messages, calls, notes and usage of a turn so far.
+
+    Args:
+        question: The messages with which the turn begins.
+    """
+
+    def __init__(self, question: tuple[Message, ...] = ()) -> None:
+        self.question = question
+        """The messages with which the turn begins; they come before the messages that it adds."""
         self._messages: list[Message] = []
         self._rounds: list[dict[str, ToolCallRecord | None]] = []
         self._endpoint_records: list[tuple[int, ToolCallRecord]] = []
@@ -121,7 +149,7 @@ class TurnRecorder:
 
     @property
     def complete_messages(self) -> tuple[Message, ...]:
-        """All messages so far; the results of a round are included once all its calls have results."""
+        """The messages that the turn has added so far; the results of a round once all its calls have results."""
         results = self.results_so_far
         return (*self._messages, *results) if len(results) == len(self._find_unanswered()) else tuple(self._messages)
 
@@ -186,7 +214,7 @@ class TurnRecorder:
         fallback = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
         return Turn(
             message=last if last is not None and last.role is Role.ASSISTANT else Message.assistant(fallback),
-            messages=tuple(self._messages),
+            messages=(*self.question, *self._messages),
             stop_reason=stop_reason,
             depth=self._depth,
             usage=self.usage,

@@ -305,14 +305,13 @@ async def test_a_turn_ends_as_documented_and_can_be_continued(row: Row, wire: Ap
         provider = provider_of(endpoint, wire)
         servers = {name: build_server(server) for name, server in row.servers.items()}
         async with DialClient(provider, servers={**servers, "other": OTHER}, **row.options) as dial:
-            conversation = [Message.user("Go on.")]
-            turn = await ask(dial, conversation, stream=stream)
+            conversation: list[Message] = []
+            turn = await ask(dial, conversation, "Go on.", stream=stream)
             assert isinstance(turn, Turn)
             assert (turn.text, turn.stop_reason) == (row.text, row.stop)
             assert len(endpoint.requests) == len(row.answers)
             row.check(Seen(turn, tuple(endpoint.requests)))
-            conversation.append(Message.user("Is the other server still there?"))
-            later = await ask(dial, conversation, stream=stream)
+            later = await ask(dial, conversation, "Is the other server still there?", stream=stream)
 
     assert isinstance(later, Turn)
     assert later.text == "It is."
@@ -326,12 +325,11 @@ async def test_an_incomplete_response_without_streaming_is_an_error_and_the_resu
     half = Raw((b'{"choices": [{"message": {"content": "Half an ans',), cut=True)
     with model_endpoint([calls("echo", text="Hi"), half, Say("Here I am.")]) as endpoint:
         async with DialClient(provider_of(endpoint), servers={"awkward": AWKWARD}) as dial:
-            conversation = [Message.user("Go on.")]
-            error = await ask(dial, conversation, stream=False)
+            conversation: list[Message] = []
+            error = await ask(dial, conversation, "Go on.", stream=False)
             assert isinstance(error, ProviderError)
             assert "\n" not in str(error)
-            conversation.append(Message.user("And now?"))
-            later = await ask(dial, conversation, stream=False)
+            later = await ask(dial, conversation, "And now?", stream=False)
 
     assert isinstance(later, Turn)
     assert later.text == "Here I am."
@@ -350,7 +348,7 @@ async def test_cancelling_a_tool_call_notifies_the_server_and_leaves_no_process(
                     running.cancel()
             turn = await running.result()
             cancelled, *_, pid = str((await dial.call("itself", {})).content).split()
-            again = [Message.user("Go on."), *turn.messages, Message.user("And now?")]
+            again = [*turn.messages, Message.user("And now?")]
             assert (await dial.run(again)).text == "Here I am."
 
     assert (turn.text, turn.stop_reason) == ("[Unable to complete task: it was cancelled]", StopReason.CANCELLED)

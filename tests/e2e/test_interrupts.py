@@ -103,8 +103,8 @@ def test_a_signal_during_a_call_notifies_the_server(tmp_path: Path) -> None:
         assert process.wait(LONG) == 130
     turn = events[-1]["turn"]
     assert turn["stop_reason"] == "cancelled"
-    assert [message["role"] for message in turn["messages"]] == ["assistant", "tool"]
-    assert turn["messages"][1]["content"].startswith("Interrupted")
+    assert [message["role"] for message in turn["messages"]] == ["user", "assistant", "tool"]
+    assert turn["messages"][2]["content"].startswith("Interrupted")
     assert "notifications/cancelled" in log.read_text()
 
 

@@ -56,8 +56,8 @@ def test_every_model_api_gives_the_same_turn(tmp_path: Path, wire: str, streamed
     assert json.loads(call["content"])["timezone"] == "Asia/Tokyo"
     assert (turn["text"], turn["stop_reason"], turn["depth"]) == ("It is late in Tokyo.", "answered", 1)
     assert (turn["usage"]["input_tokens"], turn["usage"]["output_tokens"]) == (22, 14)
-    assert [message["role"] for message in turn["messages"]] == ["assistant", "tool", "assistant"]
-    assert turn["messages"][0]["content"] == "Let me look."
+    assert [message["role"] for message in turn["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert turn["messages"][1]["content"] == "Let me look."
     assert ran.returncode == 0
     asked = [request.json for request in endpoint.requests]
     assert len(asked) == 2

@@ -52,7 +52,7 @@ async def test_a_tool_is_called_and_the_model_answers_from_its_result() -> None:
     [record] = turn.tool_calls
     assert (record.server, record.tool, record.call.arguments) == ("calc", "add", {"a": 17, "b": 25})
     assert (record.result.success, record.result.content) == (True, "42")
-    assert [m.role for m in turn.messages] == [Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+    assert [m.role for m in turn.messages] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
     assert [m.text for m in model.requests[1].messages] == ["go on", "", "42"]
 
 
@@ -140,7 +140,7 @@ async def test_calls_of_one_round_run_concurrently_and_have_ordered_results() ->
     async with DialClient(model, servers={"meeting": server}) as dial:
         with anyio.fail_after(30):
             turn = await dial.run(ASK)
-    assert [m.text for m in turn.messages[1:4]] == ["met 3", "met 1", "met 2"]
+    assert [m.text for m in turn.messages[2:5]] == ["met 3", "met 1", "met 2"]
 
 
 async def test_a_denied_call_is_not_run_and_the_model_is_told() -> None:

@@ -54,7 +54,7 @@ async def test_a_client_tool_call_ends_the_turn_and_is_returned() -> None:
     assert turn.stop_reason is StopReason.CLIENT_TOOL_CALLS
     assert turn.text == "A moment."
     assert [(call.name, dict(call.arguments)) for call in turn.client_tool_calls] == [("mine", {"a": 1})]
-    assert turn.messages == (turn.message,)
+    assert turn.messages == (*HI, turn.message)
     assert turn.tool_calls == ()
     assert turn.to_dict()["client_tool_calls"] == [{"id": "call_1", "name": "mine", "arguments": {"a": 1}}]
     assert [tool.name for tool in model.requests[0].tools] == ["add", "mine"]
@@ -64,8 +64,8 @@ async def test_server_tool_calls_of_the_same_reply_run_first() -> None:
     turn = await answered(ScriptedProvider([{"tool_calls": [CALL, ADD]}]))
     assert turn.stop_reason is StopReason.CLIENT_TOOL_CALLS
     assert [call.id for call in turn.client_tool_calls] == ["call_1"]
-    assert [(message.role, message.text) for message in turn.messages] == [(Role.ASSISTANT, ""), (Role.TOOL, "3")]
-    assert turn.message == turn.messages[0]
+    assert [(message.role, message.text) for message in turn.messages[1:]] == [(Role.ASSISTANT, ""), (Role.TOOL, "3")]
+    assert turn.message == turn.messages[1]
     assert [record.result.content for record in turn.tool_calls] == ["3"]
 
 
@@ -74,7 +74,7 @@ async def test_the_conversation_continues_with_the_result_of_a_client_tool_call(
     async with opened(model) as dial:
         first = await dial.start(HI, stream_events=False, client_tools=[MINE]).result()
         result = Message(Role.TOOL, "42", tool_call_id=first.client_tool_calls[0].id, name="mine")
-        history = repair_history([*HI, *first.messages, result])
+        history = repair_history([*first.messages, result])
         turn = await dial.start(history, stream_events=False, client_tools=[MINE]).result()
     assert (turn.text, turn.stop_reason, turn.client_tool_calls) == ("Both.", StopReason.ANSWERED, ())
     assert "client_tool_calls" not in turn.to_dict()

@@ -190,14 +190,15 @@ def calculator() -> MCPServer:
     return server
 
 
-async def ask(dial: DialClient, conversation: list[Message], *, stream: bool) -> Turn | ProviderError:
+async def ask(dial: DialClient, conversation: list[Message], text: str, *, stream: bool) -> Turn | ProviderError:
     """Run a turn and append its messages to the conversation, as an embedding program does."""
+    messages = (*conversation, Message.user(text))
     try:
         if stream:
-            async with aclosing(dial.stream(tuple(conversation))) as heard:
+            async with aclosing(dial.stream(messages)) as heard:
                 [turn] = [event.turn async for event in heard if isinstance(event, Finished)]
         else:
-            turn = await dial.run(tuple(conversation))
+            turn = await dial.run(messages)
     except ProviderError as error:
         conversation += error.messages
         return error
@@ -213,7 +214,7 @@ def check(outcome: Turn | ProviderError, expected: Expected) -> None:
         assert len(str(outcome)) < 700
         assert (outcome.status, outcome.code) == (expected.status, expected.code)
         assert expected.retry_after in (None, outcome.retry_after)
-        assert expected.stored in (outcome.messages[-1].text if outcome.messages else "")
+        assert expected.stored in outcome.messages[-1].text
         return
     assert isinstance(outcome, Turn)
     assert outcome.messages[-1] == outcome.message
@@ -241,12 +242,10 @@ async def go_through(
     with model_endpoint([*answers, *good, ADD, *answers, *good, FINE]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"idle_timeout": idle_timeout})
         async with DialClient(provider, servers={"calculator": calculator()}, limits=Limits(timeout=90)) as dial:
-            conversation = [Message.user("Hello?")]
-            check(await ask(dial, conversation, stream=stream), expected)
-            conversation.append(Message.user("What is 17 + 25?"))
-            check(await ask(dial, conversation, stream=stream), expected)
-            conversation.append(Message.user("Are you there?"))
-            check(await ask(dial, conversation, stream=stream), RECOVERED)
+            conversation: list[Message] = []
+            check(await ask(dial, conversation, "Hello?", stream=stream), expected)
+            check(await ask(dial, conversation, "What is 17 + 25?", stream=stream), expected)
+            check(await ask(dial, conversation, "Are you there?", stream=stream), RECOVERED)
 
     for request in endpoint.requests:
         check_request(wire, request)

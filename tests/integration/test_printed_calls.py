@@ -67,7 +67,7 @@ async def test_markup_of_a_call_is_run_and_not_shown(format_: str, size: int | N
     assert deleted == ["qwen"]
     assert "".join(shown).replace("\n", "") == f"{WORDS}They are gone."
     assert turn.text == "They are gone."
-    assert turn.messages[0].text.strip() == WORDS
+    assert turn.messages[1].text.strip() == WORDS
     assert [record.call.arguments for record in turn.tool_calls] == [{"query": "qwen"}]
 
 

@@ -57,7 +57,7 @@ async def test_a_recording_contains_no_secret(tmp_path: Path) -> None:
     written = file.read_text(encoding="utf-8")
 
     assert "[secret of raw]" in str(turn.tool_calls[0].result.content), "the server shows its environment"
-    assert key in turn.messages[0].text
+    assert key in turn.messages[1].text
     assert [secret for secret in (key, token, "Bearer", server["args"][-2]) if secret in written] == []
     assert "Your key is [secret]." in written
 

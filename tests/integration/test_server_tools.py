@@ -150,7 +150,7 @@ async def test_searches_and_citations_of_the_messages_api_are_shown_and_sent_bac
             turn_events = [event async for event in dial.stream([Message.user("How tall?")])]
             assert isinstance(turn_events[-1], Finished)
             turn = turn_events[-1].turn
-            await dial.run([Message.user("How tall?"), *turn.messages, Message.user("Sure?")])
+            await dial.run([*turn.messages, Message.user("Sure?")])
 
     assert turn.text == "Let me see.\n\nIt is 330 m tall."
     assert turn.citations == (Citation(URL, "Tower", URL, "It is 330 m tall.", start=19, end=24),)
@@ -181,7 +181,7 @@ async def test_searches_images_and_commentary_of_the_responses_api_are_shown(str
             turn_events = [event async for event in dial.stream([Message.user("How tall?")])]
             assert isinstance(turn_events[-1], Finished)
             turn = turn_events[-1].turn
-            await dial.run([Message.user("How tall?"), *turn.messages, Message.user("Sure?")])
+            await dial.run([*turn.messages, Message.user("Sure?")])
 
     assert turn.text == "It is 330 m tall."
     assert turn.message.content == (TextPart("It is 330 m tall."), ImagePart(PIXEL, "image/png"))

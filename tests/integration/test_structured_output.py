@@ -162,7 +162,7 @@ async def test_an_endpoint_without_structured_output_returns_any_type_through_a_
     assert outputs[-1:] == ([turn.output] if stream else [])
     assert not {"response_format", "text", "output_config"} & requests[0].json.keys()
     assert turn.tool_calls == ()
-    assert len(turn.messages) == 1
+    assert len(turn.messages) == 2
 
 
 @pytest.mark.parametrize("tool_format", ["react", "xml"])
@@ -298,7 +298,7 @@ async def test_a_correction_follows_an_invalid_call(wire: Api) -> None:
     sent = json.dumps(requests[1].json)
     assert "valid integer" in sent
     assert "call_1" in sent
-    assert len(turn.messages) == 1
+    assert len(turn.messages) == 2
 
 
 @pytest.mark.parametrize("wire", list(Api))

@@ -173,7 +173,7 @@ async def test_a_deny_rule_for_tainted_conversations_applies_only_to_them() -> N
 
 async def test_a_later_turn_is_tainted_by_its_history() -> None:
     first = await turn_of(calls(READ))
-    assert [message.taint for message in first.messages] == ["", "web/echo", ""]
+    assert [message.taint for message in first.messages] == ["", "", "web/echo", ""]
     stored = [Message.from_dict(json.loads(json.dumps(message.to_dict()))) for message in first.messages]
     assert outcomes(await turn_of(calls(SEND), history=stored)) == [Failure.DENIED]
     gone = {"mail": MAIL}

@@ -149,9 +149,9 @@ async def play(story: Story, limits: Limits) -> Ending:
             done = await turn.result()
             added, reason = done.messages, done.stop_reason
         except ProviderError as error:
-            added, reason = tuple(error.messages), None
+            added, reason = error.messages, None
         model.start_later_turns()
-        history = (SYSTEM, QUESTION, *added)
+        history = (SYSTEM, *added)
         later = await dial.run((*history, NEXT), limits=Limits())  # the story's time limit may be over before an answer
     return Ending(history, reason, seen, later.text)
 

@@ -112,7 +112,7 @@ async def test_a_request_and_its_reply_can_be_changed() -> None:
     async with dial:
         turn = await dial.run("I am Jane.")
     assert model.requests[0].messages[0].text == "I am [name]."
-    assert turn.messages == (Message.assistant("Hello, Jane."),)
+    assert turn.messages == (Message.user("I am Jane."), Message.assistant("Hello, Jane."))
 
 
 async def test_a_reply_created_by_a_middleware_is_streamed_and_its_calls_are_run() -> None:
@@ -223,7 +223,7 @@ async def test_a_refused_turn_ends_with_the_reason_as_its_answer() -> None:
     *_, finished = events
     assert isinstance(finished, Finished)
     assert finished.turn.text == "You have used your questions of today."
-    assert (finished.turn.stop_reason, finished.turn.messages) == (StopReason.REFUSED, (finished.turn.message,))
+    assert (finished.turn.stop_reason, finished.turn.messages[1:]) == (StopReason.REFUSED, (finished.turn.message,))
     assert events[:2] == [RoundStarted(0), TextDelta(finished.turn.text)], (
         "readers receive the reason like an answer of the model"
     )
@@ -242,7 +242,7 @@ async def test_a_turn_refused_after_its_answer_keeps_its_messages_and_calls() ->
     async with dial:
         turn = await dial.run("go on")
     assert (turn.text, turn.stop_reason, len(turn.tool_calls)) == ("This cannot be said.", StopReason.REFUSED, 1)
-    assert [message.text for message in turn.messages] == ["", "8", "This cannot be said."]
+    assert [message.text for message in turn.messages] == ["go on", "", "8", "This cannot be said."]
 
 
 async def test_a_refused_turn_has_no_typed_output() -> None:

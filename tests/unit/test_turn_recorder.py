@@ -26,7 +26,7 @@ from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
-from dial_client.turns.turn_recorder import TurnRecorder
+from dial_client.turns.turn_recorder import TurnRecorder, find_question
 from tests.support.fakes import unhurried
 
 
@@ -224,3 +224,33 @@ def test_a_turn_without_text_can_be_recorded(reason: StopReason) -> None:
     turn = recorder.build_turn(reason)
     recorder.record(Finished(turn))
     assert (turn.text, turn.messages, turn.stop_reason) == ("", (), reason)
+
+
+QUESTION, AGAIN = Message.user("What time is it?"), Message.user("And in Tokyo?")
+CALLED = Message(Role.ASSISTANT, "", (ToolCallRequest("id_now", "now", {}),))
+TOLD = Message(Role.TOOL, "noon", tool_call_id="id_now", name="now")
+NOON = Message.assistant("Noon.")
+
+
+@pytest.mark.parametrize(
+    ("messages", "depth", "question"),
+    [
+        ((), 0, ()),
+        ((QUESTION,), 0, (QUESTION,)),
+        ((QUESTION, NOON, AGAIN), 0, (AGAIN,)),
+        ((QUESTION, AGAIN), 0, (AGAIN,)),
+        ((QUESTION, CALLED, TOLD, AGAIN), 0, (AGAIN,)),
+        ((QUESTION, CALLED, TOLD), 0, (TOLD,)),
+        ((NOON, QUESTION, CALLED, TOLD), 1, (QUESTION, CALLED, TOLD)),
+        ((QUESTION, NOON), 0, ()),
+    ],
+    ids=["empty", "first", "next", "unanswered before", "interrupted before", "client tools", "resumed", "no question"],
+)
+def test_a_turn_begins_with_what_the_caller_asked(
+    messages: tuple[Message, ...], depth: int, question: tuple[Message, ...]
+) -> None:
+    assert find_question(messages, depth) == question
+    recorder = TurnRecorder(question)
+    recorder.record(MessageCompleted(NOON))
+    assert recorder.build_turn(StopReason.ANSWERED).messages == (*question, NOON)
+    assert recorder.complete_messages == (NOON,)

@@ -11,6 +11,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 
 from dial_client.conversations.history import repair_history
 from dial_client.messages.errors import DialError
@@ -59,11 +60,13 @@ class HandoffStore:
     async def issue_calls(self, turn: Turn) -> tuple[ToolCallRequest, ...]:
         """Return the calls for the client, with unique ids: a model's ids are unique within a reply only."""
         calls = tuple(replace(call, id=f"call_{secrets.token_hex(16)}") for call in turn.client_tool_calls)
-        if calls and sum(len(message.text) for message in turn.messages) <= MAX_CHARS:
+        # The client sends the question again itself.
+        added = tuple(dropwhile(lambda message: message.role is not Role.ASSISTANT, turn.messages))
+        if calls and sum(len(message.text) for message in added) <= MAX_CHARS:
             model_ids: dict[str | None, str] = {
                 issued.id: call.id for issued, call in zip(calls, turn.client_tool_calls, strict=True)
             }
-            handoff = _Handoff(turn.messages, model_ids)
+            handoff = _Handoff(added, model_ids)
             self._remember(calls[0].id, handoff)
             await self._share(calls[0].id, handoff)
         return calls
