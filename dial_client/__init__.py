@@ -134,6 +134,7 @@ _MODULES = {
         "MediaChunk",
         "ModelInfo",
         "ModelRequest",
+        "ModelSettings",
         "OnWait",
         "OutputFormat",
         "Preparable",

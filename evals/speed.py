@@ -19,7 +19,7 @@ import anyio
 import httpx2
 
 from dial_client.messages.message import Message, ToolSpec
-from dial_client.messages.model import ModelRequest, TextChunk
+from dial_client.messages.model import ModelRequest, ModelSettings, TextChunk
 from dial_client.providers.embedded.answer_prompt import SYSTEM, build_answer_messages
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.local import LocalProvider
@@ -54,7 +54,9 @@ async def _measure(pieces: AsyncIterator[str]) -> Streamed:
 
 
 async def _through_host(provider: LocalProvider, question: str, tools: tuple[ToolSpec, ...]) -> AsyncIterator[str]:
-    request = ModelRequest(messages=(Message.user(question),), tools=tools, max_tokens=MAX_TOKENS)
+    request = ModelRequest(
+        messages=(Message.user(question),), tools=tools, settings=ModelSettings(max_tokens=MAX_TOKENS)
+    )
     async with aclosing(provider.generate(request)) as deltas:
         async for delta in deltas:
             if isinstance(delta, TextChunk):

@@ -18,7 +18,6 @@ from dial_client.messages.model import (
     ModelInfo,
     ModelRequest,
     TextChunk,
-    ToolChoice,
 )
 
 _PHRASE = "Before you can solve the task that I gave you in the beginning, please do the following first"
@@ -64,7 +63,7 @@ class ObedientModel:
             calls, words = await self._control.injected()
             self._calls.extendleft(reversed(calls))
             self._words.append(words)
-        if self._calls and request.tool_choice is ToolChoice.AUTO:
+        if self._calls and request.allows_calls:
             name, arguments = self._calls.popleft()
             offered = next(tool.name for tool in request.tools if tool.tool == name)
             yield CallChunk(ToolCallRequest(f"call_{next(self._ids)}", offered, arguments))

@@ -164,7 +164,7 @@ class Recording:
             "after": known,
             "messages": [message.without_echo().to_dict() for message in request.messages[known:]],
             "tools": [tool.name for tool in request.tools],
-            "tool_choice": request.tool_choice.value,
+            "tool_choice": request.settings.tool_choice or "auto",
             "stream": request.stream,
         }
         if request.instructions != self._last_instructions:

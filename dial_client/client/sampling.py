@@ -19,7 +19,15 @@ from dial_client.hooks.server_callbacks import Sample, Sampler, SamplingReply, S
 from dial_client.messages.content_text import describe_content
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import TextPart, ToolCallRequest, ToolSpec
-from dial_client.messages.model import FinishReason, Instruction, InstructionSource, ModelInfo, ModelRequest, Provider
+from dial_client.messages.model import (
+    FinishReason,
+    Instruction,
+    InstructionSource,
+    ModelInfo,
+    ModelRequest,
+    ModelSettings,
+    Provider,
+)
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
@@ -160,7 +168,7 @@ class ModelSampler:
             instructions=(instruction,) if request.system else (),
             stop=request.stop,
             stream=False,
-            max_tokens=max_tokens,
+            settings=ModelSettings(max_tokens=max_tokens),
             endpoint_tools=False,
         )
         provider = self._provider()

@@ -20,7 +20,7 @@ from dial_client.conversations.message_tree import StoredMessage
 from dial_client.messages.content_text import describe_content
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Message, Role
-from dial_client.messages.model import Instruction, InstructionSource, ModelInfo, ModelRequest
+from dial_client.messages.model import Instruction, InstructionSource, ModelInfo, ModelRequest, ModelSettings
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.safe_text import sanitize
 from dial_client.stores.conversation_store import Conversation
@@ -146,7 +146,7 @@ async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage, ModelIn
         ),
         instructions=(Instruction(InstructionSource.HOST, PROMPT),),
         stream=False,
-        max_tokens=_compute_max_tokens(model),
+        settings=ModelSettings(max_tokens=_compute_max_tokens(model)),
     )
     with anyio.move_on_after(TIMEOUT) as scope:
         reply = await generate_text(model.require(), request, model.middleware)

@@ -8,7 +8,7 @@ tool formats do not depend on each other.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -26,9 +26,10 @@ class ToolFormat(StrEnum):
 
 
 class ToolChoice(StrEnum):
-    """Which tools the model may call in its reply: all that the request offers, or none."""
+    """Whether the model may or must call an offered tool; `ModelSettings.tool_choice` may also be a tool's name."""
 
     AUTO = "auto"
+    REQUIRED = "required"
     NONE = "none"
 
 
@@ -82,6 +83,10 @@ class OutputFormat:
     description: str = ""
 
 
+Thinking = Literal["none", "minimal", "low", "medium", "high", "max"]
+"""How much a model reasons before it answers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
     """How a model writes its replies. A setting that is None is that of the model's profile, else the endpoint's own.
@@ -97,11 +102,16 @@ class ModelSettings:
     """The seed of the sampling."""
     max_tokens: int | None = None
     """The most tokens of each reply."""
-    thinking: Literal["none", "minimal", "low", "medium", "high", "max"] | None = None
+    thinking: Thinking | None = None
     """How much the model reasons before it answers."""
     tool_choice: str | None = None
     """``auto``, ``required``, ``none``, or the offered name of the only tool that the model may call in its first
     reply of the turn."""
+
+    def with_defaults(self, defaults: ModelSettings) -> ModelSettings:
+        """Return these settings, with the values of `defaults` for those that are None."""
+        missing = (setting.name for setting in fields(self) if getattr(self, setting.name) is None)
+        return replace(self, **{name: getattr(defaults, name) for name in missing})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,8 @@ class ModelRequest:
     """The conversation: messages of the user, the assistant and tools."""
     tools: tuple[ToolSpec, ...] = ()
     """The tools for the API's own tool calls; empty for a text format."""
-    tool_choice: ToolChoice = ToolChoice.AUTO
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    """How the model writes this reply: sampling, length, thinking, and which tools it may call."""
     stop: tuple[str, ...] = ()
     """Sequences that end the reply; an endpoint may ignore them."""
     grammar: str = ""
@@ -130,8 +141,6 @@ class ModelRequest:
     """True to request the reply as a stream; False if the endpoint may send the reply as a whole."""
     instructions: tuple[Instruction, ...] = ()
     """The instructions, in the order in which the model reads them, before the conversation."""
-    max_tokens: int | None = None
-    """The most tokens of the reply; None for the model's own limit."""
     endpoint_tools: bool = True
     """True if the model may use the tools that its endpoint runs itself; the endpoint's profile enables such tools."""
     streams_arguments: bool = False
@@ -142,6 +151,11 @@ class ModelRequest:
     def __post_init__(self) -> None:
         if any(message.role is Role.SYSTEM for message in self.messages):
             raise ValueError("a system message among the messages: it belongs in `instructions`")
+
+    @property
+    def allows_calls(self) -> bool:
+        """True unless `ModelSettings.tool_choice` is ``none``."""
+        return self.settings.tool_choice != ToolChoice.NONE
 
     @property
     def instruction_text(self) -> str:

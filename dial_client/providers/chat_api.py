@@ -20,10 +20,10 @@ from dial_client.messages.message import (
     ToolSpec,
     extract_text,
 )
-from dial_client.messages.model import Delta, ModelRequest, TextChunk, ToolChoice
+from dial_client.messages.model import Delta, ModelRequest, TextChunk
 from dial_client.providers.chat_stream import ChatStreamParser
 from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
-from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields
 from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.json_to_lines import JsonToLines
 from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ChatCompletionFunctionToolParam,
         ChatCompletionMessageFunctionToolCallParam,
         ChatCompletionSystemMessageParam,
+        ChatCompletionToolChoiceOptionParam,
         ChatCompletionToolMessageParam,
         ChatCompletionUserMessageParam,
         CompletionCreateParams,
@@ -85,6 +86,7 @@ class ChatProvider(HttpProvider):
 
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
+        settings = self._choose_settings(request, notes, has_tools=has_tools)
         messages = to_wire(request.messages, self._name, profile, notes)
         if text := replace_surrogates(request.instruction_text):
             system: ChatCompletionSystemMessageParam = {"role": "system", "content": text}
@@ -92,13 +94,15 @@ class ChatProvider(HttpProvider):
         params: CompletionCreateParamsBase = {"model": self._model, "messages": messages}
         if request.stream and profile.stream_usage:
             params["stream_options"] = {"include_usage": True}
-        if has_tools and request.tool_choice is ToolChoice.NONE:
-            params["tool_choice"] = "none"
+        if settings.tool_choice is not None:
+            params["tool_choice"] = _encode_choice(settings.tool_choice)
         if has_tools and profile.parallel != "omit":
             params["parallel_tool_calls"] = profile.parallel == "send_true"
         if request.stop:
             params["stop"] = list(request.stop)
-        self._add_limit(params, request)
+        if settings.thinking is not None:
+            params["reasoning_effort"] = settings.thinking
+        self._add_limit(params, settings.max_tokens)
         body: CompletionCreateParams
         body = {**params, "stream": True} if request.stream else {**params, "stream": False}
         server_tools = self._server_tools.fields if _may_use_server_tools(request) else {}
@@ -107,11 +111,10 @@ class ChatProvider(HttpProvider):
             **_build_constraint(request, profile),
             **build_output_format(request, profile),
             **server_tools,
-            **self._get_sampling_fields(),
+            **build_sampling_fields(settings),
         }
 
-    def _add_limit(self, params: CompletionCreateParamsBase, request: ModelRequest) -> None:
-        limit = self._get_max_tokens(request)
+    def _add_limit(self, params: CompletionCreateParamsBase, limit: int | None) -> None:
         match self._adaptation.profile.max_tokens_field:
             case "max_tokens" if limit:
                 params["max_tokens"] = limit
@@ -119,8 +122,17 @@ class ChatProvider(HttpProvider):
                 params["max_completion_tokens"] = limit
 
 
+def _encode_choice(choice: str) -> ChatCompletionToolChoiceOptionParam:
+    match choice:
+        case "none":
+            return "none"
+        case "required":
+            return "required"
+    return {"type": "function", "function": {"name": choice}}
+
+
 def _may_use_server_tools(request: ModelRequest) -> bool:
-    return request.endpoint_tools and request.tool_choice is ToolChoice.AUTO
+    return request.endpoint_tools and request.allows_calls
 
 
 def _build_constraint(request: ModelRequest, profile: EndpointProfile) -> dict[str, Any]:

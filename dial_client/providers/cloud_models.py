@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from anyio import to_thread
 
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import Provider
+from dial_client.messages.model import ModelSettings, Provider
 from dial_client.providers.endpoint_profile import NEWEST_MESSAGES_VERSION, apply_quirks
 from dial_client.providers.http.endpoint import Endpoint, is_same_origin, normalize_key, normalize_url
 from dial_client.providers.http.sdk_transport import Sdk, SdkTransport, load_anthropic, load_openai
@@ -137,8 +137,7 @@ def open_cloud_model(
         settings.model,
         endpoint,
         profile,
-        temperature=settings.temperature,
-        max_tokens=settings.max_tokens,
+        settings=ModelSettings(temperature=settings.temperature, max_tokens=settings.max_tokens),
         name=f"{cloud_name}:{settings.model}",
         transport=SdkTransport(load_sdk, make_client, endpoint, is_owner=True),
     )

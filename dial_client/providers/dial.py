@@ -17,7 +17,7 @@ import anyio
 
 from dial_client.messages.errors import TOOLS_UNSUPPORTED, ProviderError
 from dial_client.messages.message import Echo, Message, Role, TextPart
-from dial_client.messages.model import Completion, Delta, ModelInfo, ModelRequest, ToolFormat
+from dial_client.messages.model import Completion, Delta, ModelInfo, ModelRequest, ModelSettings, ToolFormat
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import MESSAGES, EndpointProfile
 from dial_client.providers.http.endpoint import Endpoint
@@ -31,6 +31,7 @@ from dial_client.settings.config_types import Api
 
 log = get_logger(__name__)
 
+_NO_SETTINGS = ModelSettings()
 _DESCRIPTION_TIMEOUT = 5.0
 """Timeout in seconds of the request for a deployment's description."""
 
@@ -44,8 +45,7 @@ class DialProvider:
         profile: The flags of the core. Its `EndpointProfile.api_version` applies to chat completions only.
         wire: The API to use; None for the best one that the deployment supports.
         fixed: Names of the profile's flags that the deployment's description must not change.
-        temperature: The temperature, which is sent if the deployment accepts one; None for the model's default.
-        max_tokens: The most tokens of a reply, also if a request allows more; None for the limit of the profile.
+        settings: The settings for requests that have none of their own. `max_tokens` also bounds those of requests.
     """
 
     def __init__(
@@ -56,8 +56,7 @@ class DialProvider:
         *,
         wire: Api | None = None,
         fixed: frozenset[str] = frozenset(),
-        temperature: float | None = None,
-        max_tokens: int | None = None,
+        settings: ModelSettings = _NO_SETTINGS,
     ) -> None:
         self._model = model
         self._name = f"dial:{model}@{endpoint.host}"  # the same for every API: the echo contains its API
@@ -65,8 +64,7 @@ class DialProvider:
         self._profile = profile
         self._wire = None if wire is None else Api(wire)
         self._fixed = fixed
-        self._temperature = temperature
-        self._max_tokens = max_tokens
+        self._settings = settings
         self._features: Mapping[str, Any] = {}
         self._inner: HttpProvider | None = None
         self._opening = anyio.Lock()
@@ -162,16 +160,15 @@ class DialProvider:
 
     def _open_provider(self, wire: Api) -> HttpProvider:
         core, profile = self._endpoint, self._apply_description(wire)
-        options: dict[str, Any] = {"temperature": self._temperature, "max_tokens": self._max_tokens}
         if wire is Api.RESPONSES:
             endpoint = replace(core, base_url=f"{core.base_url}/openai/v1", query={})
-            return ResponsesProvider(self._model, endpoint, profile, **options)
+            return ResponsesProvider(self._model, endpoint, profile, settings=self._settings)
         if wire is Api.MESSAGES:
             headers = dict(core.headers) | {"anthropic-version": MESSAGES.api_version}
             endpoint = replace(core, base_url=f"{core.base_url}/anthropic", query={}, headers=headers)
             profile = replace(profile, max_tokens=profile.max_tokens or MESSAGES.max_tokens)
-            return MessagesProvider(self._model, endpoint, profile, **options)
-        return _DeploymentProvider(self._model, core, profile, **options)
+            return MessagesProvider(self._model, endpoint, profile, settings=self._settings)
+        return _DeploymentProvider(self._model, core, profile, settings=self._settings)
 
     def _apply_description(self, wire: Api) -> EndpointProfile:
         """Return the profile, changed as the deployment's description requires, except for fixed flags."""

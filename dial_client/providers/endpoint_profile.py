@@ -47,6 +47,8 @@ class EndpointProfile:
     """The field ``parallel_tool_calls``: ``omit``, ``send_true`` (llama.cpp needs it), or ``false``."""
     tool_choice: bool = True
     """The endpoint obeys ``tool_choice``; if not, a request for a reply without calls offers no tools."""
+    forced_choice: bool = True
+    """The endpoint accepts a ``tool_choice`` that forces a call; if not, the model chooses whether to call a tool."""
     prompt_cache: bool = False
     """The endpoint caches the beginning of the conversation on request (Anthropic's ``cache_control``)."""
     images: bool = True
@@ -134,7 +136,6 @@ def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str
         ConfigError: There is no such flag, or it cannot have this value.
     """
     flag_names = [flag.name for flag in fields(EndpointProfile)]
-    quirks = {name: value for name, value in quirks.items() if name not in _IGNORED_FLAGS}
     for name, value in quirks.items():
         if name not in flag_names:
             from difflib import get_close_matches
@@ -148,9 +149,6 @@ def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str
     lists = {name: tuple(value) for name, value in quirks.items() if isinstance(value, list)}
     return replace(profile, **(dict(quirks) | lists))
 
-
-_IGNORED_FLAGS = frozenset({"forced_choice"})
-"""Flags that are accepted without effect: no request forces a call."""
 
 _MIN_NAME_LENGTH = 16
 """The lowest `tool_name_len`. Shorter names would leave no room for a hash that makes them unique."""

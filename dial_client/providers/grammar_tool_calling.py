@@ -24,7 +24,6 @@ from dial_client.messages.model import (
     OutputFormat,
     Provider,
     TextChunk,
-    ToolChoice,
 )
 from dial_client.messages.token_usage import Usage
 from dial_client.providers.embedded.answer_prompt import (
@@ -197,7 +196,7 @@ def _is_answer_next(request: ModelRequest) -> bool:
 
     A decision would often misjudge a text for extraction as a question about current data.
     """
-    return request.output_format is not None and not (request.tools and request.tool_choice is ToolChoice.AUTO)
+    return request.output_format is not None and not (request.tools and request.allows_calls)
 
 
 def _build_json_request(request: ModelRequest, form: OutputFormat) -> ModelRequest:
@@ -218,5 +217,5 @@ def _build_answer_request(request: ModelRequest) -> ModelRequest:
         instructions=build_answer_instructions(request),
         messages=build_answer_messages(request.messages),
         tools=(),
-        tool_choice=ToolChoice.AUTO,
+        settings=replace(request.settings, tool_choice=None),
     )

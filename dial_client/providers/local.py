@@ -21,6 +21,7 @@ from dial_client.messages.model import (
     Delta,
     ModelInfo,
     ModelRequest,
+    ModelSettings,
     OnDownload,
     Provider,
     StructuredOutput,
@@ -70,6 +71,7 @@ _DRY = {
 to the token limit, and a penalty on single tokens only delays that. Answers from tool results are generated without
 DRY, because they copy text of the results."""
 _WRITER_PROFILE = replace(_PROFILE, extra_body=_DRY)
+_SETTINGS = ModelSettings(temperature=0.0)
 _EXIT_TIMEOUT = 1.0
 """Seconds to wait for the end of a process after its connection broke."""
 
@@ -123,7 +125,8 @@ class LocalProvider:
         """
         chat = await self._ensure_running()
         if request is not None:
-            async with aclosing(chat.generate(replace(request, max_tokens=1, stream=False))) as deltas:
+            warm_up = replace(request, settings=ModelSettings(max_tokens=1), stream=False)
+            async with aclosing(chat.generate(warm_up)) as deltas:
                 async for _ in deltas:
                     pass
 
@@ -178,12 +181,12 @@ class LocalProvider:
         key = self._process.key
         self.endpoint = endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
         name = self.info.name  # without the port, which is different after each start
-        chat = ChatProvider("local", endpoint, _PROFILE, temperature=0.0, name=name)
+        chat = ChatProvider("local", endpoint, _PROFILE, settings=_SETTINGS, name=name)
         await chat.prepare()
         if not is_default_model:
             return chat
-        decider = DecisionProvider("local", endpoint, _DECISION_PROFILE, temperature=0.0, name=name)
-        writer = ChatProvider("local", endpoint, _WRITER_PROFILE, temperature=0.0, name=name)
+        decider = DecisionProvider("local", endpoint, _DECISION_PROFILE, settings=_SETTINGS, name=name)
+        writer = ChatProvider("local", endpoint, _WRITER_PROFILE, settings=_SETTINGS, name=name)
         return GrammarToolCallingProvider(decider, chat, writer)
 
     async def _fetch(self) -> Path:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dial_client.messages.errors import OUTPUT_FORMAT_UNSUPPORTED, ProviderError
 from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec
-from dial_client.messages.model import ModelRequest, OutputFormat, ToolChoice
+from dial_client.messages.model import ModelRequest, OutputFormat, Thinking
 from dial_client.providers.endpoint_profile import (
     ANTHROPIC,
     NEWEST_MESSAGES_VERSION,
     OLDER_MESSAGES_VERSION,
     EndpointProfile,
 )
-from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields
 from dial_client.providers.messages_stream import MessagesStreamParser
 from dial_client.providers.schema_dialects import can_be_strict, to_output_schema
 from dial_client.providers.tool_call_codec import to_plain_json
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         MessageParam,
         OutputConfigParam,
         TextBlockParam,
+        ToolChoiceParam,
         ToolParam,
         ToolResultBlockParam,
         ToolUseBlockParam,
@@ -59,6 +60,7 @@ class MessagesProvider(HttpProvider):
     wire = "messages"
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - fixed
     required = frozenset({"max_tokens"})
+    absent_settings = frozenset({"seed"})
     _is_older_version = False
     """True after the endpoint has refused the newest version of the API."""
 
@@ -81,14 +83,14 @@ class MessagesProvider(HttpProvider):
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
         messages = to_wire(request.messages, self._name, profile, notes)
-        limit = self._get_max_tokens(request) or _DEFAULT_MAX_TOKENS
+        settings = self._choose_settings(request, notes, has_tools=has_tools)
+        limit = settings.max_tokens or _DEFAULT_MAX_TOKENS
         params: MessageCreateParamsBase = {"model": self._model, "max_tokens": limit, "messages": messages}
         if system := replace_surrogates(request.instruction_text):
             params["system"] = system
-        if has_tools:
-            if request.tool_choice is ToolChoice.NONE:
-                params["tool_choice"] = {"type": "none"}
-        elif names := _list_called_tools(messages):
+        if settings.tool_choice is not None:
+            params["tool_choice"] = _encode_choice(settings.tool_choice)
+        if not has_tools and (names := _list_called_tools(messages)):
             # Bedrock refuses a history with calls but without tools.
             params["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
             params["tool_choice"] = {"type": "none"}
@@ -96,12 +98,14 @@ class MessagesProvider(HttpProvider):
             params["cache_control"] = {"type": "ephemeral"}
         if request.stop and (stop := [text for text in request.stop if text.strip()]):
             params["stop_sequences"] = stop
-        if request.output_format is not None:
-            params["output_config"] = _build_output_config(request.output_format)
+        if settings.thinking is not None:
+            params["thinking"] = {"type": "disabled"} if settings.thinking == "none" else {"type": "adaptive"}
+        if output_config := _build_output_config(request.output_format, settings.thinking):
+            params["output_config"] = output_config
         is_streamed = request.stream or limit > _MAX_UNSTREAMED_TOKENS
         body: MessageCreateParams
         body = {**params, "stream": True} if is_streamed else {**params, "stream": False}
-        return {**body, **self._get_sampling_fields()}
+        return {**body, **build_sampling_fields(settings)}
 
     def _adapt_request(
         self,
@@ -130,16 +134,26 @@ class MessagesProvider(HttpProvider):
         return fields
 
 
-def _build_output_config(form: OutputFormat) -> OutputConfigParam:
-    """Return the ``output_config`` field with the schema of the answer.
+def _encode_choice(choice: str) -> ToolChoiceParam:
+    if choice == "none":
+        return {"type": "none"}
+    return {"type": "any"} if choice == "required" else {"type": "tool", "name": choice}
+
+
+def _build_output_config(form: OutputFormat | None, thinking: Thinking | None) -> OutputConfigParam:
+    """Return the ``output_config`` field with the schema of the answer and the effort of the model.
 
     Raises:
         ProviderError: The schema has open objects, which the API does not accept: all property names must be known.
     """
-    if not can_be_strict(form.schema):
-        raise ProviderError("the API does not support schemas with open objects", code=OUTPUT_FORMAT_UNSUPPORTED)
-    schema, _ = to_output_schema(form, "anthropic")
-    return {"format": {"type": "json_schema", "schema": schema}}
+    config: OutputConfigParam = {}
+    if form is not None:
+        if not can_be_strict(form.schema):
+            raise ProviderError("the API does not support schemas with open objects", code=OUTPUT_FORMAT_UNSUPPORTED)
+        config["format"] = {"type": "json_schema", "schema": to_output_schema(form, "anthropic")[0]}
+    if thinking is not None and thinking != "none":
+        config["effort"] = "low" if thinking == "minimal" else thinking  # with thinking, no effort is lower
+    return config
 
 
 def to_wire(

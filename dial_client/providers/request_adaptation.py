@@ -14,7 +14,7 @@ from typing import Any
 
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import FilePart, ImagePart, ToolSpec
-from dial_client.messages.model import ModelRequest
+from dial_client.messages.model import ModelRequest, Thinking
 from dial_client.providers.endpoint_profile import EndpointProfile
 
 MAX_ADAPTATIONS = 32
@@ -24,6 +24,8 @@ _OPTIONAL_FIELDS = (
     "stream_options",
     "parallel_tool_calls",
     "temperature",
+    "top_p",
+    "seed",
     "max_tokens",
     "max_completion_tokens",
     "max_output_tokens",
@@ -60,6 +62,10 @@ _INVALID_SCHEMA = re.compile(
 _BESIDE_TOOLS = re.compile(r"function.?call|\btools?\b", re.IGNORECASE)
 _DIALECTS = {"function_declarations": "gemini", "moonshot flavored": "openai"}
 """The dialect of JSON Schema of an endpoint, by words of its refusals."""
+_THINKING = re.compile(r"reasoning[._]effort|\breasoning\b|\bthinking\b|\beffort\b", re.IGNORECASE)
+_NEAREST_THINKING: Mapping[str, Thinking] = {"max": "high", "minimal": "low"}
+"""The amount of thinking to request in place of one that the endpoint refuses."""
+FORCED_CHOICE_NOTE = "the endpoint does not accept a forced call: the model itself chooses whether to call a tool"
 _ROLE_ORDER = re.compile(r"\brole\W{1,3}user\W{1,3}after role\W{1,3}tool\b", re.IGNORECASE)
 """Matches the refusal of a user message after a tool message, by Mistral and by servers with Mistral's tokenizer."""
 _ECHOES = re.compile(r"thinking|signature|reasoning|encrypted|tool_calls|citation|server_tool|not persisted")
@@ -78,6 +84,14 @@ class RequestAdaptation:
     """Names of tools that are left out because the endpoint refuses them."""
     max_tokens: int | None = None
     """The most tokens of a reply, if a refusal names a limit."""
+    refused_thinking: set[str] = field(default_factory=set)
+    """The values of `ModelSettings.thinking` that the endpoint refuses."""
+
+    def choose_thinking(self, thinking: Thinking | None) -> Thinking | None:
+        """Return the nearest amount of thinking that the endpoint has not refused; None to leave it to the endpoint."""
+        while thinking is not None and thinking in self.refused_thinking:
+            thinking = _NEAREST_THINKING.get(thinking)
+        return thinking
 
     def check_search_refusal(self, error: ProviderError, tools: Sequence[ToolSpec]) -> bool:
         """Return True if the endpoint refuses its own tool search, and switch tool search off."""
@@ -120,6 +134,8 @@ class RequestAdaptation:
         text = str(error)
         return (
             self._adapt_role_order(text)
+            or self._adapt_tool_choice(text, body)
+            or self._adapt_thinking(text, request)
             or self._adapt_reasoning(text, tools)
             or self._adapt_max_tokens(text, body)
             or self._adapt_dialect(text, tools)
@@ -142,6 +158,28 @@ class RequestAdaptation:
             self._change_profile(echo_reasoning="none")
             return "the endpoint does not accept the model's earlier reasoning: it is left out"
         return None
+
+    def _adapt_tool_choice(self, text: str, body: Mapping[str, Any]) -> str | None:
+        """Force no call, or offer no tools when no call is allowed. Some models refuse forced calls."""
+        if "tool_choice" not in body or not re.search(r"\btool[_ ]choice\b", text, re.IGNORECASE):
+            return None
+        if body["tool_choice"] not in ("none", {"type": "none"}):
+            self._change_profile(forced_choice=False)
+            return FORCED_CHOICE_NOTE
+        if not self.profile.tool_choice or not _UNSUPPORTED_PARAMETER.search(text):
+            return None
+        self._change_profile(tool_choice=False)
+        return "the endpoint does not accept tool_choice: tools are left out instead"
+
+    def _adapt_thinking(self, text: str, request: ModelRequest) -> str | None:
+        refused = self.choose_thinking(request.settings.thinking)
+        # Signatures and messages belong to earlier reasoning, and tools beside reasoning are a case of their own.
+        if refused is None or not _THINKING.search(text) or re.search(r"signature|\bmessages?\b|\btools?\b", text):
+            return None
+        self.refused_thinking.add(refused)
+        nearest = self.choose_thinking(refused)
+        change = f"{nearest} is sent" if nearest else "it is left out"
+        return f"the endpoint does not accept thinking {refused!r}: {change}"
 
     def _adapt_role_order(self, text: str) -> str | None:
         if not self.profile.user_after_tool or not _ROLE_ORDER.search(text):
@@ -191,9 +229,6 @@ class RequestAdaptation:
     def _adapt_fields(self, text: str, body: Mapping[str, Any]) -> str | None:
         if not _UNSUPPORTED_PARAMETER.search(text):
             return None
-        if "tool_choice" in body and re.search(r"\btool_choice\b", text) and self.profile.tool_choice:
-            self._change_profile(tool_choice=False)
-            return "the endpoint does not accept tool_choice: tools are left out instead"
         for name in _OPTIONAL_FIELDS:
             words = f"{name}|[Ee]ncrypted content" if name == "include" else name
             if name in body and name not in self.required and re.search(rf"\b(?:{words})\b", text):

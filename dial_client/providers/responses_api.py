@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.message import FilePart, ImagePart, Message, Part, TextPart, ToolSpec, extract_text
-from dial_client.messages.model import ModelRequest, ToolChoice
+from dial_client.messages.model import ModelRequest, OutputFormat
 from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
-from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.providers.http.http_provider import HttpProvider, build_sampling_fields
 from dial_client.providers.response_items import to_input_item
 from dial_client.providers.responses_stream import ResponsesStreamParser
 from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         ResponseFunctionToolCallParam,
         ResponseInputContentParam,
     )
-    from openai.types.responses.response_create_params import ResponseCreateParamsBase
+    from openai.types.responses.response_create_params import ResponseCreateParamsBase, ToolChoice
     from openai.types.responses.response_input_item_param import FunctionCallOutput
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
@@ -43,6 +43,7 @@ class ResponsesProvider(HttpProvider):
 
     wire = "responses"
     search_tool = {"type": "tool_search"}  # noqa: RUF012 - fixed
+    absent_settings = frozenset({"seed"})
 
     def _get_path(self) -> str:
         return "/responses"
@@ -64,27 +65,43 @@ class ResponsesProvider(HttpProvider):
 
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
+        settings = self._choose_settings(request, notes, has_tools=has_tools)
         items = to_wire(request.messages, self._name, profile, notes)
         params: ResponseCreateParamsBase = {"model": self._model, "input": items, "store": False}
         params["include"] = ["reasoning.encrypted_content", *(self._server_tools.included if has_tools else ())]
         if instructions := replace_surrogates(request.instruction_text):
             params["instructions"] = instructions
-        if has_tools and request.tool_choice is ToolChoice.NONE:
-            params["tool_choice"] = "none"
+        if settings.tool_choice is not None:
+            params["tool_choice"] = _encode_choice(settings.tool_choice)
         if has_tools and profile.parallel != "omit":
             params["parallel_tool_calls"] = profile.parallel == "send_true"
-        if (form := request.output_format) is not None:
-            schema, is_strict = to_output_schema(form, get_output_dialect(profile))
-            format_: ResponseFormatTextJSONSchemaConfigParam
-            format_ = {"type": "json_schema", "name": form.name, "schema": schema, "strict": is_strict}
-            if form.description:
-                format_["description"] = form.description
-            params["text"] = {"format": format_}
-        if limit := self._get_max_tokens(request):
-            params["max_output_tokens"] = limit
+        if request.output_format is not None:
+            params["text"] = {"format": _build_format(request.output_format, profile)}
+        if settings.thinking is not None:
+            params["reasoning"] = {"effort": settings.thinking}
+        if settings.max_tokens:
+            params["max_output_tokens"] = settings.max_tokens
         body: ResponseCreateParams
         body = {**params, "stream": True} if request.stream else {**params, "stream": False}
-        return {**body, **self._get_sampling_fields()}
+        return {**body, **build_sampling_fields(settings)}
+
+
+def _encode_choice(choice: str) -> ToolChoice:
+    match choice:
+        case "none":
+            return "none"
+        case "required":
+            return "required"
+    return {"type": "function", "name": choice}
+
+
+def _build_format(form: OutputFormat, profile: EndpointProfile) -> ResponseFormatTextJSONSchemaConfigParam:
+    schema, is_strict = to_output_schema(form, get_output_dialect(profile))
+    format_: ResponseFormatTextJSONSchemaConfigParam
+    format_ = {"type": "json_schema", "name": form.name, "schema": schema, "strict": is_strict}
+    if form.description:
+        format_["description"] = form.description
+    return format_
 
 
 def to_wire(

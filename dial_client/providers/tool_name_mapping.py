@@ -54,7 +54,9 @@ class ToolNameMapping:
         if request.tools is not self._tools:
             self._map_tools(request.tools)
         messages = tuple(self._map_message(message) for message in request.messages)
-        return replace(request, tools=self._renamed, messages=messages)
+        choice = request.settings.tool_choice
+        settings = replace(request.settings, tool_choice=self._name_at_endpoint.get(choice or "", choice))
+        return replace(request, tools=self._renamed, messages=messages, settings=settings)
 
     def from_endpoint(self, call: ToolCallRequest) -> ToolCallRequest:
         """Return a call with the tool's own name. A call of an unknown tool is returned unchanged."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import Delta, ModelInfo, ModelRequest
+from dial_client.messages.model import Delta, ModelInfo, ModelRequest, ModelSettings
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import EndpointProfile, apply_quirks
 from dial_client.providers.http.endpoint import Endpoint
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _NO_QUIRKS: Mapping[str, Any] = MappingProxyType({})
+_NO_SETTINGS = ModelSettings()
 _VERSION = "anthropic-version"
 
 
@@ -87,8 +88,7 @@ class OpenAIProvider(ClientProvider):
         client: The client, which stays open when the provider is closed.
         model: The model's id, or the name of its deployment.
         wire: The API: ``responses``, or ``chat`` for Chat Completions.
-        temperature: The temperature, which is sent if the endpoint accepts one; None for the model's default.
-        max_tokens: The most tokens of a reply; None for the model's own limit.
+        settings: The settings for requests that have none of their own. `max_tokens` also bounds those of requests.
         quirks: The flags that say how the endpoint deviates from its API, as ``quirks`` in a profile.
 
     Raises:
@@ -101,8 +101,7 @@ class OpenAIProvider(ClientProvider):
         model: str,
         *,
         wire: str = "responses",
-        temperature: float | None = None,
-        max_tokens: int | None = None,
+        settings: ModelSettings = _NO_SETTINGS,
         quirks: Mapping[str, Any] = _NO_QUIRKS,
     ) -> None:
         import openai
@@ -118,9 +117,7 @@ class OpenAIProvider(ClientProvider):
         profile = find_profile(endpoint, Api(wire), quirks, "OpenAIProvider")
         transport = SdkTransport(load_openai, lambda: client, endpoint, is_owner=False)
         super().__init__(
-            choose_openai_class(Api(wire))(
-                model, endpoint, profile, temperature=temperature, max_tokens=max_tokens, transport=transport
-            )
+            choose_openai_class(Api(wire))(model, endpoint, profile, settings=settings, transport=transport)
         )
 
 
@@ -139,8 +136,7 @@ class AnthropicProvider(ClientProvider):
         client: An `AsyncAnthropic`, `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAnthropicFoundry`, or any
             other client with the Messages API. The client stays open when the provider is closed.
         model: The model's id, in the form that the cloud uses.
-        temperature: The temperature, which is sent if the endpoint accepts one; None for the model's default.
-        max_tokens: The most tokens of a reply; None for the limit of the endpoint's profile.
+        settings: The settings for requests that have none of their own. `max_tokens` also bounds those of requests.
         quirks: The flags that say how the endpoint deviates from its API, as ``quirks`` in a profile.
 
     Raises:
@@ -152,8 +148,7 @@ class AnthropicProvider(ClientProvider):
         client: AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicBedrockMantle | AsyncAnthropicVertex,
         model: str,
         *,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
+        settings: ModelSettings = _NO_SETTINGS,
         quirks: Mapping[str, Any] = _NO_QUIRKS,
     ) -> None:
         from anthropic.resources.messages import AsyncMessages
@@ -168,11 +163,7 @@ class AnthropicProvider(ClientProvider):
         endpoint = read_endpoint(client, Endpoint("", _read_version(client)))
         profile = find_profile(endpoint, Api.MESSAGES, quirks, "AnthropicProvider")
         transport = SdkTransport(load_anthropic, lambda: client, endpoint, is_owner=False)
-        super().__init__(
-            SdkMessagesProvider(
-                model, endpoint, profile, temperature=temperature, max_tokens=max_tokens, transport=transport
-            )
-        )
+        super().__init__(SdkMessagesProvider(model, endpoint, profile, settings=settings, transport=transport))
 
 
 class SdkMessagesProvider(MessagesProvider):

@@ -26,6 +26,7 @@ from dial_client.messages.model import (
     FinishReason,
     Instruction,
     ModelRequest,
+    ModelSettings,
     OnWait,
     Provider,
     ReplyReader,
@@ -138,9 +139,8 @@ class ModelCaller:
         request = replace(
             request,
             instructions=(*instructions, *request.instructions),
-            tool_choice=choice,
+            settings=ModelSettings(max_tokens=max_tokens, tool_choice=None if choice is ToolChoice.AUTO else choice),
             stream=self.stream,
-            max_tokens=max_tokens,
             on_wait=on_wait,
         )
         make_reader: Callable[[], ReplyReader] = partial(handler.reader, tools)
@@ -261,7 +261,7 @@ class ModelCaller:
             )
         completion = listener.completion
         self.recorder.add_usage(completion.usage, compute_cost(completion.usage, info))
-        self.recorder.note(*(completion.notes or _describe_length(completion.finish, request.max_tokens)))
+        self.recorder.note(*(completion.notes or _describe_length(completion.finish, request.settings.max_tokens)))
         log.debug(
             "model_request",
             depth=listener.depth,

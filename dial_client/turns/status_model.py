@@ -11,7 +11,7 @@ import anyio
 from dial_client.hooks.middleware import MiddlewareChain
 from dial_client.messages.events import Emit, Event, StatusChanged, ToolCallFinished, ToolCallStarted
 from dial_client.messages.message import Message, ToolCallRequest
-from dial_client.messages.model import FinishReason, ModelInfo, ModelRequest, Provider
+from dial_client.messages.model import FinishReason, ModelInfo, ModelRequest, ModelSettings, Provider
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
@@ -85,7 +85,9 @@ class StatusModel:
         """Return a sentence about a call; empty if the model fails, or is too slow."""
         arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)[:_MAX_ARGUMENT_CHARS]
         prompt = Message.user(_PROMPT.format(name=tool, arguments=arguments))
-        request = ModelRequest((prompt,), stream=False, max_tokens=MAX_TOKENS, endpoint_tools=False)
+        request = ModelRequest(
+            (prompt,), settings=ModelSettings(max_tokens=MAX_TOKENS), stream=False, endpoint_tools=False
+        )
         try:
             with anyio.move_on_after(TIMEOUT):
                 reply = await generate_text(self._provider, request, self._middleware)

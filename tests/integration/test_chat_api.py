@@ -8,7 +8,7 @@ import pytest
 
 from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import Message, ToolCallResult, ToolSpec
-from dial_client.messages.model import ToolChoice
+from dial_client.messages.model import ModelSettings, ToolChoice
 from dial_client.messages.token_usage import Usage
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import CHAT, OLLAMA, EndpointProfile
@@ -216,7 +216,10 @@ TOOLS = (
 async def test_a_request_has_the_configured_fields() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = ChatProvider(
-            "m", Endpoint(endpoint.url), EndpointProfile(extra_body={"seed": 7}), temperature=0.5, max_tokens=9
+            "m",
+            Endpoint(endpoint.url),
+            EndpointProfile(extra_body={"seed": 7}),
+            settings=ModelSettings(temperature=0.5, max_tokens=9),
         )
         await hear(provider, Message.system("Be kind"), Message.user("Hi"), tools=TOOLS, stop=("\nObservation",))
         await hear(provider, tools=TOOLS, tool_choice=ToolChoice.NONE, stream=False, max_tokens=5)

@@ -24,7 +24,7 @@ from dial_client import (
     ToolCallStarted,
     ToolSpec,
 )
-from dial_client.messages.model import Delta, ModelRequest, ToolChoice
+from dial_client.messages.model import Delta, ModelRequest
 from dial_client.tools.approval import ApprovalContext
 from tests.support.clients import ADD, ASK, calculator, call, client
 from tests.support.fakes import virtual_time
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_model_that_always_calls_tools_answers_at_max_depth() -> None:
     class Caller(ScriptedProvider):
         async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-            base = "What I have: 42." if request.tool_choice is ToolChoice.NONE else ADD
+            base = "What I have: 42." if not request.allows_calls else ADD
             fallback = ScriptedProvider([base])
             self.requests.append(request)
             async with aclosing(fallback.generate(request)) as deltas:

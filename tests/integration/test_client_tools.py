@@ -136,4 +136,4 @@ async def test_the_tokens_of_each_reply_can_be_limited() -> None:
     async with opened(model, limits=Limits(max_depth=1)) as dial:
         await dial.start(HI, stream_events=False, max_tokens=9).result()
         await dial.start(HI, stream_events=False).result()
-    assert [request.max_tokens for request in model.requests] == [9, 9, None, None]
+    assert [request.settings.max_tokens for request in model.requests] == [9, 9, None, None]

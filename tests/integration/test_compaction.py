@@ -43,7 +43,7 @@ class Summarizer:
         if last.startswith("<transcript>"):
             assert not request.tools
             self.transcripts.append(last)
-            self.max_tokens.add(request.max_tokens)
+            self.max_tokens.add(request.settings.max_tokens)
             if self.fails:
                 raise ProviderError("out of order")
             yield TextChunk(f"Summary {len(self.transcripts)}.")

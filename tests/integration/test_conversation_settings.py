@@ -62,7 +62,7 @@ async def test_changed_settings_apply_to_the_next_turn_in_every_process(store: C
         for request in (second, third)
     ]
     assert own == [["Be brief."], []]
-    assert second.max_tokens == 50
+    assert second.settings.max_tokens == 50
 
 
 async def test_a_disabled_tool_is_not_run_even_if_the_model_calls_it(store: ConversationStore) -> None:
@@ -83,7 +83,7 @@ async def test_locked_settings_are_refused_and_have_no_effect(store: Conversatio
             await locked.update_settings(made.id, {"system": "Be rude."})
         await locked.chat(made.id, "Hello?")
     assert [i.text for i in provider.requests[0].instructions if i.text == "Be rude."] == []
-    assert provider.requests[0].max_tokens == 9
+    assert provider.requests[0].settings.max_tokens == 9
 
 
 async def test_a_conversation_uses_its_own_model_and_temperature(store: ConversationStore) -> None:

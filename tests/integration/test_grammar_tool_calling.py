@@ -128,7 +128,7 @@ async def test_an_answer_is_not_constrained_and_does_not_mention_tools() -> None
     assert heard.text == code
     assert model.asked_for == ["decision", "answer"]
     written = model.plain.requests[1]
-    assert (written.grammar, written.tools, written.max_tokens) == ("", (), None)
+    assert (written.grammar, written.tools, written.settings.max_tokens) == ("", (), None)
     assert [message.role for message in written.messages] == [Role.USER]
     assert "measure" not in "".join(message.text for message in written.messages)
 

@@ -292,8 +292,9 @@ def test_a_flag_with_a_wrong_value_is_an_error(name: str, value: Any) -> None:
         apply_quirks(CHAT, {name: value}, "models.m")
 
 
-def test_the_flag_forced_choice_has_no_effect() -> None:
+def test_the_flag_forced_choice_is_on_by_default() -> None:
     assert apply_quirks(CHAT, {"forced_choice": True}, "models.m") == CHAT
+    assert apply_quirks(CHAT, {"forced_choice": False}, "models.m") != CHAT
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ async def test_the_token_limit_applies_and_ignored_parameters_are_named() -> Non
         raw = await ai.chat.completions.with_raw_response.create(
             model=MODEL, messages=HI, max_completion_tokens=7, temperature=0.5, stop=["x"]
         )
-    assert model.requests[0].max_tokens == 7
+    assert model.requests[0].settings.max_tokens == 7
     assert raw.headers["x-ignored-parameters"] == "stop, temperature"
     assert raw.parse().choices[0].finish_reason == "length"
 

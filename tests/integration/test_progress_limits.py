@@ -121,8 +121,8 @@ async def test_an_endless_turn_ends_with_an_answer_of_the_model(
     assert (turn.text, turn.stop_reason) == ("This is what I have.", reason)
     assert len(turn.tool_calls) == rounds
     last = model.requests[-1]
-    assert last.tool_choice is ToolChoice.NONE
-    assert last.max_tokens
+    assert last.settings.tool_choice is ToolChoice.NONE
+    assert last.settings.max_tokens
     assert "Answer now from what you have" in last.messages[-1].text
     assert last.messages[-1].role is Role.TOOL
     if reason is not StopReason.MAX_DEPTH:

@@ -287,3 +287,108 @@ def test_invalid_token_counts_are_zero(value: str) -> None:
     usage = jiter.from_json(f'{{"prompt_tokens": {value}, "completion_tokens": 7.0}}'.encode())
 
     assert parse_usage(usage) == Usage(0, 7)
+
+
+SETTINGS = {"temperature": 0.5, "top_p": 0.9, "seed": 3, "max_tokens": 50, "thinking": "high"}
+SENT: dict[Api, dict[str, Any]] = {
+    Api.CHAT: {"temperature": 0.5, "top_p": 0.9, "seed": 3, "max_tokens": 50, "reasoning_effort": "high"},
+    Api.RESPONSES: {"temperature": 0.5, "top_p": 0.9, "max_output_tokens": 50, "reasoning": {"effort": "high"}},
+    Api.MESSAGES: {
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_tokens": 50,
+        "thinking": {"type": "adaptive"},
+        "output_config": {"effort": "high"},
+    },
+}
+
+
+@WIRES
+async def test_settings_of_a_request_are_sent_as_the_api_names_them(wire: Api) -> None:
+    with model_endpoint([Say("Fine")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        plain = await hear(provider)
+        heard = await hear(provider, **SETTINGS)
+        await provider.aclose()
+
+    before, sent = (request.json for request in endpoint.requests)
+    assert {name: value for name, value in sent.items() if before.get(name) != value} == SENT[wire]
+    assert plain.completion.notes == ()
+    assert heard.completion.notes == (() if wire is Api.CHAT else ("the endpoint accepts no seed: none is sent",))
+
+
+@WIRES
+async def test_settings_of_a_request_come_before_those_of_the_profile_and_its_limit_bounds_the_reply(
+    wire: Api,
+) -> None:
+    with model_endpoint([Say("Fine")]) as endpoint:
+        provider = provider_of(endpoint, wire, temperature=0.1, max_tokens=100)
+        for settings in ({}, {"temperature": 0.0, "max_tokens": 50}, {"max_tokens": 200}):
+            await hear(provider, **settings)
+        await provider.aclose()
+
+    limit = "max_output_tokens" if wire is Api.RESPONSES else "max_tokens"
+    sent = [(request.json["temperature"], request.json[limit]) for request in endpoint.requests]
+    assert sent == [(0.1, 100), (0.0, 50), (0.1, 100)]
+
+
+@WIRES
+async def test_thinking_can_be_switched_off_or_kept_low(wire: Api) -> None:
+    with model_endpoint([Say("Fine")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        await hear(provider, thinking="none")
+        await hear(provider, thinking="minimal")
+        await provider.aclose()
+
+    off, low = (request.json for request in endpoint.requests)
+    match wire:
+        case Api.CHAT:
+            assert (off["reasoning_effort"], low["reasoning_effort"]) == ("none", "minimal")
+        case Api.RESPONSES:
+            assert (off["reasoning"], low["reasoning"]) == ({"effort": "none"}, {"effort": "minimal"})
+        case Api.MESSAGES:
+            assert (off["thinking"], off.get("output_config")) == ({"type": "disabled"}, None)
+            assert (low["thinking"], low["output_config"]) == ({"type": "adaptive"}, {"effort": "low"})
+
+
+NAMED: dict[Api, Any] = {
+    Api.CHAT: {"type": "function", "function": {"name": TOOLS[0].name}},
+    Api.RESPONSES: {"type": "function", "name": TOOLS[0].name},
+    Api.MESSAGES: {"type": "tool", "name": TOOLS[0].name},
+}
+
+
+@WIRES
+async def test_a_call_can_be_required_or_named(wire: Api) -> None:
+    with model_endpoint([Say("Fine")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        for choice in ("required", TOOLS[0].name, "auto"):
+            await hear(provider, tools=TOOLS, tool_choice=choice)
+        await provider.aclose()
+
+    sent = [request.json.get("tool_choice") for request in endpoint.requests]
+    assert sent == [{"type": "any"} if wire is Api.MESSAGES else "required", NAMED[wire], None]
+
+
+@WIRES
+async def test_a_forced_call_of_a_tool_that_is_not_offered_is_left_out_with_a_note(wire: Api) -> None:
+    with model_endpoint([Say("Fine")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        unknown = await hear(provider, tools=TOOLS, tool_choice="unknown")
+        nothing = await hear(provider, tool_choice="required")
+        await provider.aclose()
+
+    assert all("tool_choice" not in request.json for request in endpoint.requests)
+    assert unknown.completion.notes == ("tool_choice is left out: the request does not offer unknown",)
+    assert nothing.completion.notes == ("tool_choice is left out: the request does not offer any tool",)
+
+
+async def test_an_endpoint_that_cannot_force_a_call_gets_all_tools_and_no_choice() -> None:
+    with model_endpoint([Say("Fine")]) as endpoint:
+        provider = provider_of(endpoint, quirks={"forced_choice": False})
+        heard = await hear(provider, tools=TOOLS, tool_choice="required")
+        await provider.aclose()
+
+    assert "tool_choice" not in endpoint.requests[0].json
+    assert len(endpoint.requests[0].json["tools"]) == len(TOOLS)
+    assert "a forced call" in heard.completion.notes[0]

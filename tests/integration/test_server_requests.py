@@ -112,7 +112,7 @@ async def test_the_clients_model_answers_and_the_turn_counts_its_tokens() -> Non
     assert turn.stop_reason is StopReason.ANSWERED
     assert turn.tool_calls[0].result.content == "A word."
     assert [m.text for m in model.requests[1].messages] == ["A word?"]
-    assert (model.requests[1].tools, model.requests[1].max_tokens) == ((), 50)
+    assert (model.requests[1].tools, model.requests[1].settings.max_tokens) == ((), 50)
     assert turn.usage == Usage(20, 20)
 
 
@@ -130,7 +130,7 @@ async def test_sampling_has_a_budget_of_requests_and_tokens(limits: Limits, answ
         assert len(model.requests) == answered
         again = await called(dial, "samples", times=1)
     assert again == str(["A word."] if answered else [REFUSED])
-    assert all((request.max_tokens or 0) <= 50 for request in model.requests)
+    assert all((request.settings.max_tokens or 0) <= 50 for request in model.requests)
 
 
 @pytest.mark.parametrize(("decision", "asked_for"), [("once", 2), ("session", 1), ("deny", 2)])

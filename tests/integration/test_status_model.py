@@ -50,7 +50,7 @@ async def test_the_sentence_is_shown_while_the_call_runs() -> None:
     assert heard == [STARTED, StatusChanged("Looking up the weather in Paris…"), FINISHED]
     assert used == [Usage(30, 8)]
     [request] = model.requests
-    assert (request.max_tokens, request.tools, request.stream) == (MAX_TOKENS, (), False)
+    assert (request.settings.max_tokens, request.tools, request.stream) == (MAX_TOKENS, (), False)
     assert "look_up" in request.messages[0].text
     assert "Paris" in request.messages[0].text
 

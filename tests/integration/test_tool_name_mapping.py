@@ -112,6 +112,18 @@ async def test_a_request_has_mapped_names_and_its_calls_have_the_original_names(
 
 
 @pytest.mark.anyio
+async def test_a_forced_call_has_the_mapped_name_of_the_tool() -> None:
+    with model_endpoint([Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, quirks={"tool_name_re": LETTERS})
+        heard = await hear(provider, tools=request("time__now", "fine").tools, tool_choice="time__now")
+        await provider.aclose()
+
+    sent = endpoint.requests[0].json
+    assert sent["tool_choice"]["function"]["name"] == sent["tools"][0]["function"]["name"] != "time__now"
+    assert heard.completion.notes == ()
+
+
+@pytest.mark.anyio
 async def test_a_call_of_an_unknown_tool_keeps_its_name() -> None:
     with model_endpoint([Say("", (Call("made_up"),))]) as endpoint:
         provider = provider_of(endpoint, quirks={"tool_name_re": LETTERS})

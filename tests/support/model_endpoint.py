@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dial_client.messages import model
@@ -28,6 +28,7 @@ from dial_client.messages.model import (
     Completion,
     FinishReason,
     ModelRequest,
+    ModelSettings,
     Provider,
     ReasoningChunk,
     TextChunk,
@@ -118,11 +119,17 @@ def provider_of(endpoint: ModelEndpoint | str, wire: Api = Api.CHAT, **settings:
 
 
 async def hear(provider: Provider, *messages: Message, **request: Any) -> ParsedReply:
-    """Ask a provider, and hear its reply to the end; `request` are further fields of `ModelRequest`."""
+    """Ask a provider, and hear its reply to the end; `request` are fields of `ModelRequest` and of its settings."""
+    settings = {own.name: request.pop(own.name) for own in fields(ModelSettings) if own.name in request}
     heard = ParsedReply()
     ended = False
     instructions, conversation = model.separate_instructions(messages)
-    asked = ModelRequest(conversation or (Message.user("Hello?"),), instructions=instructions, **request)
+    asked = ModelRequest(
+        conversation or (Message.user("Hello?"),),
+        instructions=instructions,
+        settings=ModelSettings(**settings),
+        **request,
+    )
     async with aclosing(provider.generate(asked)) as deltas:
         async for delta in deltas:
             assert not ended, "nothing comes behind the completion"

@@ -125,7 +125,7 @@ async def test_an_empty_answer_is_requested_once_more() -> None:
     assert (turn.text, turn.stop_reason) == ("It is noon.", StopReason.ANSWERED)
     [request] = finisher.model.requests
     assert request.messages == (QUESTION,), "the empty message is not sent"
-    assert request.tool_choice is ToolChoice.NONE
+    assert request.settings.tool_choice is ToolChoice.NONE
     assert turn.messages == (Message.assistant("It is noon."),)
 
 
@@ -180,7 +180,7 @@ async def test_at_max_depth_the_calls_are_refused_and_the_model_is_asked_for_an_
     assert answer == Message.assistant("About noon.")
     [request] = finisher.model.requests
     assert request.messages == (*outcome.context.messages, asked, first, second)
-    assert request.tool_choice is ToolChoice.NONE
+    assert request.settings.tool_choice is ToolChoice.NONE
 
 
 FAILING: list[tuple[str, list[Step], str, StopReason]] = [

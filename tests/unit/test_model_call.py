@@ -86,7 +86,7 @@ async def test_the_model_gets_the_whole_conversation_and_the_current_tools() -> 
     await exchange.ask()
     first, second = exchange.model.requests
     assert first.messages == (QUESTION, Message.assistant("Why?"), Message.user("Because."))
-    assert (first.tools, first.tool_choice, first.stream) == ((NOW,), ToolChoice.AUTO, False)
+    assert (first.tools, first.settings.tool_choice, first.stream) == ((NOW,), None, False)
     assert second.tools == ()
 
 
@@ -211,7 +211,7 @@ async def test_a_request_for_an_answer_offers_tools_but_forbids_calls() -> None:
     exchange = Exchange([TextChunk("noon"), STOP])
     assert await exchange.ask_for_answer() == Reply(Message.assistant("noon"), StopReason.ANSWERED)
     [request] = exchange.model.requests
-    assert (request.tools, request.tool_choice) == ((NOW,), ToolChoice.NONE)
+    assert (request.tools, request.settings.tool_choice) == ((NOW,), ToolChoice.NONE)
 
 
 @pytest.mark.anyio

@@ -91,8 +91,9 @@ def describe_turn_end(turn: Turn) -> Attributes:
 def describe_request(request: ModelRequest, info: ModelInfo) -> Attributes:
     """Return the attributes of a request to a model."""
     attributes = describe_model("chat", info) | {"gen_ai.request.stream": request.stream}
-    if request.max_tokens is not None:
-        attributes["gen_ai.request.max_tokens"] = request.max_tokens
+    for name in ("max_tokens", "temperature", "top_p", "seed"):
+        if (value := getattr(request.settings, name)) is not None:
+            attributes[f"gen_ai.request.{name}"] = value
     if request.stop:
         attributes["gen_ai.request.stop_sequences"] = list(request.stop)
     if captures_content():

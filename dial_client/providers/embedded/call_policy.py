@@ -38,7 +38,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dial_client.messages.message import Role, ToolCallRequest, ToolSpec
-from dial_client.messages.model import ModelRequest, ToolChoice
+from dial_client.messages.model import ModelRequest
 from dial_client.providers.embedded import fixed_replies, json_prompt_format
 from dial_client.providers.embedded.argument_values import (
     CURRENT_FOLDER,
@@ -187,7 +187,7 @@ class CallPolicy:
     def _begin(self) -> DecisionStep | None:
         completed = self._completed
         is_over = len(completed) >= MAX_ROUNDS or any(entry.denied for entry in completed)
-        if self._request.tool_choice is ToolChoice.NONE or is_over:
+        if not self._request.allows_calls or is_over:
             return None
         if not completed:
             return DecisionStep(find_named_by_verb(self._question, self._request.tools) or self._request.tools)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.messages.message import Message, Role, ToolCallRequest, ToolSpec
-from dial_client.messages.model import ModelRequest, ToolChoice
+from dial_client.messages.model import ModelRequest
 from dial_client.providers.embedded import json_prompt_format
 from dial_client.providers.embedded.argument_values import correct_arguments
 from dial_client.providers.embedded.call_policy import MAX_ROUNDS
@@ -157,7 +157,7 @@ class ClausePolicy:
         found = find_conversion_call(conversion, self._request.tools) if conversion is not None else None
         if found is None:
             return conversion
-        is_over = len(self._completed) >= MAX_ROUNDS or self._request.tool_choice is ToolChoice.NONE
+        is_over = len(self._completed) >= MAX_ROUNDS or not self._request.allows_calls
         if not is_over and all((call.name, call.arguments) != found for call in self._calls):
             self.call = ToolCallRequest(f"call_{secrets.token_hex(16)}", *found)
         return None
@@ -165,7 +165,7 @@ class ClausePolicy:
     def _find_open_asks(self) -> list[_Ask]:
         completed = self._completed
         is_over = not 1 <= len(completed) < MAX_ROUNDS or any(entry.failed or entry.denied for entry in completed)
-        if is_over or self._request.tool_choice is ToolChoice.NONE or completed[-1].next_tool:
+        if is_over or not self._request.allows_calls or completed[-1].next_tool:
             return []
         called, results = [entry.call.name for entry in completed], [entry.result for entry in completed]
         follow_up = find_follow_up(self._question, self._request.tools, called, results)
@@ -217,7 +217,7 @@ def find_first_request(request: ModelRequest) -> ModelRequest | None:
     After a result, it is None, too: the first request has a call.
     """
     *earlier, question = request.messages or (Message.user(""),)
-    if question.role is not Role.USER or not request.tools or request.tool_choice is ToolChoice.NONE:
+    if question.role is not Role.USER or not request.tools or not request.allows_calls:
         return None
     clauses = split_clauses(question.text)
     return replace(request, messages=(*earlier, replace(question, content=clauses[0]))) if len(clauses) > 1 else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.messages.message import Message, ToolSpec
-from dial_client.messages.model import ModelRequest, ToolChoice
+from dial_client.messages.model import ModelRequest, ModelSettings
 from dial_client.providers.embedded import json_prompt_format
 
 MAX_TOKENS = 384
@@ -45,9 +45,8 @@ def build_decision_request(
         instructions=(*request.instructions, json_prompt_format.build_instruction(tools)),
         messages=(*json_prompt_format.choose_examples(tools), *conversation),
         tools=(),
-        tool_choice=ToolChoice.AUTO,
         grammar=json_prompt_format.build_grammar(_restrict_values(step), may_answer=step.may_answer),
-        max_tokens=min(request.max_tokens or MAX_TOKENS, MAX_TOKENS),
+        settings=ModelSettings(max_tokens=min(request.settings.max_tokens or MAX_TOKENS, MAX_TOKENS)),
         stream=False,
     )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import anyio
@@ -12,7 +13,16 @@ from anyio import to_thread
 
 from dial_client.messages.errors import CALL_UNREADABLE, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED, ProviderError
 from dial_client.messages.message import ToolSpec
-from dial_client.messages.model import Delta, ModelInfo, ModelRequest, OnWait, StructuredOutput, ToolChoice, ToolFormat
+from dial_client.messages.model import (
+    Delta,
+    ModelInfo,
+    ModelRequest,
+    ModelSettings,
+    OnWait,
+    StructuredOutput,
+    ToolChoice,
+    ToolFormat,
+)
 from dial_client.providers import schema_dialects
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.http import provider_errors
@@ -20,13 +30,16 @@ from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import RETRY_NOTE
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.http.transport import HttpTransport, RequestTransport, StreamedResponse
-from dial_client.providers.request_adaptation import MAX_ADAPTATIONS, RequestAdaptation, drop_echoes
+from dial_client.providers.request_adaptation import FORCED_CHOICE_NOTE, MAX_ADAPTATIONS, RequestAdaptation, drop_echoes
 from dial_client.providers.server_tools import build_server_tools
 from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
+
+_NO_SETTINGS = ModelSettings()
+_NO_SETTING = "the endpoint accepts no {}: none is sent"
 
 _UNSTREAMED_TIMEOUT = 600.0
 """Seconds to wait for an unstreamed response, which arrives only after the model has written its whole reply."""
@@ -39,8 +52,7 @@ class HttpProvider(ABC):
         model: The model's id at the endpoint.
         endpoint: The address, with its headers.
         profile: The flags that say how the endpoint deviates from its API.
-        temperature: The temperature, which is sent if the endpoint accepts one; None for the model's default.
-        max_tokens: The most tokens of a reply, also if a request allows more; None for the limit of the profile.
+        settings: The settings for requests that have none of their own. `max_tokens` also bounds those of requests.
         name: The provider's name; None for a name built from the API, the model and the host.
         transport: The transport of requests, whose endpoint replaces `endpoint`; None for an `HttpTransport`.
     """
@@ -50,6 +62,8 @@ class HttpProvider(ABC):
     """The tool definition that enables the endpoint's own tool search; None for an API without tool search."""
     required: ClassVar[frozenset[str]] = frozenset()
     """Fields that every request of this API must have."""
+    absent_settings: ClassVar[frozenset[str]] = frozenset()
+    """The `ModelSettings` that this API does not have."""
 
     def __init__(
         self,
@@ -57,8 +71,7 @@ class HttpProvider(ABC):
         endpoint: Endpoint,
         profile: EndpointProfile,
         *,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
+        settings: ModelSettings = _NO_SETTINGS,
         name: str | None = None,
         transport: RequestTransport | None = None,
     ) -> None:
@@ -68,11 +81,8 @@ class HttpProvider(ABC):
         self._adaptation = RequestAdaptation(profile, self.required)
         self._names = ToolNameMapping(profile.tool_name_re, profile.tool_name_len)
         self._server_tools = build_server_tools(profile.server_tools, self.wire)
-        self._temperature = temperature
-        self._max_tokens = max_tokens
-        self._pending_notes: list[str] = []
-        if temperature is not None and not profile.sampling:
-            self._pending_notes.append("the endpoint accepts no temperature: none is sent")
+        self._settings = settings
+        self._pending_notes = [_NO_SETTING.format(name) for name in self._list_unsupported(settings)]
         self._info: ModelInfo | None = None
         self._info_sources = (profile, endpoint)
         self._encoded_for: tuple[tuple[ToolSpec, ...], int, str, bool] | None = None
@@ -176,7 +186,7 @@ class HttpProvider(ABC):
     ) -> tuple[StreamedResponse, ModelRequest]:
         """Send the request, adapted after each refusal. Return the response, and the request that was accepted."""
         structured = self._adaptation.profile.structured_output
-        offers_tools = bool(request.tools) and request.tool_choice is ToolChoice.AUTO
+        offers_tools = bool(request.tools) and request.allows_calls
         if request.output_format is not None and (
             structured == "none" or (structured == "without_tools" and offers_tools)
         ):
@@ -252,7 +262,7 @@ class HttpProvider(ABC):
     def _encode_tools(self, request: ModelRequest) -> tuple[tuple[ToolSpec, ...], bytes]:
         """Return the tools to offer, and their JSON. The JSON is cached until the tools change."""
         profile, dropped = self._adaptation.profile, self._adaptation.dropped_tools
-        if request.tool_choice is ToolChoice.NONE and not profile.tool_choice:
+        if not request.allows_calls and not profile.tool_choice:
             return (), b""
         key = self._encoded_for
         options = (len(dropped), profile.schema_dialect, request.endpoint_tools)
@@ -269,18 +279,59 @@ class HttpProvider(ABC):
             self._encoded = (tools, to_json_bytes(encoded) if encoded else b"")
         return self._encoded
 
-    def _get_max_tokens(self, request: ModelRequest) -> int | None:
-        """Return the most tokens of the reply; None for the model's own limit."""
-        requested = request.max_tokens or self._max_tokens or self._adaptation.profile.max_tokens
-        if requested is None:
-            return None
-        return min(limit for limit in (requested, self._max_tokens, self._adaptation.max_tokens) if limit is not None)
+    def _list_unsupported(self, settings: ModelSettings) -> list[str]:
+        """Return the names of those settings that the endpoint does not have."""
+        profile = self._adaptation.profile
+        absent = set(self.absent_settings)
+        if not profile.sampling:
+            absent |= {"temperature", "top_p"}
+        if not profile.max_tokens_field:
+            absent.add("max_tokens")
+        return sorted(name for name in absent if getattr(settings, name) is not None)
 
-    def _get_sampling_fields(self) -> dict[str, Any]:
-        """Return the fields that control sampling."""
-        if self._temperature is None or not self._adaptation.profile.sampling:
-            return {}
-        return {"temperature": self._temperature}
+    def _choose_settings(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> ModelSettings:
+        """Return the settings to send: those of the request, or of the provider, without those the endpoint lacks.
+
+        `tool_choice` is None if nothing is sent. `notes` receives a note on each setting of the request that is left
+        out.
+        """
+        settings = request.settings.with_defaults(self._settings)
+        left_out = dict.fromkeys(self._list_unsupported(settings))
+        _add_notes(notes, map(_NO_SETTING.format, self._list_unsupported(request.settings)))
+        limits = (settings.max_tokens or self._adaptation.profile.max_tokens, self._settings.max_tokens)
+        max_tokens = min((limit for limit in (*limits, self._adaptation.max_tokens) if limit), default=None)
+        thinking = self._adaptation.choose_thinking(settings.thinking)
+        choice = self._choose_tool(request, notes, has_tools=has_tools)
+        settings = replace(settings, max_tokens=max_tokens, thinking=thinking, tool_choice=choice)
+        return replace(settings, **left_out)
+
+    def _choose_tool(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> str | None:
+        """Return the value of ``tool_choice``: ``none``, ``required``, or a tool's name; None if nothing is sent."""
+        choice, profile = request.settings.tool_choice, self._adaptation.profile
+        if choice in (None, ToolChoice.AUTO):
+            return None
+        if choice == ToolChoice.NONE:
+            return choice if has_tools else None
+        offered = {tool.name for tool in request.tools} - self._adaptation.dropped_tools
+        if not (profile.tool_choice and profile.forced_choice):
+            _add_notes(notes, [FORCED_CHOICE_NOTE])
+        elif choice in offered or (choice == ToolChoice.REQUIRED and has_tools):
+            return choice
+        else:
+            missing = "any tool" if choice == ToolChoice.REQUIRED else choice
+            _add_notes(notes, [f"tool_choice is left out: the request does not offer {missing}"])
+        return None
+
+
+def build_sampling_fields(settings: ModelSettings) -> dict[str, float]:
+    """Return the fields that control sampling, which have the same names in all APIs."""
+    fields = {"temperature": settings.temperature, "top_p": settings.top_p, "seed": settings.seed}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _add_notes(notes: list[str], new: Iterable[str]) -> None:
+    """Add the notes that are not there yet: a request is built again after each refusal."""
+    notes += [note for note in new if note not in notes]
 
 
 def _merge(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
