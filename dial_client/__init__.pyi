@@ -94,6 +94,7 @@ from dial_client.messages.model import InstructionSource as InstructionSource
 from dial_client.messages.model import MediaChunk as MediaChunk
 from dial_client.messages.model import ModelInfo as ModelInfo
 from dial_client.messages.model import ModelRequest as ModelRequest
+from dial_client.messages.model import ModelSettings as ModelSettings
 from dial_client.messages.model import OnWait as OnWait
 from dial_client.messages.model import OutputFormat as OutputFormat
 from dial_client.messages.model import Preparable as Preparable
@@ -220,6 +221,7 @@ __all__ = [
     "ModelProfile",
     "ModelReply",
     "ModelRequest",
+    "ModelSettings",
     "NativeFormatHandler",
     "OAuthGrant",
     "OAuthSettings",
